@@ -1,0 +1,301 @@
+"""From a recipe to the one VeRL configuration that says the same thing.
+
+Reads top-down: each section of the recipe has a function that returns dotted VeRL keys; ``compose`` lays them, and then
+the recipe's raw ``verl`` section, over the defaults that ship with the installed VeRL, checks every key given against
+them, and resolves all interpolation. The result starts VeRL as it is, with nothing left to decide.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.verl import schema
+from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.secret_keys import looks_secret
+from aworld_train.recipe.tree import dotted, leaves
+
+AGENT_FILE = "agent.yaml"
+_AGENT_LOOPS = {"mcp_agent": "aworld_train.adapter.verl.agent_loop.McpAgentLoop"}
+_OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
+_LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+
+
+def compose(
+    recipe: Recipe,
+    run_dir: Path,
+    *,
+    val_only: bool = False,
+    val_first: bool = True,
+    ray_dir: str = "/tmp/aworld-train-ray",
+) -> dict[str, Any]:
+    """The fully resolved VeRL configuration of a recipe.
+
+    Args:
+        recipe: a checked recipe.
+        run_dir: where the run keeps its files.
+        val_only: measure and do not train.
+        val_first: validate before the first step.
+        ray_dir: where the private Ray keeps its sockets; a short path, for they may have 107 characters at most.
+
+    Raises:
+        RecipeError: a raw ``verl`` key that VeRL does not know, or a combination that cannot work.
+        DependencyMissing: VeRL is not installed.
+    """
+    _check_combinations(recipe)
+    keys = {
+        **_model(recipe),
+        **_data(recipe),
+        **_actor(recipe),
+        **_algorithm(recipe),
+        **_rollout(recipe, run_dir),
+        **_reward(recipe),
+        **_trainer(recipe, run_dir, val_only, val_first),
+        **_ray(recipe, ray_dir),
+    }
+    composed = schema.overlay(schema.default_config(), _nested(keys))
+    composed = schema.overlay(composed, recipe.verl)
+    schema.check(composed, recipe.verl)
+    return schema.resolve(composed)
+
+
+def agent_file(recipe: Recipe) -> list[dict[str, Any]]:
+    """What ``agent.yaml`` holds: the recipe's agent loop with its settings, for VeRL to build one per episode."""
+    agent = recipe.agent
+    return [
+        {
+            "name": agent.name,
+            "_target_": _AGENT_LOOPS[agent.name],
+            "system_prompt": agent.system_prompt,
+            "tool_parser": agent.tool_parser,
+            "max_turns": agent.max_turns,
+            "max_tool_result_chars": agent.max_tool_result_chars,
+            "tool_timeout": agent.tool_timeout,
+            "episode_timeout": agent.episode_timeout,
+            "recovery_timeout": recipe.env.recovery_timeout,
+            "servers": list(recipe.env.servers),
+        }
+    ]
+
+
+def on_cpu(recipe: Recipe) -> bool:
+    """Whether the recipe trains without a GPU."""
+    return recipe.rollout.engine is Engine.transformers
+
+
+def _check_combinations(recipe: Recipe) -> None:
+    if on_cpu(recipe) and recipe.model.lora.rank > 0:
+        raise RecipeError(
+            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work with rollout.engine=transformers: "
+            "VeRL sends merged LoRA weights in bfloat16, so the engine would sample from another model than is "
+            "trained. Set model.lora.rank=0, or rollout.engine=vllm on a GPU."
+        )
+    for path, value in leaves(recipe.verl):
+        if looks_secret(path) and value is not None:
+            raise RecipeError(
+                f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
+                "Export it as an environment variable instead: VeRL's processes inherit the environment."
+            )
+    if recipe.agent.name not in _AGENT_LOOPS:
+        raise RecipeError(
+            f"agent.name is {recipe.agent.name!r}; known agent loops: {', '.join(_AGENT_LOOPS)}"
+        )
+
+
+def _model(recipe: Recipe) -> dict[str, Any]:
+    model = "actor_rollout_ref.model"
+    keys: dict[str, Any] = {
+        f"{model}.path": _place(recipe.model.path),
+        f"{model}.trust_remote_code": recipe.model.trust_remote_code,
+        f"{model}.lora_rank": recipe.model.lora.rank,
+        f"{model}.lora_alpha": recipe.model.lora.alpha,
+        f"{model}.target_modules": recipe.model.lora.target_modules,
+        f"{model}.use_remove_padding": not on_cpu(recipe),
+        f"{model}.enable_gradient_checkpointing": not on_cpu(recipe),
+    }
+    if on_cpu(recipe):
+        keys[f"{model}.external_lib"] = REGISTRATION_MODULE
+        keys[f"{model}.override_config"] = {"attn_implementation": "sdpa"}
+    return keys
+
+
+def _data(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "data.train_files": _place(recipe.dataset.train),
+        "data.val_files": _place(recipe.dataset.val),
+        "data.val_max_samples": recipe.dataset.val_limit,
+        "data.max_prompt_length": recipe.dataset.max_prompt_tokens,
+        "data.max_response_length": recipe.rollout.max_response_tokens,
+        "data.train_batch_size": recipe.trainer.batch_size,
+        "data.shuffle": recipe.dataset.shuffle,
+        "data.seed": recipe.trainer.seed,
+        "data.dataloader_num_workers": 0,
+        "data.return_raw_chat": True,
+        "data.trust_remote_code": recipe.model.trust_remote_code,
+    }
+
+
+def _actor(recipe: Recipe) -> dict[str, Any]:
+    actor, ref = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+    trainer, algorithm = recipe.trainer, recipe.algorithm
+    keys: dict[str, Any] = {
+        f"{actor}.strategy": "fsdp2",
+        f"{actor}.optim.lr": trainer.lr,
+        f"{actor}.optim.lr_warmup_steps": trainer.warmup_steps,
+        f"{actor}.optim.weight_decay": trainer.weight_decay,
+        f"{actor}.optim.clip_grad": trainer.grad_clip,
+        f"{actor}.grad_clip": trainer.grad_clip,
+        f"{actor}.ppo_mini_batch_size": trainer.minibatch_size or trainer.batch_size,
+        f"{actor}.ppo_micro_batch_size_per_gpu": trainer.microbatch_size,
+        f"{actor}.clip_ratio": algorithm.clip_low,
+        f"{actor}.clip_ratio_low": algorithm.clip_low,
+        f"{actor}.clip_ratio_high": algorithm.clip_high,
+        f"{actor}.entropy_coeff": algorithm.entropy_coef,
+        f"{actor}.loss_agg_mode": algorithm.loss_aggregation,
+        f"{actor}.use_kl_loss": algorithm.kl_coef > 0,
+        f"{actor}.kl_loss_coef": algorithm.kl_coef,
+        f"{actor}.data_loader_seed": trainer.seed,
+        f"{actor}.fsdp_config.seed": trainer.seed,
+        # "hf_model" makes every checkpoint loadable by Hugging Face libraries as it is.
+        f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
+        f"{ref}.log_prob_micro_batch_size_per_gpu": trainer.microbatch_size,
+    }
+    if on_cpu(recipe):
+        for role in (actor, ref):
+            keys[f"{role}.use_torch_compile"] = False
+            keys[f"{role}.fsdp_config.use_torch_compile"] = False
+            keys[f"{role}.fsdp_config.model_dtype"] = "fp32"
+            keys[f"{role}.fsdp_config.dtype"] = "float32"
+            keys[f"{role}.fsdp_config.mixed_precision"] = {
+                "param_dtype": "fp32",
+                "reduce_dtype": "fp32",
+                "buffer_dtype": "fp32",
+            }
+    return keys
+
+
+def _algorithm(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "algorithm.adv_estimator": recipe.algorithm.name,
+        "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.normalize_by_std,
+    }
+
+
+def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
+    rollout, given = "actor_rollout_ref.rollout", recipe.rollout
+    keys: dict[str, Any] = {
+        f"{rollout}.name": given.engine.value,
+        f"{rollout}.n": given.n,
+        f"{rollout}.temperature": given.temperature,
+        f"{rollout}.top_p": given.top_p,
+        f"{rollout}.top_k": given.top_k,
+        f"{rollout}.seed": recipe.trainer.seed,
+        f"{rollout}.max_num_seqs": given.max_running,
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": recipe.trainer.microbatch_size,
+        f"{rollout}.tensor_model_parallel_size": 1,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.gpu_memory_utilization": given.gpu_memory,
+        f"{rollout}.agent.num_workers": given.agent_workers,
+        f"{rollout}.agent.default_agent_loop": recipe.agent.name,
+        f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
+        f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.episodes.EpisodeManager",
+        f"{rollout}.multi_turn.enable": True,
+        f"{rollout}.multi_turn.format": recipe.agent.tool_parser,
+        f"{rollout}.multi_turn.max_assistant_turns": recipe.agent.max_turns,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    }
+    if on_cpu(recipe):
+        keys |= {
+            f"{rollout}.load_format": "auto",
+            f"{rollout}.free_cache_engine": False,
+            f"{rollout}.dtype": "float32",
+            f"{rollout}.enforce_eager": True,
+        }
+    if not recipe.verl.get("algorithm", {}).get("filter_groups", {}).get("enable"):
+        # VeRL's own sampler is kept where its group filtering is asked for: a custom one does not get it.
+        keys |= {
+            "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
+            "trainer.v1.sampler.custom_sampler.name": "GroupSampler",
+            "trainer.v1.sampler.sampler_kwargs": {"min_group": min(2, given.n)},
+        }
+    return keys
+
+
+def _reward(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "reward.num_workers": 1,
+        "reward.custom_reward_function.path": "pkg://aworld_train.adapter.verl.reward",
+        "reward.custom_reward_function.name": "score",
+        "reward.custom_reward_function.reward_kwargs": {
+            "function": _reward_place(recipe.reward.function),
+            "seconds": recipe.reward.timeout,
+        },
+        # Not used, for the reward is a function; but VeRL's default leaves it open.
+        "reward.reward_model.rollout.name": recipe.rollout.engine.value,
+    }
+
+
+def _trainer(recipe: Recipe, run_dir: Path, val_only: bool, val_first: bool) -> dict[str, Any]:
+    trainer = recipe.trainer
+    return {
+        "trainer.project_name": "aworld-train",
+        "trainer.experiment_name": recipe.name,
+        "trainer.logger": ["console", "file", *trainer.loggers],
+        "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": recipe.cluster.ranks,
+        "trainer.total_training_steps": trainer.steps,
+        "trainer.total_epochs": trainer.steps,  # every epoch has at least one step, so steps always end first
+        "trainer.val_only": val_only,
+        "trainer.val_before_train": val_only or val_first,
+        "trainer.test_freq": trainer.val_every,
+        "trainer.save_freq": trainer.save_every,
+        "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
+        "trainer.resume_mode": "disable" if val_only else "auto",
+        "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
+        "trainer.validation_data_dir": str(run_dir.resolve() / "traces" / "validation"),
+    }
+
+
+def _ray(recipe: Recipe, ray_dir: str) -> dict[str, Any]:
+    init: dict[str, Any] = {
+        "address": "local",  # otherwise Ray joins, without a word, any cluster it finds on the machine
+        "include_dashboard": False,
+        "num_cpus": _LOGICAL_CPUS,
+        "log_to_driver": True,
+        "_temp_dir": ray_dir,
+    }
+    quoted = shlex.quote(sys.executable)
+    if quoted != sys.executable:
+        # Ray writes the interpreter's path into a shell command as it is; a space in it would end the run.
+        init["runtime_env"] = {"py_executable": quoted}
+    if on_cpu(recipe):
+        init |= {"num_gpus": recipe.cluster.ranks, "object_store_memory": _OBJECT_STORE_BYTES}
+    return {"ray_kwargs.ray_init": init}
+
+
+def _place(path: str | None) -> str:
+    """A path as VeRL's processes find it, which run in the run folder; the name of a model on the hub stays."""
+    given = Path(path or "").expanduser()
+    return str(given.resolve()) if given.exists() else str(path)
+
+
+def _reward_place(function: str) -> str:
+    """``file.py:function`` with the whole path of the file; ``module:function`` as it is."""
+    origin, _, name = function.rpartition(":")
+    return f"{Path(origin).expanduser().resolve()}:{name}" if origin.endswith(".py") else function
+
+
+def _nested(keys: dict[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested maps."""
+    tree: dict[str, Any] = {}
+    for key, value in keys.items():
+        *parents, leaf = key.split(".")
+        place = tree
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[leaf] = value
+    return tree

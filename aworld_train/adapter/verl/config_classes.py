@@ -1,0 +1,151 @@
+"""The dataclasses that verl builds from its configuration, read from verl's source without importing it.
+
+Importing verl costs seconds and needs torch. The default configuration that ships with verl does not show
+every key: a map with ``_target_`` becomes a dataclass, and a field of that dataclass is a valid key even
+where the default configuration leaves it out. Types are read from the annotations.
+"""
+
+import ast
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from aworld_train.errors import DependencyMissing
+
+_SOURCES = (
+    "base_config.py",
+    "trainer/config/*.py",
+    "utils/profiler/config.py",
+    "utils/qat/core.py",
+    "utils/skip/config.py",
+    "workers/config/*.py",
+)
+# Filled in by verl itself while it runs; set from outside they would be overwritten or refused.
+_RUNTIME_FIELDS = {
+    "architectures",
+    "engine",
+    "generation_config",
+    "global_batch_info",
+    "hf_config",
+    "local_hf_config_path",
+    "local_path",
+    "local_tokenizer_path",
+    "loss_settings",
+    "model_config",
+    "processor",
+    "tokenizer",
+}
+_KINDS = {
+    "int": {"int"},
+    "float": {"float", "int"},
+    "str": {"str"},
+    "bool": {"bool"},
+    "list": {"list"},
+    "List": {"list"},
+    "tuple": {"list"},
+    "set": {"list"},
+    "Iterable": {"list"},
+    "dict": {"map"},
+    "Dict": {"map"},
+    "None": {"null"},
+}
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """What a field takes.
+
+    Attributes:
+        accepts: Kinds of value out of int, float, str, bool, list, map, null; empty when anything goes.
+        section: Name of the dataclass that a map in this place becomes.
+    """
+
+    accepts: frozenset[str] = frozenset()
+    section: str | None = None
+
+
+@dataclass
+class _Class:
+    bases: list[str]
+    fields: dict[str, FieldType] = field(default_factory=dict)
+
+
+def verl_folder() -> Path:
+    """Where verl is installed; verl is not imported.
+
+    Raises:
+        DependencyMissing: When it is not installed.
+    """
+    spec = find_spec("verl")
+    if spec is None or spec.origin is None:
+        raise DependencyMissing(
+            "verl is not installed: pip install 'aworld-train[cpu]' on a machine without a GPU, "
+            "or 'aworld-train[gpu]' with one"
+        )
+    return Path(spec.origin).parent
+
+
+@cache
+def fields_of(name: str) -> dict[str, FieldType] | None:
+    """The settable fields of the dataclass ``name`` (a bare name or a ``_target_``), inherited ones included.
+
+    Returns None for a class that is not verl's own; its fields are unknown.
+    """
+    found = _classes().get(name.rpartition(".")[2])
+    if found is None or ("." in name and not name.startswith("verl.")):
+        return None
+    inherited: dict[str, FieldType] = {}
+    for base in found.bases:
+        inherited |= fields_of(base) or {}
+    return {key: kind for key, kind in (inherited | found.fields).items() if key not in _RUNTIME_FIELDS}
+
+
+@cache
+def _classes() -> dict[str, _Class]:
+    folder = verl_folder()
+    trees = [ast.parse(file.read_text()) for pattern in _SOURCES for file in sorted(folder.glob(pattern))]
+    nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    names = {node.name for node in nodes}
+    return {
+        node.name: _Class(
+            bases=[base.id for base in node.bases if isinstance(base, ast.Name) and base.id in names],
+            fields={
+                item.target.id: _with_default(_type(item.annotation, names), item.value)
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            },
+        )
+        for node in nodes
+    }
+
+
+def _type(annotation: ast.expr, names: set[str]) -> FieldType:
+    match annotation:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _either(_type(left, names), _type(right, names))
+        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
+            return _either(_type(inner, names), FieldType(frozenset({"null"})))
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
+            values = [option.value for option in options if isinstance(option, ast.Constant)]
+            return FieldType(frozenset(type(value).__name__ for value in values))
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            if name in names:
+                return FieldType(frozenset({"map"}), section=name)
+            return FieldType(frozenset(_KINDS.get(name, ())))
+        case ast.Constant(value=None):
+            return FieldType(frozenset({"null"}))
+    return FieldType()
+
+
+def _either(one: FieldType, other: FieldType) -> FieldType:
+    if not one.accepts or not other.accepts:
+        return FieldType()
+    return FieldType(one.accepts | other.accepts, one.section or other.section)
+
+
+def _with_default(kind: FieldType, default: ast.expr | None) -> FieldType:
+    """``x: int = None`` takes null too, whatever its annotation says."""
+    if isinstance(default, ast.Constant) and default.value is None:
+        return _either(kind, FieldType(frozenset({"null"})))
+    return kind

@@ -1,0 +1,352 @@
+"""Continuous batching on CPU: requests join and leave the running batch between decode steps.
+
+``ContinuousBatcher`` is synchronous and knows nothing of Ray: ``submit`` queues a request, ``step`` admits what fits,
+computes one token for every running sequence and returns the requests that ended. Running sequences are computed in
+one pass of a single column; new ones in passes of similar length, right-aligned, so that the last column always holds
+the logits wanted and little is padding. A sequence that outgrows the memory, or was begun under other weights, goes
+back to wait with the tokens it has and is computed anew. A model is any Hugging Face causal language model with full
+attention in every layer.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from aworld_train.adapter.verl.cpu.kv_cache import CacheShape, PrefixStore, RowCache
+from aworld_train.adapter.verl.cpu.sampling import SamplingParams, sample
+
+ATTENTION = "aworld_grouped_sdpa"
+_ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step: running ones wait for them
+_PASS_TOKENS = (
+    512  # most padded tokens in one pass over several new sequences: more is no faster and pads more
+)
+
+
+@dataclass
+class Request:
+    """One generation: what was asked, what came, and why it ended (``stop``, ``length`` or ``aborted``)."""
+
+    request_id: str
+    prompt: list[int]
+    params: SamplingParams
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: str | None = None
+    reused_tokens: int = 0
+    tag: Any = None
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.tokens)
+
+    @property
+    def context(self) -> list[int]:
+        """All tokens so far: what the next one depends on."""
+        return self.prompt + self.tokens
+
+
+class ContinuousBatcher:
+    """Decodes many requests at once.
+
+    Args:
+        model: in evaluation mode, float32, on the CPU.
+        eos_ids: tokens that end a sequence unless a request ignores them.
+        max_running: most sequences decoded together.
+        max_length: longest sequence, prompt included, in tokens.
+        kv_budget_bytes: memory for keys and values of running sequences; half as much again remembers finished ones.
+        seed: of the sampler.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        eos_ids: Iterable[int],
+        max_running: int = 256,
+        max_length: int = 32768,
+        kv_budget_bytes: int = 2 << 30,
+        seed: int = 0,
+    ):
+        check_supported(model)
+        use_grouped_attention(model)
+        config = model.config
+        heads = config.num_key_value_heads or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.model = model
+        self.eos_ids = frozenset(eos_ids)
+        self.max_running = max_running
+        self.max_length = max_length
+        self.kv_budget_bytes = kv_budget_bytes
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.cache = RowCache(CacheShape(config.num_hidden_layers, heads, width), kv_budget_bytes)
+        self.prefixes = PrefixStore(kv_budget_bytes // 2)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    @property
+    def idle(self) -> bool:
+        return not self.waiting and not self.running
+
+    def check(self, request: Request) -> None:
+        """See that a request can be served.
+
+        Raises:
+            ValueError: the prompt is empty, or leaves no room for a token.
+        """
+        if not request.prompt:
+            raise ValueError("a prompt needs at least one token")
+        if len(request.prompt) >= self.max_length:
+            raise ValueError(
+                f"the prompt has {len(request.prompt)} tokens; the longest sequence is {self.max_length}"
+            )
+
+    def submit(self, request: Request) -> None:
+        """Queue a request that ``check`` accepts; it joins the batch in the next ``step``.
+
+        Raises:
+            ValueError: as ``check``.
+        """
+        self.check(request)
+        self.waiting.append(request)
+
+    def abort(self, request_id: str | None = None) -> list[Request]:
+        """End a request, or all of them, where they stand; they keep the tokens they have."""
+        chosen = [r for r in (*self.waiting, *self.running) if request_id in (None, r.request_id)]
+        for request in chosen:
+            request.finish_reason = "aborted"
+        self.waiting = deque(r for r in self.waiting if r.finish_reason is None)
+        with torch.inference_mode():
+            self._retire()
+        return chosen
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replace parameters by name and forget everything computed with the old ones.
+
+        Sequences in flight keep their tokens; those to come are sampled as the new weights say.
+
+        Raises:
+            KeyError: a name that the model does not have.
+        """
+        own = dict(self.model.named_parameters(remove_duplicate=False)) | dict(self.model.named_buffers())
+        with torch.no_grad():
+            for name, tensor in weights:
+                if name not in own:
+                    raise KeyError(f"the trainer sent {name!r}, which the rollout model does not have")
+                own[name].copy_(tensor)
+        self.prefixes.clear()
+        self.waiting.extendleft(reversed(self.running))
+        self.running.clear()
+        self.cache.rows = 0
+
+    def drop(self) -> None:
+        """Forget all requests and all that was computed: after an error none of it can be trusted."""
+        self.waiting.clear()
+        self.running.clear()
+        self.prefixes.clear()
+        self.cache.rows = 0
+
+    def step(self) -> list[Request]:
+        """Advance every running sequence by one token, after admitting waiting ones.
+
+        Returns:
+            The requests that ended in this step.
+        """
+        with torch.inference_mode():
+            while len(self.running) > 1 and self._too_many(len(self.running), self._longest):
+                self._suspend()
+            standing = len(self.running)
+            self._admit()
+            if standing:
+                self._decode(standing)
+            if standing < len(self.running):
+                self._prefill(standing)
+            return self._retire()
+
+    @property
+    def _longest(self) -> int:
+        return max((r.length for r in self.running), default=0)
+
+    def _too_many(self, rows: int, longest: int) -> bool:
+        return rows * longest * self.cache.shape.bytes_per_token > self.kv_budget_bytes
+
+    def _suspend(self) -> None:
+        """Send the sequence of the last row back to the head of the queue, and remember what it computed."""
+        request = self.running.pop()
+        self._remember(len(self.running), request)
+        self.cache.rows = len(self.running)
+        self.waiting.appendleft(request)
+
+    def _admit(self) -> None:
+        """Take waiting requests, in order, while rows and memory last.
+
+        A request whose tokens are being computed in this very step waits for the next one, where it finds the result.
+        """
+        contexts: set[tuple[int, ...]] = set()
+        held: deque[Request] = deque()
+        admitted = 0
+        longest = self._longest
+        while self.waiting and len(self.running) < self.max_running:
+            request = self.waiting[0]
+            longest = max(longest, request.length)
+            if self.running and self._too_many(len(self.running) + 1, longest):
+                break
+            if contexts and admitted + request.length > _ADMITTED_TOKENS:
+                break
+            self.waiting.popleft()
+            context = tuple(request.context)
+            if context in contexts:
+                held.append(request)
+                continue
+            contexts.add(context)
+            admitted += request.length
+            self.running.append(request)
+        self.waiting.extendleft(reversed(held))
+
+    def _decode(self, rows: int) -> None:
+        requests = self.running[:rows]
+        lengths = torch.tensor([r.length for r in requests])
+        longest = int(lengths.max())
+        self.cache.reserve(len(self.running), longest + 1)
+        positions = lengths[:, None] - 1
+        mask = torch.arange(longest)[None, None, None] < lengths[:, None, None, None]
+        tokens = torch.tensor([[r.tokens[-1]] for r in requests])
+        self._forward(0, tokens, positions, mask, longest, requests)
+
+    def _prefill(self, first: int) -> None:
+        """Compute the sequences from row ``first`` on, those with the most new tokens first."""
+        self.cache.reserve(len(self.running), self._longest + 1)
+        self.cache.rows = len(self.running)
+        found = [(request, *self.prefixes.find(request.context)) for request in self.running[first:]]
+        found.sort(key=lambda item: item[1] - item[0].length)
+        fresh = [request for request, _, _ in found]
+        self.running[first:] = fresh
+        for row, (request, reused, stored) in enumerate(found, start=first):
+            request.reused_tokens = reused
+            if stored is not None:
+                self.cache.copy_in(row, stored, reused)
+        while fresh:
+            count = max(1, _PASS_TOKENS // (fresh[0].length - fresh[0].reused_tokens))
+            self._prefill_pass(first, fresh[:count])
+            first, fresh = first + count, fresh[count:]
+
+    def _prefill_pass(self, first: int, requests: list[Request]) -> None:
+        longest = max(r.length for r in requests)
+        new = max(r.length - r.reused_tokens for r in requests)
+        tokens = torch.zeros(len(requests), new, dtype=torch.long)
+        positions = torch.full((len(requests), new), -1)
+        for row, request in enumerate(requests):
+            at = slice(new - (request.length - request.reused_tokens), None)
+            tokens[row, at] = torch.tensor(request.context[request.reused_tokens :])
+            positions[row, at] = torch.arange(request.reused_tokens, request.length)
+        # A padded query looks at position 0 alone: its output is not used, but softmax of nothing is not a number.
+        mask = torch.arange(longest)[None, None, None] <= positions.clamp(min=0)[:, None, :, None]
+        self._forward(first, tokens, positions, mask, longest, requests)
+        for row, request in enumerate(requests, start=first):
+            if (
+                request.reused_tokens < request.length - 2
+            ):  # else all but the last token was remembered before
+                self._remember(row, request)
+
+    def _forward(
+        self,
+        first: int,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        mask: torch.Tensor,
+        view: int,
+        requests: list[Request],
+    ) -> None:
+        """Run the model over new tokens ``[rows, new]`` and append one sampled token to each request."""
+        self.cache.aim(first, positions, view)
+        output = self.model(
+            input_ids=tokens,
+            position_ids=positions.clamp(min=0),
+            attention_mask=mask,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        chosen, logprobs = sample(output.logits[:, -1], [r.params for r in requests], self._generator)
+        for request, token, logprob in zip(requests, chosen.tolist(), logprobs.tolist(), strict=True):
+            request.tokens.append(token)
+            request.logprobs.append(logprob)
+            request.finish_reason = self._ending(request, token)
+
+    def _ending(self, request: Request, token: int) -> str | None:
+        params = request.params
+        if token in params.stop_token_ids or (token in self.eos_ids and not params.ignore_eos):
+            return "stop"
+        if len(request.tokens) >= params.max_tokens or request.length >= self.max_length:
+            return "length"
+        return None
+
+    def _retire(self) -> list[Request]:
+        """Take ended requests out of the batch, remember them, and close the gaps they leave."""
+        ended = [r for r in self.running if r.finish_reason is not None]
+        for request in ended:
+            row = self.running.index(request)
+            if request.tokens:
+                self._remember(row, request)
+            last = self.running.pop()
+            if last is not request:
+                self.running[row] = last
+                self.cache.move(len(self.running), row, last.length)
+        self.cache.rows = len(self.running)
+        return ended
+
+    def _remember(self, row: int, request: Request) -> None:
+        # The last sampled token was never an input, so its keys and values do not exist.
+        known = request.length - 1
+        self.prefixes.add(request.context[:known], self.cache.copy_out(row, known))
+
+
+def check_supported(model: PreTrainedModel) -> None:
+    """Refuse models whose layers keep something else than plain keys and values.
+
+    Raises:
+        ValueError: with the kind of layer that is not supported.
+    """
+    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise ValueError(
+            f"the transformers engine serves models with full attention in every layer; this one "
+            f"({type(model).__name__}) has {', '.join(sorted(kinds - {'full_attention'}))}: use rollout.engine=vllm"
+        )
+
+
+def use_grouped_attention(model: PreTrainedModel) -> None:
+    """Let the model attend without copying keys and values once per query head."""
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _grouped_attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, sdpa_mask)
+    model.set_attn_implementation(ATTENTION)
+
+
+def _grouped_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Scaled dot-product attention for grouped queries: the heads that share keys become more queries of one head."""
+    if attention_mask is None:
+        return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **kwargs)  # type: ignore[no-any-return]
+    batch, heads, new, width = query.shape
+    shared = key.shape[1]
+    group = heads // shared
+    query = query.reshape(batch, shared, group * new, width)
+    if group > 1 and new > 1:
+        attention_mask = attention_mask.repeat(1, 1, group, 1)
+    attended = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return attended.reshape(batch, heads, new, width).transpose(1, 2), None

@@ -1,0 +1,36 @@
+"""The training engine on CPU: VeRL's FSDP2 engine in float32 over gloo, without offloading."""
+
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from verl.utils.fsdp_utils import apply_fsdp2, fsdp2_load_full_state_dict
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from aworld_train.adapter.verl.cpu.threads import threads_per_process
+
+
+@EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")
+class CpuFSDPEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
+    """FSDP2 over gloo; everything in float32, so that sampling and training see the same numbers."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        torch.set_num_threads(threads_per_process(torch.distributed.get_world_size()))
+
+    def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Shard the module. Unlike VeRL's, the reference model is not offloaded: it is where it would go already."""
+        self._autocast_dtype = torch.float32
+        self.scaler = None
+        kwargs = {
+            "mesh": self.device_mesh,
+            "mp_policy": MixedPrecisionPolicy(
+                param_dtype=torch.float32, reduce_dtype=torch.float32, cast_forward_inputs=True
+            ),
+            "reshard_after_forward": self.engine_config.reshard_after_forward,
+        }
+        full_state = module.state_dict()
+        apply_fsdp2(module, kwargs, self.engine_config)
+        fsdp2_load_full_state_dict(module, full_state, self.device_mesh, None)
+        return module

@@ -1,0 +1,203 @@
+"""Where keys and values of running sequences live, and how finished ones are remembered.
+
+Running sequences occupy the first rows of one padded tensor per layer, so a decode step reads a plain view and copies
+nothing. When a sequence ends, the last row moves into its place. What it computed is kept in a ``PrefixStore``: a later
+request that begins with the same tokens (the next turn of an episode, or another episode of the same task) starts
+from there.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache
+
+_BLOCK = 16  # tokens per hashed block of a remembered sequence
+_GROWTH = 256  # positions by which the padded length grows
+
+
+@dataclass(frozen=True)
+class CacheShape:
+    """Layers, key-value heads and width of one head of the model; 4 bytes a number."""
+
+    layers: int
+    heads: int
+    width: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        return 2 * 4 * self.layers * self.heads * self.width
+
+
+class RowCache(Cache):  # type: ignore[misc]
+    """Keys and values ``[row, head, position, width]`` of the running sequences, one pair of tensors per layer.
+
+    Before each forward pass ``aim`` says which rows are computed and where their new tokens go; the model's layers
+    then call ``update``. The last position of every row is a scratch place for padding and is never attended to.
+    """
+
+    def __init__(self, shape: CacheShape, budget_bytes: int):
+        super().__init__(layers=[])
+        self.shape = shape
+        self.budget_bytes = budget_bytes
+        self.rows = 0
+        self.capacity = 0
+        self.length = 0
+        self.keys: list[torch.Tensor] = [torch.empty(0)] * shape.layers
+        self.values: list[torch.Tensor] = [torch.empty(0)] * shape.layers
+        self._first = 0
+        self._positions = torch.empty(0, dtype=torch.long)
+        self._row_index = torch.empty(0, dtype=torch.long)
+        self._view = 0
+
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for ``rows`` sequences of up to ``length`` tokens, keeping what is stored of those.
+
+        Room grows ahead of need, but beyond the budget only as far as asked.
+        """
+        if rows <= self.capacity and length < self.length:
+            return
+        needed = (length // _GROWTH + 1) * _GROWTH + 1
+        capacity = self.capacity if rows <= self.capacity else max(rows, 2 * self.capacity)
+        wanted = max(self.length, needed)
+        if capacity * wanted * self.shape.bytes_per_token > self.budget_bytes:
+            capacity, wanted = rows, needed
+        kept = min(self.length, wanted) - 1
+        for store in (self.keys, self.values):
+            for layer, old in enumerate(store):
+                new = torch.zeros(capacity, self.shape.heads, wanted, self.shape.width)
+                if self.rows:
+                    new[: self.rows, :, :kept] = old[: self.rows, :, :kept]
+                store[layer] = new
+        self.capacity, self.length = capacity, wanted
+
+    def aim(self, first: int, positions: torch.Tensor, view: int) -> None:
+        """Direct the next forward pass at rows ``first ..``.
+
+        Args:
+            first: first row computed.
+            positions: ``[rows, new]``, where each new token goes; -1 marks padding.
+            view: how many positions attention may look at.
+        """
+        self._first = first
+        self._positions = torch.where(positions < 0, self.length - 1, positions)
+        self._row_index = torch.arange(first, first + positions.shape[0])[:, None]
+        self._view = view
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store a layer's new keys and values ``[rows, head, new, width]`` and return all that may be attended to."""
+        last = self._first + key_states.shape[0]
+        key, value = self.keys[layer_idx], self.values[layer_idx]
+        key[self._row_index, :, self._positions] = key_states.transpose(1, 2)
+        value[self._row_index, :, self._positions] = value_states.transpose(1, 2)
+        return key[self._first : last, :, : self._view], value[self._first : last, :, : self._view]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self._view
+
+    def copy_out(self, row: int, length: int) -> torch.Tensor:
+        """The first ``length`` positions of a row: ``[2, layer, head, length, width]``."""
+        return torch.stack(
+            [torch.stack([t[row, :, :length] for t in store]) for store in (self.keys, self.values)]
+        )
+
+    def copy_in(self, row: int, stored: torch.Tensor, length: int) -> None:
+        """Put the first ``length`` positions of what ``copy_out`` gave into a row."""
+        for store, source in zip((self.keys, self.values), stored, strict=True):
+            for layer, tensor in enumerate(store):
+                tensor[row, :, :length] = source[layer, :, :length]
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` positions of one row over another."""
+        for store in (self.keys, self.values):
+            for tensor in store:
+                tensor[target, :, :length] = tensor[source, :, :length]
+
+
+@dataclass(frozen=True, eq=False)
+class _Remembered:
+    tokens: tuple[int, ...]
+    stored: torch.Tensor
+    blocks: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return int(self.stored.numel() * self.stored.element_size())
+
+
+class PrefixStore:
+    """Sequences computed under the present weights, found again by their first tokens; least recently used go first."""
+
+    def __init__(self, budget_bytes: int):
+        self.budget_bytes = budget_bytes
+        self.bytes = 0
+        self._entries: OrderedDict[tuple[int, ...], _Remembered] = OrderedDict()
+        self._by_block: dict[int, dict[_Remembered, None]] = {}  # in order of arrival
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, tokens: list[int]) -> tuple[int, torch.Tensor | None]:
+        """The longest remembered beginning of ``tokens``, at least one block and at most all but the last token.
+
+        Returns:
+            Its length in tokens and its keys and values, or ``(0, None)``.
+        """
+        for block in reversed(_block_hashes(tokens)):
+            holders = self._by_block.get(block)
+            if holders is None:
+                continue
+            entry = next(reversed(holders))
+            shared = _common_prefix(entry.tokens, tokens)
+            if shared >= _BLOCK:
+                self._entries.move_to_end(entry.tokens)
+                return min(shared, len(tokens) - 1), entry.stored
+        return 0, None
+
+    def add(self, tokens: list[int], stored: torch.Tensor) -> None:
+        """Remember a sequence whose keys and values ``copy_out`` gave; too short or too large ones are not kept."""
+        key = tuple(tokens)
+        entry = _Remembered(key, stored, _block_hashes(tokens))
+        if key in self._entries or not entry.blocks or entry.bytes > self.budget_bytes:
+            return
+        self._entries[key] = entry
+        self.bytes += entry.bytes
+        for block in entry.blocks:
+            self._by_block.setdefault(block, {})[entry] = None
+        while self.bytes > self.budget_bytes:
+            self._forget(next(iter(self._entries)))
+
+    def clear(self) -> None:
+        """Forget everything: the weights changed."""
+        self._entries.clear()
+        self._by_block.clear()
+        self.bytes = 0
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        entry = self._entries.pop(key)
+        self.bytes -= entry.bytes
+        for block in entry.blocks:
+            holders = self._by_block[block]
+            del holders[entry]
+            if not holders:
+                del self._by_block[block]
+
+
+def _block_hashes(tokens: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """One hash per full block, each covering everything before it too."""
+    hashes: list[int] = []
+    so_far = 0
+    for start in range(0, len(tokens) - _BLOCK + 1, _BLOCK):
+        so_far = hash((so_far, *tokens[start : start + _BLOCK]))
+        hashes.append(so_far)
+    return tuple(hashes)
+
+
+def _common_prefix(first: tuple[int, ...], second: list[int]) -> int:
+    for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return index
+    return min(len(first), len(second))

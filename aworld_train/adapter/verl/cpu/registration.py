@@ -1,0 +1,32 @@
+"""Registers the ``transformers`` rollout and the CPU training engine with VeRL.
+
+VeRL imports this wherever it builds a model (``model.external_lib``). The rollout is registered by name and loaded
+where it is used; the engine only in processes that train.
+"""
+
+import sys
+
+import verl.utils.distributed
+from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+from aworld_train.adapter.verl.cpu.platform import initialize_process_group
+
+
+def _load_replica() -> type:
+    from aworld_train.adapter.verl.cpu.rollout import TransformersReplica
+
+    return TransformersReplica
+
+
+def _register() -> None:
+    _ROLLOUT_REGISTRY[("transformers", "async")] = "aworld_train.adapter.verl.cpu.rollout.TransformersRollout"
+    RolloutReplicaRegistry.register("transformers", _load_replica)
+    verl.utils.distributed.initialize_global_process_group_ray = initialize_process_group
+    workers = sys.modules.get("verl.workers.engine_workers")
+    if workers is not None:
+        workers.initialize_global_process_group_ray = initialize_process_group  # type: ignore[attr-defined]
+        from aworld_train.adapter.verl.cpu import engine  # noqa: F401
+
+
+_register()

@@ -1,0 +1,89 @@
+"""The two halves of the ``transformers`` rollout that VeRL knows: where servers start, and how weights reach them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import ray
+import torch
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica
+
+from aworld_train.adapter.verl.cpu.server import TransformersServer
+
+_PART_BYTES = 64 << 20  # weights travel in parts of this size through Ray's object store
+
+
+def server_name(replica_rank: int) -> str:
+    """Name of a replica's actor, by which its trainer rank finds it."""
+    return f"transformers_server_{replica_rank}"
+
+
+class TransformersReplica(RolloutReplica):  # type: ignore[misc]
+    """One rollout server, on the machine of the trainer rank that feeds it weights."""
+
+    async def launch_servers(self) -> None:
+        if self.world_size != 1:
+            raise ValueError(
+                "the transformers engine keeps each replica in one process: "
+                "tensor, data and pipeline parallel sizes of the rollout must be 1"
+            )
+        node = await self.workers[0].__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+        server = (
+            ray.remote(TransformersServer)
+            .options(
+                name=server_name(self.replica_rank),
+                num_cpus=0,
+                max_concurrency=self.max_concurrency,
+                scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                    node, soft=False
+                ),
+            )
+            .remote(self.config, self.model_config, self.replica_rank, self.gpus_per_node)
+        )
+        await server.ready.remote()
+        self.servers = [server]
+        self._server_handle = server
+        self._server_address = server_name(self.replica_rank)
+
+
+class TransformersRollout(BaseRollout):  # type: ignore[misc]
+    """The trainer's side: ships weights from every rank to the server of the same rank."""
+
+    def __init__(self, config: Any, model_config: Any, device_mesh: Any, **unused: Any):
+        super().__init__(config, model_config, device_mesh)
+        self._server: Any = None
+
+    async def resume(self, tags: list[str]) -> None:
+        """Nothing to do: the server keeps its memory."""
+
+    async def release(self) -> None:
+        """Nothing to do: the server keeps its memory."""
+
+    async def update_weights(
+        self,
+        weights: Iterable[tuple[str, torch.Tensor]],
+        wire_format: str = "named_tensors",
+        global_steps: int | None = None,
+        **unused: Any,
+    ) -> None:
+        """Send all weights; iterating them gathers shards and so happens on every rank.
+
+        Raises:
+            ValueError: a wire format other than whole named tensors.
+        """
+        if wire_format != "named_tensors":
+            raise ValueError(f"the transformers engine takes whole named tensors, not {wire_format!r}")
+        if self._server is None:
+            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+            self._server = ray.get_actor(server_name(rank))
+        names: list[str] = []
+        arrays: list[Any] = []
+        size = 0
+        for name, tensor in weights:
+            names.append(name)
+            arrays.append(tensor.detach().float().contiguous().numpy())
+            size += arrays[-1].nbytes
+            if size >= _PART_BYTES:
+                await self._server.update_weights.remote(names, arrays, False, None)
+                names, arrays, size = [], [], 0
+        await self._server.update_weights.remote(names, arrays, True, global_steps)

@@ -1,0 +1,111 @@
+"""How a token is chosen from logits, per request, and what its log-probability is.
+
+The log-probability returned is that of the distribution the token was drawn from: after temperature, top-k and top-p,
+renormalised. With temperature 0 the most likely token is taken and its log-probability is that of the plain softmax.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Keys that VeRL or an agent may send along and that change nothing here, with the only value that changes nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "repetition_penalty": (1, 1.0, None),
+    "frequency_penalty": (0, 0.0, None),
+    "presence_penalty": (0, 0.0, None),
+    "min_p": (0, 0.0, None),
+    "n": (1, None),
+    "seed": (None,),
+    "logprobs": (True, False, None, 0, 1),
+    "stop": (None, [], ()),
+}
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """What one request asks for; ``max_tokens`` counts new tokens, ``top_k`` -1 and ``top_p`` 1 are off."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], *, default_max_tokens: int) -> "SamplingParams":
+        """Read sampling parameters as VeRL sends them.
+
+        Raises:
+            ValueError: a value out of range, or a parameter that would change sampling and is not supported.
+        """
+        rest = dict(given)
+        named = [rest.pop(key, None) for key in ("max_tokens", "max_new_tokens")]
+        params = cls(
+            max_tokens=int(next((given for given in named if given is not None), default_max_tokens)),
+            temperature=float(rest.pop("temperature", 1.0)),
+            top_p=float(rest.pop("top_p", 1.0)),
+            top_k=int(rest.pop("top_k", -1) or -1),
+            stop_token_ids=frozenset(rest.pop("stop_token_ids", None) or ()),
+            ignore_eos=bool(rest.pop("ignore_eos", False)),
+        )
+        for key, value in rest.items():
+            if key not in _NEUTRAL:
+                raise ValueError(f"the transformers engine does not know the sampling parameter {key!r}")
+            if value not in _NEUTRAL[key]:
+                raise ValueError(f"the transformers engine does not support {key}={value!r}")
+        if params.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {params.max_tokens}")
+        if params.temperature < 0 or not math.isfinite(params.temperature):
+            raise ValueError(f"temperature must be at least 0, not {params.temperature}")
+        if not 0 < params.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {params.top_p}")
+        if params.top_k < -1:
+            raise ValueError(f"top_k must be -1 (off) or at least 1, not {params.top_k}")
+        return params
+
+
+def sample(
+    logits: torch.Tensor, params: Sequence[SamplingParams], generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw one token per row.
+
+    Args:
+        logits: ``[batch, vocabulary]``, any float type.
+        params: one per row.
+        generator: source of randomness; rows with temperature 0 use none of it.
+
+    Returns:
+        Token ids ``[batch]`` and their log-probabilities ``[batch]`` in float32.
+    """
+    temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
+    scores = logits.float() / temperatures[:, None]
+    if any(p.top_k > 0 or p.top_p < 1 for p in params):
+        scores = _truncate(scores, params)
+    logprobs = torch.log_softmax(scores, dim=-1)
+    greedy = torch.tensor([p.temperature == 0 for p in params])
+    tokens = logits.argmax(dim=-1)  # not of the log-probabilities: rounding can make two of them equal
+    if not bool(greedy.all()):
+        drawn = torch.multinomial(logprobs.exp(), 1, generator=generator)[:, 0]
+        tokens = torch.where(greedy, tokens, drawn)
+    return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def _truncate(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
+    """Mask what top-k and then top-p leave out; a row that uses neither, or is greedy, is unchanged."""
+    vocabulary = scores.shape[-1]
+    limited = [p.temperature > 0 for p in params]
+    top_k = torch.tensor(
+        [p.top_k if on and p.top_k > 0 else vocabulary for p, on in zip(params, limited, strict=True)]
+    ).clamp(max=vocabulary)
+    top_p = torch.tensor([p.top_p if on else 1.0 for p, on in zip(params, limited, strict=True)])
+    ordered, indices = scores.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered.masked_fill(torch.arange(vocabulary)[None] >= top_k[:, None], -math.inf)
+    probabilities = ordered.softmax(dim=-1)
+    # A token stays while the mass *before* it is below top_p, so the most likely token always stays.
+    before = probabilities.cumsum(dim=-1) - probabilities
+    ordered = ordered.masked_fill((before >= top_p[:, None]) & (top_p[:, None] < 1), -math.inf)
+    return torch.empty_like(scores).scatter_(1, indices, ordered)

@@ -1,0 +1,234 @@
+"""The rollout server: one Ray actor that turns VeRL's generation requests into steps of the continuous batcher.
+
+Requests arrive and are awaited on the event loop; one worker thread alone touches the batcher, one call at a time, so
+nothing is decoded while weights load. What goes wrong in a step is raised in every request that waited for it: no
+request is left waiting.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from verl.workers.config import HFModelConfig, RolloutConfig
+from verl.workers.rollout.replica import TokenOutput
+
+from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, Request
+from aworld_train.adapter.verl.cpu.sampling import SamplingParams
+from aworld_train.adapter.verl.cpu.threads import threads_per_process
+
+_MEMORY_SHARE = 0.15  # of the machine's memory for keys and values, over all replicas on it
+
+
+class TransformersServer:
+    """Serves one replica of the model.
+
+    Args:
+        config: VeRL's rollout configuration.
+        model_config: VeRL's model configuration, as a DictConfig.
+        replica_rank: which replica this is; part of the sampler's seed.
+        replicas: how many share this machine.
+    """
+
+    def __init__(self, config: RolloutConfig, model_config: Any, replica_rank: int, replicas: int):
+        from transformers import AutoModelForCausalLM
+        from verl.utils.config import omega_conf_to_dataclass
+
+        self.config = config
+        loaded: HFModelConfig = omega_conf_to_dataclass(model_config)
+        self._worker = ThreadPoolExecutor(
+            1,
+            thread_name_prefix="decode",
+            initializer=torch.set_num_threads,
+            initargs=(threads_per_process(replicas),),
+        )
+        torch.set_num_threads(threads_per_process(replicas))
+        model = AutoModelForCausalLM.from_pretrained(
+            loaded.local_path, dtype=torch.float32, trust_remote_code=loaded.trust_remote_code
+        ).eval()
+        self._max_length = config.max_model_len or config.prompt_length + config.response_length
+        self._batcher = ContinuousBatcher(
+            model,
+            eos_ids=eos_token_ids(loaded),
+            max_running=config.max_num_seqs,
+            max_length=self._max_length,
+            kv_budget_bytes=int(psutil.virtual_memory().total * _MEMORY_SHARE / replicas),
+            seed=config.seed + replica_rank,
+        )
+        self._incoming: list[Request] = []  # what has arrived since the worker last looked
+        self._futures: dict[int, asyncio.Future[None]] = {}
+        self._loop_task: asyncio.Task[None] | None = None
+        self._open = asyncio.Event()
+        self._open.set()
+        self._weights_whole = asyncio.Event()
+        self._weights_whole.set()
+        self._rejecting = False
+        self._global_steps: int | None = None
+
+    async def ready(self) -> bool:
+        """Answers once the model is loaded."""
+        return True
+
+    async def generate(
+        self,
+        request_id: str,
+        prompt_ids: Sequence[int],
+        sampling_params: dict[str, Any],
+        image_data: Any = None,
+        video_data: Any = None,
+        **unused: Any,
+    ) -> TokenOutput:
+        """Sample tokens after ``prompt_ids``, with the log-probability of each.
+
+        Raises:
+            ValueError: images or video, parameters that are not supported, or a prompt without room for a token.
+            RuntimeError: generation is stopped and the server was told not to hold requests.
+        """
+        if image_data or video_data:
+            raise ValueError(
+                "the transformers engine serves text only; use rollout.engine=vllm for images and video"
+            )
+        if self._rejecting:
+            raise RuntimeError("the rollout server takes no requests now")
+        while not self._open.is_set():  # it may be closed again before this request gets its turn
+            await self._open.wait()
+        prompt = [int(token) for token in prompt_ids]
+        room = self._max_length - len(prompt)
+        params = SamplingParams.parse(
+            sampling_params, default_max_tokens=max(1, min(self.config.response_length, room))
+        )
+        request = Request(request_id, prompt, params, tag=self._global_steps)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._batcher.check(request)
+        self._incoming.append(request)
+        self._futures[id(request)] = future
+        self._ensure_running()
+        try:
+            await future
+        finally:
+            self._futures.pop(id(request), None)
+        return TokenOutput(
+            token_ids=request.tokens,
+            log_probs=request.logprobs if sampling_params.get("logprobs", True) else None,
+            stop_reason="aborted" if request.finish_reason == "aborted" else "completed",
+            extra_fields={"global_steps": request.tag, "num_cached_tokens": request.reused_tokens},
+        )
+
+    async def update_weights(
+        self, names: list[str], arrays: list[np.ndarray], last: bool, global_steps: int | None
+    ) -> None:
+        """Load a part of the trainer's weights; after the ``last`` one generation goes on, as of ``global_steps``.
+
+        Raises:
+            KeyError: a name that the model does not have; the requests in flight fail too.
+        """
+        self._weights_whole.clear()
+        tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
+        try:
+            await self._on_worker(self._batcher.load_weights, tensors)
+        except Exception as error:
+            await self._fail(f"new weights could not be loaded: {error}")
+            self._weights_whole.set()
+            raise
+        if last:
+            self._global_steps = self._global_steps if global_steps is None else global_steps
+            self._weights_whole.set()
+
+    async def abort_all_requests(self, reject_request: bool = False) -> dict[str, Any]:
+        """End every request where it stands; new ones wait for ``resume_generation``, or fail if told to."""
+        self._open.clear()
+        self._rejecting = reject_request
+        ended = await self._on_worker(self._abort, self._arrived(), None)
+        self._resolve(ended)
+        return {"aborted_count": len(ended), "request_ids": [request.request_id for request in ended]}
+
+    async def abort_request(self, request_id: str) -> dict[str, Any]:
+        """End one request where it stands."""
+        ended = await self._on_worker(self._abort, self._arrived(), request_id)
+        self._resolve(ended)
+        return {"aborted": bool(ended), "request_id": request_id}
+
+    async def resume_generation(self) -> None:
+        """Take requests again."""
+        self._rejecting = False
+        self._open.set()
+
+    async def clear_kv_cache(self) -> None:
+        """Forget finished sequences."""
+        await self._on_worker(self._batcher.prefixes.clear)
+
+    async def sleep(self) -> None:
+        """Give back memory while the trainer works: finished sequences are of no use under new weights."""
+        await self.clear_kv_cache()
+
+    async def wake_up(self) -> None:
+        """Nothing to do: the weights stay in memory."""
+
+    async def release_kv_cache(self) -> None:
+        """As ``sleep``."""
+        await self.clear_kv_cache()
+
+    async def resume_kv_cache(self) -> None:
+        """Nothing to do."""
+
+    async def start_profile(self, **unused: Any) -> None:
+        """There is no profiler."""
+
+    async def stop_profile(self) -> None:
+        """There is no profiler."""
+
+    def _ensure_running(self) -> None:
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        """Step while there is work; an error ends every request in flight with that error."""
+        while self._incoming or not self._batcher.idle:
+            await self._weights_whole.wait()
+            try:
+                self._resolve(await self._on_worker(self._step, self._arrived()))
+            except Exception as error:
+                await self._fail(f"decoding failed: {type(error).__name__}: {error}")
+
+    async def _fail(self, reason: str) -> None:
+        """End every request in flight with an error."""
+        self._incoming.clear()
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(RuntimeError(reason))
+        await self._on_worker(self._batcher.drop)
+
+    def _arrived(self) -> list[Request]:
+        arrived, self._incoming = self._incoming, []
+        return arrived
+
+    def _step(self, arrived: list[Request]) -> list[Request]:
+        for request in arrived:
+            self._batcher.submit(request)
+        return self._batcher.step()
+
+    def _abort(self, arrived: list[Request], request_id: str | None) -> list[Request]:
+        for request in arrived:
+            self._batcher.submit(request)
+        return self._batcher.abort(request_id)
+
+    async def _on_worker(self, call: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call, *arguments)
+
+    def _resolve(self, ended: list[Request]) -> None:
+        for request in ended:
+            future = self._futures.get(id(request))
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+def eos_token_ids(model_config: HFModelConfig) -> set[int]:
+    """The tokens that end a turn: what the model's generation configuration says, and its tokenizer."""
+    found: set[int] = set()
+    for source in (model_config.generation_config, model_config.tokenizer):
+        ids = getattr(source, "eos_token_id", None)
+        found.update([ids] if isinstance(ids, int) else ids or [])
+    return found

@@ -1,0 +1,79 @@
+"""What verl accepts beyond its default configuration and its dataclasses, each with the reason.
+
+Everything here is about verl 0.9.1; a test holds it against the installed source.
+"""
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from aworld_train.adapter.verl.config_classes import FieldType
+from aworld_train.recipe.tree import KeyPath, dotted
+
+# Maps whose keys verl hands on without knowing them.
+OPEN_MAPS = {
+    "*.override_config": "changes to the Hugging Face model configuration",
+    "*.override_optimizer_config": "arguments of the optimizer class",
+    "*.engine_kwargs": "arguments of the inference or checkpoint engine, one map per engine",
+    "data.apply_chat_template_kwargs": "arguments of the tokenizer's chat template",
+    "data.mm_processor_kwargs": "arguments of the multimodal processor",
+    "reward.custom_reward_function.reward_kwargs": "arguments of the reward function",
+    "reward.reward_kwargs": "arguments of the reward manager",
+    "trainer.v1.sampler.sampler_kwargs": "arguments of a custom sampler",
+    "ray_kwargs.ray_init": "arguments of ray.init, runtime_env and its env_vars among them",
+    "global_profiler.global_tool_config.nsys.*_nsight_options": "options of the nsys program",
+    "global_profiler.global_tool_config.torch_memory.kw_args": "arguments of torch's memory recorder",
+}
+# Keys that verl reads though neither its default configuration nor a dataclass has them.
+READ_ANYWAY: dict[str, dict[str, FieldType]] = {
+    "data": {
+        "cache_dir": FieldType(frozenset({"str"})),
+        "chat_template_func": FieldType(frozenset({"str", "null"})),
+        "filter_prompts": FieldType(frozenset({"bool"})),
+        "need_tools_kwargs": FieldType(frozenset({"bool"})),
+    },
+    "reward": {
+        "reward_kwargs": FieldType(frozenset({"map"})),
+        "max_concurrent": FieldType(frozenset({"int"})),
+        "max_rpm": FieldType(frozenset({"int", "null"})),
+        "max_tpm": FieldType(frozenset({"int", "null"})),
+        "estimated_tokens_per_request": FieldType(frozenset({"int"})),
+        "timeout": FieldType(frozenset({"int", "float"})),
+    },
+    "reward.custom_reward_function": {"reward_kwargs": FieldType(frozenset({"map"}))},
+    "trainer": {"remove_previous_ckpt_in_save": FieldType(frozenset({"bool"}))},
+    "*.mixed_precision": {
+        "param_dtype": FieldType(frozenset({"str"})),
+        "reduce_dtype": FieldType(frozenset({"str"})),
+        "buffer_dtype": FieldType(frozenset({"str"})),
+    },
+    "*.wrap_policy": {
+        "disable": FieldType(frozenset({"bool"})),
+        "transformer_layer_cls_to_wrap": FieldType(frozenset({"str", "list", "null"})),
+    },
+}
+# Keys that take another type than their default shows.
+ALSO_TAKES = {
+    "data.train_files": {"list"},
+    "data.val_files": {"list"},
+    "trainer.logger": {"str"},
+}
+# Sections that verl still ships and its trainer no longer reads.
+IGNORED_SECTIONS = {
+    "custom_reward_function": "reward.custom_reward_function",
+    "reward_model": "reward.reward_model",
+    "sandbox_fusion": "reward.sandbox_fusion",
+}
+# Maps with names of the user's choice, each entry shaped like the one named here.
+NAMED_ENTRIES = {"distillation.teacher_models": "teacher_model"}
+
+
+def is_open(path: KeyPath, default: Any, kind: FieldType) -> bool:
+    """Whether the keys below ``path`` are free: listed so, or typed as a bare dict and empty by default."""
+    if any(fnmatchcase(dotted(path), pattern) for pattern in OPEN_MAPS):
+        return True
+    return "map" in kind.accepts and not kind.section and not default and not read_anyway(path)
+
+
+def read_anyway(path: KeyPath) -> dict[str, FieldType]:
+    """The keys that verl reads in the map at ``path`` beside those it declares."""
+    return next((keys for where, keys in READ_ANYWAY.items() if fnmatchcase(dotted(path), where)), {})

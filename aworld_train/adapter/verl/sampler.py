@@ -1,0 +1,48 @@
+"""How finished episodes become a training batch.
+
+VeRL's replay buffer with two differences: it looks for finished groups every 50 ms instead of every 2 s, which on
+small models would be most of a step; and a group of which fewer than two episodes are healthy is left out, because a
+single episode has no group to be compared with.
+"""
+
+from collections import Counter
+from typing import Any
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+_POLL_SECONDS = 0.05
+
+
+class GroupSampler(ReplayBuffer):  # type: ignore[misc]
+    """Takes whole groups; ``sampler_kwargs.min_group`` says how many healthy episodes a group needs."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(poll_interval=_POLL_SECONDS, **kwargs)
+        self._min_group = int(self.sampler_kwargs.get("min_group", 1))
+
+    def _materialize_batch(
+        self,
+        partition_id: str,
+        selected_prompt_uids: list[str],
+        partition_snapshot: dict[str, dict[str, Any]],
+    ) -> Any:
+        if partition_id != "train":
+            return super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        # A key is {uid}_{session}_{index}: one episode may have several rows.
+        sessions = {tuple(key.split("_")[:2]) for key in partition_snapshot}
+        healthy = Counter(uid for uid, _ in sessions)
+        chosen = set(selected_prompt_uids)
+        small = {uid for uid in chosen if 0 < healthy[uid] < self._min_group}
+        if small:
+            self._clear_groups(partition_id, small)
+            partition_snapshot = {
+                k: tag for k, tag in partition_snapshot.items() if k.split("_")[0] not in small
+            }
+        if not any(healthy[uid] for uid in chosen - small):
+            raise RuntimeError(
+                f"no group has {self._min_group} healthy episodes: nothing to train on; "
+                "traces/episodes.jsonl says how each one ended"
+            )
+        return super()._materialize_batch(
+            partition_id, [u for u in selected_prompt_uids if u not in small], partition_snapshot
+        )

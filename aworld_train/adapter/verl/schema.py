@@ -1,0 +1,268 @@
+"""Checks verl configuration against the default configuration that ships with the installed verl.
+
+verl reads its configuration with ``get``: a key it does not know is ignored without a word, and a value of
+the wrong type fails minutes later in another process. So every key given must be one of: a key of the default
+configuration, a field of the dataclass that verl builds there, a key listed below, or inside a map whose keys
+are free. Neither verl nor torch is imported.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from difflib import SequenceMatcher, get_close_matches
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from aworld_train.adapter.verl.config_classes import FieldType, fields_of, verl_folder
+from aworld_train.adapter.verl.key_rules import (
+    ALSO_TAKES,
+    IGNORED_SECTIONS,
+    NAMED_ENTRIES,
+    is_open,
+    read_anyway,
+)
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.faults import refuse
+from aworld_train.recipe.tree import KeyPath, dotted, leaves, merge
+
+_DEFAULTS = "trainer/config/_generated_ppo_trainer.yaml"
+_MISSING = "???"  # OmegaConf's mark for a value that must be given
+
+
+def default_config() -> dict[str, Any]:
+    """verl's whole default configuration, interpolations unresolved and required values marked ``???``.
+
+    Raises:
+        DependencyMissing: When verl is not installed.
+    """
+    return deepcopy(_defaults())
+
+
+def overlay(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A new configuration: ``config`` with ``given`` laid over it, maps merged, lists replaced."""
+    return merge(config, given)
+
+
+def check(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse keys that verl does not know and values of the wrong type.
+
+    Args:
+        config: The composed configuration, ``given`` included; it says which dataclass stands where.
+        given: The part to check, nested. A configuration can be checked whole by giving it twice.
+
+    Raises:
+        RecipeError: Naming every wrong key with the nearest valid one, and every wrong value.
+        DependencyMissing: When verl is not installed.
+    """
+    refuse(list(_faults(given, config, _resolved_defaults(), (), {})))
+
+
+def resolve(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with every interpolation replaced by its value.
+
+    A required value that is missing becomes null where its section is switched off (``enable`` or ``enabled``
+    is false): verl never reads it there.
+
+    Raises:
+        RecipeError: When a required value is missing or an interpolation cannot be resolved.
+    """
+    complete = deepcopy(config)
+    refuse(
+        [
+            f"verl needs `{dotted(path)}` and has no default for it; set `verl.{dotted(path)}`"
+            for path, value in leaves(config)
+            if value == _MISSING and not _switch_off(complete, path)
+        ]
+    )
+    try:
+        resolved = OmegaConf.to_container(OmegaConf.create(complete), resolve=True)
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None) or "?"
+        raise RecipeError(f"verl key `{key}` cannot be resolved: {str(error).splitlines()[0]}") from error
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return _read(verl_folder() / _DEFAULTS)
+
+
+@cache
+def _resolved_defaults() -> dict[str, Any]:
+    """The defaults as types to compare with, and the settings of TransferQueue, which verl only passes on."""
+    defaults = default_config()
+    spec = find_spec("transfer_queue")
+    if spec and spec.origin:
+        queue = _read(Path(spec.origin).parent / "config.yaml")
+        defaults["transfer_queue"] = overlay(queue, defaults["transfer_queue"])
+    for path, value in leaves(default_config()):
+        if value == _MISSING:
+            _set(defaults, path, None)
+    return resolve(defaults)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    data: dict[str, Any] = yaml.load(file.read_text(), Loader=loader)
+    return data
+
+
+def _faults(
+    given: Mapping[str, Any], config: Any, defaults: Any, path: KeyPath, fields: dict[str, FieldType]
+) -> Iterator[str]:
+    """What is wrong with ``given``, the map at ``path``, next to the same place in the other trees."""
+    template = NAMED_ENTRIES.get(dotted(path))
+    extra = read_anyway(path)
+    for key, value in given.items():
+        here = (*path, key)
+        kind = fields.get(key) or extra.get(key) or FieldType()
+        known = key in defaults or key in fields or key in extra
+        default = defaults.get(key, defaults.get(template))
+        if key == "_target_":
+            continue
+        if not known and template is None:
+            yield _unknown(here, {*defaults, *fields, *extra})
+        elif not path and key in IGNORED_SECTIONS and any(leaf is not None for _, leaf in leaves(value)):
+            yield f"verl's trainer does not read `{key}`; use `{IGNORED_SECTIONS[key]}`"
+        elif is_open(here, default, kind):
+            if isinstance(value, list | bool | int | float):
+                yield f"verl key `{dotted(here)}` expects a map, got {_describe(value)}"
+        elif isinstance(value, Mapping) and (
+            isinstance(default, Mapping) or kind.section or read_anyway(here)
+        ):
+            below = config.get(key) if isinstance(config, Mapping) else None
+            inside = _fields(below, default, kind)
+            if inside is not None:  # a class from elsewhere knows its own fields
+                yield from _faults(value, below, default or {}, here, inside)
+        elif wrong := _mismatch(here, value, default, kind, annotated=key in fields or key in extra):
+            yield wrong
+
+
+def _fields(config: Any, default: Any, kind: FieldType) -> dict[str, FieldType] | None:
+    """The fields of the dataclass that a map becomes: by its ``_target_``, else by its place in another one.
+
+    Empty for a map that becomes none, None for one whose class is not verl's.
+    """
+    targets = [
+        tree["_target_"] for tree in (config, default) if isinstance(tree, Mapping) and "_target_" in tree
+    ]
+    name = next(iter(targets), kind.section)
+    return fields_of(name) if name else {}
+
+
+def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annotated: bool) -> str | None:
+    """The sentence for a value of the wrong type; None where it fits.
+
+    Where verl has no annotation the default's type is the type, null is accepted, and a null default accepts
+    anything. Interpolations are accepted: their value is not known yet.
+    """
+    if isinstance(value, str) and "${" in value:
+        return None
+    accepts = set(kind.accepts)
+    if not annotated and value is None:
+        return None
+    if default is None and not accepts:
+        return None
+    if default is not None and (accepts or not annotated):
+        accepts |= {_kind_of(default)} | ({"int"} if isinstance(default, float) else set())
+    accepts |= ALSO_TAKES.get(dotted(path), set())
+    if not accepts or _kind_of(value) in accepts or (default is None and value is None):
+        return None
+    words = " or ".join(_WORDS[name] for name in _WORDS if name in accepts and not _implied(name, accepts))
+    return f"verl key `{dotted(path)}` expects {words}, got {_describe(value)}"
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "list": "a list",
+    "map": "a map",
+    "null": "null",
+}
+
+
+def _implied(name: str, accepts: set[str]) -> bool:
+    return name == "int" and "float" in accepts
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "map"
+    return "list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def _describe(value: Any) -> str:
+    kind = _kind_of(value)
+    return _WORDS[kind] if kind in ("null", "map", "list") else repr(value)
+
+
+def _unknown(path: KeyPath, level: set[str]) -> str:
+    meant = _nearest(path, level)
+    return f"verl has no key `{dotted(path)}`" + (f"; did you mean `{meant}`?" if meant else "")
+
+
+def _nearest(path: KeyPath, level: set[str]) -> str | None:
+    """The valid key that ``path`` most likely means.
+
+    A slip of the pen in one of the keys of the same ``level`` comes first, then a key of that very name in
+    another section, then a similar name anywhere; among several the one with the most similar path.
+    """
+    name = path[-1]
+    for here in get_close_matches(name, level, n=1, cutoff=0.8):
+        return dotted((*path[:-1], here))
+    keys = _known_keys()
+    names = (
+        [name] if any(key[-1] == name for key in keys) else get_close_matches(name, {key[-1] for key in keys})
+    )
+    candidates = [dotted(key) for key in keys if key[-1] in names[:1]]
+    return max(candidates, key=lambda key: _likeness(key, dotted(path)), default=None)
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+@cache
+def _known_keys() -> tuple[KeyPath, ...]:
+    """Every key of the defaults and every field of the dataclasses that stand in them."""
+    return tuple(sorted(_keys_below(_resolved_defaults(), (), {})))
+
+
+def _keys_below(defaults: Mapping[str, Any], path: KeyPath, fields: dict[str, FieldType]) -> set[KeyPath]:
+    found = {(*path, key) for key in {*defaults, *fields, *read_anyway(path)} - {"_target_"}}
+    if not path:
+        found -= {(key,) for key in IGNORED_SECTIONS}
+    for key, value in defaults.items():
+        if isinstance(value, Mapping) and (path or key not in IGNORED_SECTIONS):
+            inside = fields_of(value["_target_"]) if "_target_" in value else {}
+            found |= _keys_below(value, (*path, key), inside or {})
+    return found
+
+
+def _switch_off(config: dict[str, Any], path: KeyPath) -> bool:
+    """Set the value at ``path`` to null if a section above it is switched off; whether it is."""
+    node: Any = config
+    off = False
+    for key in path[:-1]:
+        node = node[int(key)] if isinstance(node, list) else node[key]
+        if isinstance(node, dict):
+            off = off or node.get("enable") is False or node.get("enabled") is False
+    if off:
+        _set(config, path, None)
+    return off
+
+
+def _set(tree: Any, path: KeyPath, value: Any) -> None:
+    for key in path[:-1]:
+        tree = tree[int(key)] if isinstance(tree, list) else tree[key]
+    tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = value

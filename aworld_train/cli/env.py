@@ -1,0 +1,470 @@
+"""``aworld-train env``: start a tool environment, see what is up, get at its connection, test it, stop it."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from aworld_train.cli import console
+from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+
+if TYPE_CHECKING:
+    from aworld_train.env import EnvStatus
+    from aworld_train.env.backend import Tell
+    from aworld_train.env.record import Record
+
+app = typer.Typer(no_args_is_help=True, help="Start and stop tool environments.")
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Name it was started under; needed where several are up.", show_default=False
+    ),
+]
+DirectoryOption = Annotated[
+    str,
+    typer.Option(
+        "--docker-dir",
+        metavar="NAME|PATH",
+        help="Environment directory: a name that `env list` shows, or a path.",
+        show_default=False,
+    ),
+]
+PullOption = Annotated[bool, typer.Option("--pull", help="Look for a newer base image.")]
+RebuildOption = Annotated[bool, typer.Option("--rebuild", help="Build the image from nothing.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+_COLOURS = {"up": "green", "starting": "yellow", "elsewhere": "yellow"}
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@app.command("up")
+def up_command(
+    docker_dir: DirectoryOption,
+    name: Annotated[
+        str | None, typer.Option("--name", help=r"Name to find it again by. \[default: the directory's]")
+    ] = None,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="auto|docker|process",
+            help="How it is run; auto is docker where an engine answers.",
+        ),
+    ] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", help=r"How many sessions at a time. \[default: as many as cores, 4 at most]"
+        ),
+    ] = None,
+    servers: Annotated[
+        str,
+        typer.Option(
+            "--servers", metavar="A,B", help="Which tool servers; all that have their keys if not given."
+        ),
+    ] = "",
+    env_file: Annotated[
+        Path | None, typer.Option("--env-file", help="File with the API keys that tool servers need.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes any that is free.")] = 0,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
+    ] = "127.0.0.1",
+    cpus: Annotated[float, typer.Option("--cpus", help="Cores that one worker may use (docker).")] = 2.0,
+    memory: Annotated[str, typer.Option("--memory", help="Memory that one worker may use (docker).")] = "4g",
+    ttl: Annotated[str, typer.Option("--ttl", help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
+    vnc: Annotated[bool, typer.Option("--vnc", help="Give each worker a desktop to look at.")] = False,
+    pull: PullOption = False,
+    rebuild: RebuildOption = False,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, beside the build."),
+    ] = 60.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")
+    ] = False,
+) -> None:
+    """Start an environment, prove that its tools work, and print its address and token as one JSON object.
+
+    What is up already, and unchanged, is left as it is and printed. It stays up until `env down`.
+
+    Examples:
+
+      aworld-train env up --docker-dir calculator-mcp-server
+
+      aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env
+
+      aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
+    """
+    from aworld_train.env import up
+    from aworld_train.env.address import is_loopback
+    from aworld_train.env.backend import Size
+
+    size = Size(cpus, _bytes(memory))
+    if cpus <= 0:
+        raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
+    with _progress() as tell:
+        connection = up(
+            docker_dir,
+            name=name,
+            backend=backend,
+            host=host,
+            port=port,
+            workers=workers,
+            servers=tuple(part.strip() for part in servers.split(",") if part.strip()),
+            env_file=env_file,
+            size=size,
+            desktop=vnc,
+            ttl=_seconds(ttl),
+            wait=wait,
+            pull=pull,
+            rebuild=rebuild,
+            tell=tell,
+        )
+    if not is_loopback(host):
+        console.note(
+            f"Warning: {connection.mcp_url} is open to other machines, and plain HTTP shows the token to whoever is "
+            "between: put TLS in front, or use a network that you trust."
+        )
+    console.note(f"{connection.name} is up at {connection.mcp_url}; its tools answer.")
+    console.print_json(connection.to_json())
+
+
+@app.command("build")
+def build_command(
+    docker_dir: DirectoryOption,
+    pull: PullOption = False,
+    rebuild: RebuildOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build an environment's image and start nothing.
+
+    Example:
+
+      aworld-train env build --docker-dir gaia-mcp-server
+    """
+    from aworld_train.env.containers import build_image
+    from aworld_train.env.directory import find_directory
+
+    with _progress() as tell:
+        image = build_image(find_directory(docker_dir), tell, pull=pull, rebuild=rebuild)
+    if as_json:
+        console.print_json({"image": image})
+    else:
+        console.out.print(image, markup=False)
+
+
+@app.command("down")
+def down_command(
+    name: NameArgument = None,
+    everything: Annotated[bool, typer.Option("--all", help="Stop all of them.")] = False,
+    only_orphans: Annotated[
+        bool,
+        typer.Option("--orphans", help="Remove what a start that was cut off, or a run that is gone, left."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop an environment and everything it started; one that is not up is no error.
+
+    Examples:
+
+      aworld-train env down calculator-mcp-server
+
+      aworld-train env down --all
+
+      aworld-train env down --orphans
+    """
+    from aworld_train.env import down, down_orphans, status
+
+    if (name is not None) + everything + only_orphans > 1:
+        raise UsageError("Give a name, --all or --orphans, and only one of them.")
+    stopped: dict[str, bool] = {}
+    if everything or only_orphans:
+        stopped = dict.fromkeys(down_orphans(), True)
+    if not only_orphans:
+        here = [one.name for one in status() if one.state != "elsewhere"]
+        stopped |= {one: down(one) for one in (here if everything else [name or _only_name()])}
+    for one, was_running in stopped.items():
+        console.note(f"{one} is stopped." if was_running else f"{one} was not running.")
+    if not stopped:
+        console.note("There is no orphan." if only_orphans else "Nothing is up.")
+    if as_json:
+        console.print_json({"environments": [{"name": one, "stopped": was} for one, was in stopped.items()]})
+
+
+@app.command("status")
+def status_command(name: NameArgument = None, as_json: JsonOption = False) -> None:
+    """Show the environments that were started and not taken down; with a NAME, exit 1 unless that one is up.
+
+    Examples:
+
+      aworld-train env status
+
+      aworld-train env status calculator-mcp-server --json
+    """
+    from aworld_train.env import status
+
+    found = status(name)
+    if name is not None and not found:
+        raise _unknown(name)
+    if as_json:
+        console.print_json({"environments": [one.to_json() for one in found]})
+    elif found:
+        console.out.print(_status_table(found))
+    else:
+        console.note("Nothing is up. Start one with `aworld-train env up --docker-dir NAME`.")
+    if name is not None and found[0].state != "up":
+        raise typer.Exit(1)
+
+
+@app.command("test")
+def test_command(
+    name: NameArgument = None,
+    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long it may take.")] = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Open a session, list the tools, make one harmless call of each server, and time all of it.
+
+    Exits with 1 if any of it fails.
+
+    Example:
+
+      aworld-train env test calculator-mcp-server
+    """
+    from aworld_train.env.directory import find_directory
+    from aworld_train.env.health import examine, read_health
+
+    record = _record(name)
+    said = read_health(record.health)
+    if said is None:
+        raise EnvironmentFailure(f"{record.name!r} does not answer at {record.health}.")
+    entries = find_directory(record.directory).manifest.servers
+    calls = {server: entries[server].test if server in entries else None for server in said["servers"]}
+    found = examine(record.connection.mcp_url, record.connection.token, calls, wait)
+    bad = {**said["broken"], **{one.server: one.problem for one in found.servers if one.problem}}
+    if as_json:
+        console.print_json(
+            {
+                "name": record.name,
+                "session_seconds": round(found.opening, 4),
+                "list_seconds": round(found.listing, 4),
+                "tools": found.tools,
+                "servers": [vars(one) for one in found.servers],
+                "failed": bad,
+            }
+        )
+    else:
+        table = _table("what", "seconds", "result")
+        table.add_row("open a session", f"{found.opening:.3f}", "fine")
+        table.add_row("list the tools", f"{found.listing:.3f}", f"{len(found.tools)} tools")
+        for one in found.servers:
+            called = f"{one.server}: {one.tool}" if one.tool else one.server
+            result = one.problem or ("fine" if one.tool else "no test call in its manifest")
+            table.add_row(escape(called), f"{one.seconds:.3f}" if one.tool else "", escape(result))
+        for server, reason in said["broken"].items():
+            table.add_row(escape(server), "", escape(reason))
+        console.out.print(table)
+    if bad:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_command(as_json: JsonOption = False) -> None:
+    """Show the environment directories that come with aworld-train.
+
+    Example:
+
+      aworld-train env list
+    """
+    from aworld_train.env.directory import known_directories
+
+    known = known_directories()
+    if as_json:
+        rows = [
+            {
+                "name": one.name,
+                "description": one.manifest.description,
+                "servers": list(one.manifest.servers),
+                "path": str(one.path),
+            }
+            for one in known
+        ]
+        console.print_json({"directories": rows})
+        return
+    table = _table("name", "description", "servers", "path")
+    for one in known:
+        servers = ", ".join(one.manifest.servers)
+        table.add_row(*map(escape, (one.name, one.manifest.description, servers, str(one.path))))
+    console.out.print(table)
+
+
+@app.command("logs")
+def logs_command(
+    name: NameArgument = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines from the end.")] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Print the last lines that the environment wrote, also after it died.
+
+    Examples:
+
+      aworld-train env logs calculator-mcp-server --lines 20
+
+      aworld-train env logs -f
+    """
+    from aworld_train.env.status import log_lines
+
+    for line in log_lines(_record(name), lines, follow):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+@app.command("config")
+def config_command(
+    name: NameArgument = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="mcp|dotenv|shell", help="For an MCP client, a .env file, or a shell."
+        ),
+    ] = "mcp",
+) -> None:
+    """Print how to reach the environment, token included, in the form its user takes.
+
+    Examples:
+
+      aworld-train env config calculator-mcp-server
+
+      aworld-train env config calculator-mcp-server --format dotenv >> .env
+
+      eval "$(aworld-train env config --format shell)"
+    """
+    from aworld_train.env.config_format import write_config
+
+    sys.stdout.write(write_config(_record(name).connection, form) + "\n")
+
+
+@app.command("token")
+def token_command(
+    name: NameArgument = None,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long it is valid: 30d, 12h, 90m.")] = "1d",
+    sessions: Annotated[
+        int | None, typer.Option("--sessions", min=1, help="Most sessions that it may have open at a time.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make another token for an environment that is up, with a time and a number of sessions of its own.
+
+    Example:
+
+      aworld-train env token gaia-mcp-server --ttl 12h --sessions 4
+    """
+    expires = int(time.time() + _seconds(ttl))
+    token = _record(name).token(expires, sessions)
+    if as_json:
+        console.print_json({"token": token, "expires": expires, "sessions": sessions})
+    else:
+        sys.stdout.write(token + "\n")
+
+
+@contextmanager
+def _progress() -> "Iterator[Tell]":
+    """Lines about what is being done, on stderr: plain, or for a person the last one with the time it takes."""
+    if not console.err.is_terminal:
+        yield console.note
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console.err, transient=True) as progress:
+        task = progress.add_task("Looking at what is there.", total=None)
+        yield lambda line: progress.update(task, description=line)
+
+
+def _record(name: str | None) -> "Record":
+    from aworld_train.env import find
+
+    wanted = name or _only_name()
+    record = find(wanted)
+    if record is None:
+        raise _unknown(wanted)
+    return record
+
+
+def _only_name() -> str:
+    """The name of the one environment there is."""
+    from aworld_train.env.status import names
+
+    known = names()
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise EnvironmentFailure(
+            "No environment is up. Start one with `aworld-train env up --docker-dir NAME`; `aworld-train env "
+            "list` shows the names."
+        )
+    raise UsageError(f"Several environments are up; say which one: {', '.join(known)}.")
+
+
+def _unknown(name: str) -> EnvironmentFailure:
+    from aworld_train.env.status import names
+
+    known = names()
+    guess = nearest(name, known)
+    return EnvironmentFailure(
+        f"No environment {name!r} is up"
+        + (f"; did you mean {guess!r}?" if guess else ".")
+        + (f" Up: {', '.join(known)}." if known else " Nothing is up.")
+    )
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
+    if not found or float(found[1]) == 0:
+        raise UsageError(f"{text!r} is no amount of memory: write 512m or 4g.")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([smhd])", text.strip().lower())
+    if not found or int(found[1]) == 0:
+        raise UsageError(f"{text!r} is no span of time: write 30d, 12h, 90m or 600s.")
+    return int(found[1]) * _SPANS[found[2]]
+
+
+def _status_table(found: "list[EnvStatus]") -> Table:
+    table = _table("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
+    for one in found:
+        workers = ", ".join(f"{count} {state}" for state, count in one.workers.items() if count)
+        sessions = (
+            "" if one.sessions is None else str(one.sessions) + (f" (+{one.queued})" if one.queued else "")
+        )
+        table.add_row(
+            escape(one.name),
+            f"[{_COLOURS.get(one.state, 'red')}]{one.state}[/]"
+            + (f" ({escape(one.machine)})" if one.state == "elsewhere" else ""),
+            escape(one.mcp_url),
+            one.backend,
+            workers,
+            sessions,
+            one.started_at[:16].replace("T", " "),
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    """An empty table whose cells are folded where the terminal is narrow, all but names: these are to be copied."""
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    return table

@@ -1,0 +1,106 @@
+"""``aworld-train recipe``: look at a recipe, check it, list the ready ones, print the schema for editors."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aworld_train.cli.console import note, out, print_json
+
+app = typer.Typer(no_args_is_help=True, help="Look at recipes and check them.")
+
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a ready recipe.")
+]
+OverridesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command("show")
+def show(
+    source: RecipeArgument,
+    overrides: OverridesArgument = None,
+    verl: Annotated[
+        bool, typer.Option("--verl", help="Show the composed verl configuration instead.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the recipe as a run would use it: inherited, overridden, resolved; secrets masked."""
+    from aworld_train import recipe as recipes
+
+    loaded = recipes.load(source, overrides or [])
+    shown: dict[str, Any] = recipes.masked(_composed(loaded) if verl else recipes.to_dict(loaded))
+    if as_json:
+        print_json(shown)
+    else:
+        _print_yaml(recipes.dump(shown))
+
+
+@app.command("check")
+def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
+    """Check a recipe as training would, verl's keys included, without starting anything."""
+    from aworld_train import recipe as recipes
+    from aworld_train.errors import DependencyMissing
+
+    loaded = recipes.load(source, overrides or [])
+    recipes.require_trainable(loaded)
+    try:
+        _composed(loaded)
+        verl_checked = True
+    except DependencyMissing as error:
+        verl_checked = False
+        note(f"verl's keys were not checked: {error.message}")
+    if as_json:
+        print_json({"name": loaded.name, "digest": recipes.digest(loaded), "verl_checked": verl_checked})
+    else:
+        out.print(f"{source}: fine", markup=False)
+
+
+@app.command("list")
+def list_recipes(as_json: JsonOption = False) -> None:
+    """List the recipes that ship with aworld-train."""
+    from aworld_train import recipe as recipes
+
+    ready = {name: (_purpose(file), file) for name, file in recipes.shipped().items()}
+    if as_json:
+        rows = [
+            {"name": name, "purpose": purpose, "path": str(file)} for name, (purpose, file) in ready.items()
+        ]
+        print_json({"recipes": rows})
+        return
+    width = max((len(name) for name in ready), default=0)
+    for name, (purpose, _) in ready.items():
+        out.print(f"{name:<{width}}  {purpose}".rstrip(), markup=False, soft_wrap=True)
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of recipes, for editors that complete and check YAML."""
+    from aworld_train import recipe as recipes
+
+    print_json(recipes.json_schema())
+
+
+def _composed(loaded: Any) -> dict[str, Any]:
+    from aworld_train.adapter.verl.compose import compose
+
+    return compose(loaded, run_dir=Path("runs") / loaded.name)
+
+
+def _purpose(file: Path) -> str:
+    """The first comment line of a recipe, which says what it is for."""
+    first = file.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
+
+
+def _print_yaml(text: str) -> None:
+    """YAML on stdout: coloured for a person, byte for byte for a pipe."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(text)
+        return
+    from rich.syntax import Syntax
+
+    out.print(Syntax(text, "yaml", background_color="default", word_wrap=True))

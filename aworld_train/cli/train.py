@@ -1,0 +1,97 @@
+"""`aworld-train train`: a caller of ``AgentTrainer``."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aworld_train.cli import console
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
+    ] = None,
+    runs: Annotated[
+        Path, typer.Option("--runs", help="Where run folders are; this run's is RUNS/<name>.")
+    ] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write the VeRL configuration, print the command, stop.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+) -> None:
+    """Train the agent that a recipe describes.
+
+    Exits with 0 only if every step was done; with 1 if the run failed, 2 if the recipe cannot be run, 130 if it was
+    interrupted. RUNS/<name>/summary.json says what happened in every case.
+
+    Examples:
+
+        aworld-train train recipes/quickstart.yaml
+
+        aworld-train train recipes/quickstart.yaml name=long trainer.steps=50
+
+        aworld-train train recipes/quickstart.yaml --resume
+    """
+    from aworld_train import recipe as recipes
+    from aworld_train.trainer import AgentTrainer
+    from aworld_train.trainer.verl import VerlProcessor
+
+    trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
+    if dry_run:
+        assert isinstance(trainer.train_processor, VerlProcessor)
+        run_dir, command = trainer.train_processor.plan()
+        if as_json:
+            console.print_json(
+                {"run_dir": str(run_dir), "config": str(run_dir / "verl.yaml"), "command": command}
+            )
+        else:
+            console.note(f"The configuration is {run_dir / 'verl.yaml'}. The command:")
+            typer.echo(shlex.join(command))
+        return
+    summary = trainer.train(resume=resume, quiet=quiet or as_json)
+    if as_json:
+        console.print_json(summary.to_json())
+    else:
+        _print_summary(summary)
+
+
+def _print_summary(summary: object) -> None:
+    from rich.table import Table
+
+    from aworld_train.launch.summary import RunSummary
+
+    assert isinstance(summary, RunSummary)
+    table = Table(title=f"{summary.name}: {summary.status}", show_header=False, title_justify="left")
+    before, after = summary.val["before"], summary.val["after"]
+    rows = {
+        "steps": f"{summary.steps_done} of {summary.steps_planned}",
+        "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
+        "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
+        "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
+        "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
+        "correct answers that used a tool": _share(summary.correct_with_tool),
+        "seconds": f"{summary.seconds:.0f}",
+        "model": summary.checkpoint or "–",
+        "run folder": summary.run_dir,
+        "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
+    }
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path that is cut cannot be copied
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.out.print(table)
+
+
+def _accuracy(value: float | None, n: int, errors: int) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1%} of {n} tasks" + (f"; {errors} could not be measured" if errors else "")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

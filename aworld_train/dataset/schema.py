@@ -1,0 +1,108 @@
+"""The columns of a training file, as verl's RLHFDataset reads them.
+
+``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
+no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
+group). `SCHEMA` is what this package writes. A file from elsewhere may have more columns and fields, in any
+order; `check_schema` asks only for those that training needs.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from aworld_train.errors import DatasetError
+
+SCHEMA_VERSION = 1
+VERSION_KEY = b"aworld_train.dataset.schema_version"
+
+# "element" is what parquet itself calls a list's item, so a file reads back with this very schema.
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+
+SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("agent_name", pa.string()),
+        ("prompt", pa.list_(pa.field("element", _MESSAGE))),
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        (
+            "extra_info",
+            pa.struct(
+                [
+                    ("index", pa.int64()),
+                    ("split", pa.string()),
+                    ("file", pa.string()),
+                    ("line", pa.int64()),
+                    ("expression", pa.string()),
+                    ("question", pa.string()),
+                ]
+            ),
+        ),
+    ],
+    metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()},
+)
+
+
+def check_schema(schema: pa.Schema, source: str) -> int | None:
+    """See that training can read rows of this schema; returns the schema version the file states, if any.
+
+    Args:
+        schema: Schema of a table or file.
+        source: How messages call it.
+
+    Raises:
+        DatasetError: A column is missing or of another type, or the file was written by a later version.
+    """
+    for name, (fits, wanted) in _NEEDED.items():
+        if name not in schema.names:
+            raise DatasetError(f"{source} has no column {name!r}, which must be {wanted}. {_REMEDY}")
+        if not fits(schema.field(name).type):
+            raise DatasetError(
+                f"{source}: column {name!r} is {schema.field(name).type}, not {wanted}. {_REMEDY}"
+            )
+    if "agent_name" in schema.names and not _is_text(schema.field("agent_name").type):
+        raise DatasetError(
+            f"{source}: column 'agent_name' is {schema.field('agent_name').type}, not text. {_REMEDY}"
+        )
+    stated = (schema.metadata or {}).get(VERSION_KEY)
+    if stated is None:
+        return None
+    if not stated.isdigit() or not 1 <= int(stated) <= SCHEMA_VERSION:
+        version = stated.decode(errors="replace")
+        raise DatasetError(
+            f"{source} has schema version {version}; this installation reads up to {SCHEMA_VERSION}. "
+            "Update aworld-train, or build the dataset again."
+        )
+    return int(stated)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _field(kind: pa.DataType, name: str) -> pa.DataType:
+    """Type of a struct's field; null where it is no struct or has no such field."""
+    if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+        return pa.null()
+    return kind.field(name).type
+
+
+def _is_messages(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    return _is_text(_field(kind.value_type, "role")) and _is_text(_field(kind.value_type, "content"))
+
+
+_NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "data_source": (_is_text, "text"),
+    "prompt": (_is_messages, "a list of messages, each with the texts 'role' and 'content'"),
+    "reward_model": (
+        lambda kind: _is_text(_field(kind, "ground_truth")),
+        "a struct with the text 'ground_truth'",
+    ),
+    "extra_info": (
+        lambda kind: pa.types.is_integer(_field(kind, "index")),
+        "a struct with the integer 'index'",
+    ),
+}
+_REMEDY = "Make the file with `aworld-train dataset build`, or give it verl's row schema."

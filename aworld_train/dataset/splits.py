@@ -1,0 +1,76 @@
+"""Who goes into which split: tasks in the order of a keyed hash, cut at the asked fractions.
+
+The order depends on the seed and on each task itself, never on where it stood in a file, so a split is a
+random sample, every prefix of it is one too, and no task can be in two splits.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from aworld_train.errors import UsageError
+
+DEFAULT_SPLITS = {"train": 0.9, "val": 0.1}
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_EXAMPLE = "For example: --split train=0.9 --split val=0.1"
+
+
+def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
+    """Fractions by name from ``name=fraction`` texts, several in one text parted by commas or spaces allowed.
+
+    Returns None where there are none.
+
+    Raises:
+        UsageError: A text is not of that form, or a name comes twice.
+    """
+    splits: dict[str, float] = {}
+    for part in (part for text in texts for part in re.split(r"[\s,]+", text) if part):
+        name, equals, number = part.partition("=")
+        try:
+            fraction = float(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"--split {part!r} is not name=fraction. {_EXAMPLE}")
+        if name in splits:
+            raise UsageError(f"The split {name!r} is given twice. {_EXAMPLE}")
+        splits[name] = fraction
+    return splits or None
+
+
+def check_splits(splits: Mapping[str, float]) -> None:
+    """See that the fractions can be cut from one whole.
+
+    Raises:
+        UsageError: There are none, a name cannot be a file's, a fraction is not in (0, 1], or the sum is
+            above 1.
+    """
+    if not splits:
+        raise UsageError(f"No split is asked for. {_EXAMPLE}")
+    for name, fraction in splits.items():
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} cannot name a split: use letters, digits, '-' and '_'. {_EXAMPLE}")
+        if not (math.isfinite(fraction) and 0 < fraction <= 1):
+            raise UsageError(
+                f"The split {name!r} asks for {fraction} of the tasks; give more than 0, at most 1."
+            )
+    total = math.fsum(splits.values())
+    if total > 1 + 1e-9:
+        raise UsageError(f"The splits add up to {total:g}; together they can have at most 1. {_EXAMPLE}")
+
+
+def shuffled(keys: Iterable[str], seed: int) -> list[str]:
+    """The keys in the order of their hash with the seed."""
+    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed}\0{key}".encode()).digest())
+
+
+def cut(count: int, splits: Mapping[str, float]) -> dict[str, range]:
+    """The positions of ``count`` ordered tasks that each split gets; what is left over comes last."""
+    ends, total = [0], Fraction(0)
+    for fraction in splits.values():
+        total += Fraction(str(fraction))
+        ends.append(min(count, round(count * total)))
+    return {name: range(ends[i], ends[i + 1]) for i, name in enumerate(splits)}

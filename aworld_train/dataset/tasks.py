@@ -1,0 +1,60 @@
+"""What a source yields: a task that can be trained on, or a piece of input that was left out and why.
+
+A source never skips anything silently: everything it looked at comes out as one or the other, so that the
+build can hold ``kept + dropped == seen``.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TaskKind(Enum):
+    """What a task asks for, and so what makes two tasks the same."""
+
+    expression = "expression"
+    question = "question"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to ask, with its answer and where it came from.
+
+    Attributes:
+        data_source: Name that verl groups validation metrics by.
+        ability: Broad field of the task.
+        kind: Whether ``subject`` is an expression or a question.
+        subject: The normalised expression, or the question as it is written.
+        message: What the user says to the agent.
+        answer: The ground truth.
+        file: Base name of the input file; empty where the task was generated.
+        line: Line in that file, from 1; 0 where the task was generated.
+    """
+
+    data_source: str
+    ability: str
+    kind: TaskKind
+    subject: str
+    message: str
+    answer: str
+    file: str = ""
+    line: int = 0
+
+    @property
+    def key(self) -> str:
+        """Equal for tasks that are the same task."""
+        return self.subject if self.kind is TaskKind.expression else question_key(self.subject)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """One piece of input that did not become a task."""
+
+    file: str
+    line: int
+    text: str
+    reason: str
+
+
+def question_key(question: str) -> str:
+    """A question without its case and spacing."""
+    return " ".join(question.casefold().split())

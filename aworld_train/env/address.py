@@ -1,0 +1,110 @@
+"""Addresses and ports of this machine: what to listen on, what to tell others, what is free."""
+
+import errno
+import ipaddress
+import socket
+
+import httpx
+
+from aworld_train.errors import EnvironmentFailure, UsageError
+
+
+def machine() -> str:
+    """The name of this machine."""
+    return socket.gethostname()
+
+
+def listen_address(host: str) -> str:
+    """The IP address that ``host`` (a name or an address) means.
+
+    Raises:
+        UsageError: It means none.
+    """
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise UsageError(f"--host {host!r} is no address: {error.strerror}.") from error
+
+
+def public_address(listening: str) -> str:
+    """The address at which others reach a server that listens on ``listening``.
+
+    The same, unless that is the wildcard: then the address of the interface that the default route uses.
+    """
+    if not ipaddress.ip_address(listening).is_unspecified:
+        return listening
+    version = ipaddress.ip_address(listening).version
+    # An address from the documentation range: connecting a datagram socket chooses a route and sends nothing.
+    family, remote = (socket.AF_INET, "192.0.2.1") if version == 4 else (socket.AF_INET6, "2001:db8::1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((remote, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1" if version == 4 else "::1"
+
+
+def free_port(address: str) -> int:
+    """A port that nothing listens on at this moment."""
+    return _bind(address, 0)
+
+
+def check_free(address: str, port: int) -> None:
+    """Make sure that a server can listen there.
+
+    Raises:
+        EnvironmentFailure: The port is in use.
+        UsageError: The address or the port can never be listened on.
+    """
+    _bind(address, port)
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether a server can listen there now."""
+    try:
+        check_free(address, port)
+    except EnvironmentFailure:
+        return False
+    return True
+
+
+def url(ip: str, port: int, path: str) -> str:
+    """The HTTP address of ``path`` there."""
+    return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
+
+
+def is_near(address: str) -> bool:
+    """Whether the host of a URL is this machine or its network, which a proxy in the environment is not meant for.
+
+    Raises:
+        httpx.InvalidURL: It is no URL.
+    """
+    host = httpx.URL(address).host
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    return ipaddress.ip_address(listen_address(host)).is_loopback
+
+
+def _bind(address: str, port: int) -> int:
+    if not 0 <= port <= 65535:
+        raise UsageError(f"{port} is no port: it is a number up to 65535, or 0 for any that is free.")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as server:
+        # As the servers themselves do: connections that have just ended do not occupy the port.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise EnvironmentFailure(
+                    f"Port {port} on {address} is in use by another program; choose another one with --port, "
+                    "or --port 0 for any that is free."
+                ) from error
+            raise UsageError(f"Cannot listen on {address} port {port}: {error.strerror}.") from error
+        return int(server.getsockname()[1])

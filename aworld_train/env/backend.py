@@ -1,0 +1,167 @@
+"""What runs an environment's gateway and workers: containers, or processes of this machine.
+
+A backend starts, stops, finds and looks; it knows nothing of names, health or tools. Those are the same for every
+backend and live in ``lifecycle``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aworld_train.env.directory import EnvDirectory
+from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.errors import UsageError, nearest
+
+Tell = Callable[[str], None]
+"""Takes a line about what is being done, for a person."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one worker may use; a process worker is not limited.
+
+    Attributes:
+        cpus: Processor cores.
+        memory: Bytes.
+    """
+
+    cpus: float = 2.0
+    memory: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An environment to start.
+
+    Attributes:
+        name: Its name.
+        directory: What to run.
+        servers: Which tool servers, by name; the others are off.
+        host: Address to listen on.
+        port: Port to listen on; free a moment ago.
+        workers: How many.
+        size: How large each of them.
+        credentials: What its tokens are made of.
+        keys: Variables with secrets, for the servers that declare them.
+        fingerprint: A hash of all that decides what runs.
+        limits: Of the gateway; see ``serving.gateway.app.Limits``.
+        owner: The process it ends with, if any.
+        starter: The process that starts it.
+        desktop: Whether each worker has one.
+        pull: Whether to look for a newer base image.
+        rebuild: Whether to build the image from nothing.
+        prepared: What `Backend.prepare` gave.
+    """
+
+    name: str
+    directory: EnvDirectory
+    servers: tuple[str, ...]
+    host: str
+    port: int
+    workers: int
+    size: Size
+    credentials: Credentials = field(repr=False)
+    keys: Mapping[str, str] = field(repr=False)
+    fingerprint: str
+    limits: Mapping[str, float]
+    owner: Owner | None
+    starter: Owner
+    desktop: bool = False
+    pull: bool = False
+    rebuild: bool = False
+    prepared: str = ""
+
+
+class Backend(Protocol):
+    """A way of running environments. Every call but `prepare` and following logs is bounded in time."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        ...
+
+    def records(self) -> list[Record]:
+        """All environments that were started with it and not taken down."""
+        ...
+
+    def find(self, name: str) -> Record | None:
+        """The environment of that name."""
+        ...
+
+    def prepare(self, plan: Plan, tell: Tell) -> str:
+        """Make what it runs from, and name it: an image, or an interpreter with the packages needed. May take minutes.
+
+        Raises:
+            EnvironmentFailure: It cannot be made; the end of the log is in the message.
+        """
+        ...
+
+    def start(self, plan: Plan) -> Record:
+        """Start what was prepared, and return at once, before it answers.
+
+        Raises:
+            EnvironmentFailure: It cannot be started; nothing is left running.
+        """
+        ...
+
+    def mark_ready(self, record: Record) -> None:
+        """Remember that its tools have been seen to work."""
+        ...
+
+    def stop(self, record: Record) -> None:
+        """Stop all of it and forget it; nothing happens where it has ended already.
+
+        Raises:
+            EnvironmentFailure: Something is still there.
+        """
+        ...
+
+    def runs(self, record: Record) -> bool:
+        """Whether the environment that ``record`` means, and no other, is still running."""
+        ...
+
+    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
+        """The last lines that it wrote, and those to come."""
+        ...
+
+    def leftovers(self) -> list[str]:
+        """Names of which there is something, but no environment: what a start that was killed left behind."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove everything of that name, whatever state it is in."""
+        ...
+
+
+BACKENDS = ("docker", "process")
+
+
+def open_backend(name: str) -> Backend:
+    """The backend of that name; ``auto`` is docker where an engine answers, else process.
+
+    Raises:
+        UsageError: No such backend.
+        EnvironmentFailure: It does not work here.
+    """
+    if name == "auto":
+        from aworld_train.env.containers import engine_answers
+
+        name = "docker" if engine_answers() else "process"
+    if name == "docker":
+        from aworld_train.env.containers import DockerBackend
+
+        return DockerBackend()
+    if name == "process":
+        from aworld_train.env.process import ProcessBackend
+
+        return ProcessBackend()
+    guess = nearest(name, ("auto", *BACKENDS))
+    hint = f"; did you mean {guess!r}?" if guess else "."
+    raise UsageError(f"There is no backend {name!r}{hint} It is auto, docker or process.")
+
+
+def usable_backends() -> list[Backend]:
+    """Those that can have environments here: processes always, containers where an engine answers."""
+    from aworld_train.env.containers import engine_answers
+
+    return [open_backend(name) for name in BACKENDS if name != "docker" or engine_answers()]

@@ -1,0 +1,121 @@
+"""How an agent reaches a tool environment: an address, a bearer token, and the configuration made of them.
+
+The token is a secret: it is in what is written for a program (`EnvConnection.to_json`, the MCP configuration)
+and never in what is shown to a person by accident (``repr``).
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import EnvironmentFailure
+
+SERVER_KEY = "aworld-mcp"
+"""The one key under ``mcpServers``: AWorld names an environment so, and picks it by this name."""
+
+
+@dataclass(frozen=True)
+class EnvConnection:
+    """A tool environment that is up, as its users see it.
+
+    Attributes:
+        name: Name it was started under.
+        ip: Address it answers at.
+        port: TCP port.
+        token: Bearer token that ``mcp_url`` asks for.
+        mcp_url: The MCP endpoint (streamable HTTP).
+        vnc_url: The page that shows the workers' desktops, where there are any.
+        vnc_password: What that page asks for.
+        workers: How many sessions (or groups of sessions) it serves at a time.
+        backend: How it runs: ``docker`` or ``process``.
+        started_at: When it was started, ISO 8601 in UTC.
+        expires_at: Until when the token is valid, ISO 8601 in UTC.
+    """
+
+    name: str
+    ip: str
+    port: int
+    token: str = field(repr=False)
+    mcp_url: str
+    vnc_url: str | None
+    vnc_password: str | None = field(repr=False)
+    workers: int
+    backend: str
+    started_at: str
+    expires_at: str
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, token included, with ``ip``, ``port`` and ``token`` first."""
+        first = {"ip": self.ip, "port": self.port, "token": self.token}
+        return {**first, **{name: value for name, value in asdict(self).items() if name not in first}}
+
+
+def mcp_servers_config(
+    url: str, token: str, servers: Sequence[str] = (), timeout: float = 600
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The MCP client configuration that AWorld agents take.
+
+    Args:
+        url: MCP endpoint.
+        token: Bearer token.
+        servers: Tool servers the agent may use; empty means all that the environment has.
+        timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
+
+    Returns:
+        ``{"mcpServers": {"aworld-mcp": {...}}}``.
+    """
+    headers = {"Authorization": f"Bearer {token}"}
+    if servers:
+        headers["MCP_SERVERS"] = ",".join(servers)
+    return {
+        "mcpServers": {
+            SERVER_KEY: {
+                "type": "streamable-http",
+                "url": url,
+                "headers": headers,
+                "timeout": timeout,
+                "sse_read_timeout": timeout,
+                "client_session_timeout_seconds": timeout,
+            }
+        }
+    }
+
+
+def get_agent_tool_env_and_servers(
+    servers: Sequence[str] | None = None, *, url: str | None = None, token: str | None = None
+) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
+    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+
+    Args:
+        servers: Tool servers the agent may use; none means all that the environment has.
+        url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
+            directory.
+        token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
+
+    Returns:
+        The configuration and the names under its ``mcpServers``.
+
+    Raises:
+        EnvironmentFailure: One of the two is set nowhere.
+    """
+    given = {"MCP_SERVER_URL": url, "MCP_SERVER_TOKEN": token}
+    settings = {**connection_settings(), **{name: value for name, value in given.items() if value}}
+    missing = [name for name in ("MCP_SERVER_URL", "MCP_SERVER_TOKEN") if not settings.get(name)]
+    if missing:
+        raise EnvironmentFailure(
+            f"{' and '.join(missing)} not set, neither as environment variable nor in .env: start a tool "
+            "environment with `aworld-train env up --docker-dir NAME`, then put what "
+            "`aworld-train env config NAME --format dotenv` prints into .env."
+        )
+    config = mcp_servers_config(settings["MCP_SERVER_URL"], settings["MCP_SERVER_TOKEN"], servers or ())
+    return config, list(config["mcpServers"])
+
+
+def connection_settings() -> Mapping[str, str]:
+    """The environment variables, and what ``.env`` in the working directory adds to them; empty values do not count."""
+    from dotenv import dotenv_values
+
+    in_file = {name: value for name, value in dotenv_values(Path(".env")).items() if value}
+    return {**in_file, **{name: value for name, value in os.environ.items() if value}}

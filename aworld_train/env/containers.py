@@ -1,0 +1,391 @@
+"""The Docker backend: a gateway and K workers in containers, found again by their labels.
+
+A worker has no privileges, no writable disk, no neighbour it could reach, and one way in: a socket in a volume of its
+own, which the gateway shares. The gateway has the one published port and the secret of the tokens. What is up is what
+the engine says is up: nothing is written down beside it.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from aworld_train.env import address
+from aworld_train.env.backend import Plan, Size, Tell
+from aworld_train.env.directory import EnvDirectory
+from aworld_train.env.images import LABEL, PLACE, USER, build
+from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.errors import DependencyMissing, EnvironmentFailure
+
+_ENGINE_SECONDS = 60
+_PORT = 8080
+_SOCKETS = "/run/aworld"
+_STOP_SECONDS = 2
+_PIDS = 512
+_STARTING = "-starting"
+_LOG_FILES = {"max-size": "10m", "max-file": "3"}
+# Writable places of a worker, in memory: name and share of its memory. What is there counts as memory.
+_FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
+
+
+def engine_answers() -> bool:
+    """Whether there is a Docker engine that this user may use."""
+    try:
+        return bool(_client().ping())
+    except Exception:
+        return False
+
+
+def build_image(directory: EnvDirectory, tell: Tell, *, pull: bool, rebuild: bool) -> str:
+    """The image of an environment, built if it is not there; see ``images.build``."""
+    return build(_engine(), directory, tell, pull=pull, rebuild=rebuild)
+
+
+class DockerBackend:
+    """Runs environments as containers."""
+
+    name = "docker"
+
+    def __init__(self) -> None:
+        self._client = _engine()
+
+    def records(self) -> list[Record]:
+        """See `Backend.records`."""
+        found: dict[str, list[Any]] = {}
+        for container in self._containers():
+            found.setdefault(container.labels[f"{LABEL}.environment"], []).append(container)
+        return [_record(name, containers) for name, containers in sorted(found.items())]
+
+    def find(self, name: str) -> Record | None:
+        """See `Backend.find`."""
+        containers = self._containers(name)
+        return _record(name, containers) if containers else None
+
+    def prepare(self, plan: Plan, tell: Tell) -> str:
+        """Build the image; see `Backend.prepare`."""
+        return build(self._client, plan.directory, tell, pull=plan.pull, rebuild=plan.rebuild)
+
+    def start(self, plan: Plan) -> Record:
+        """Start a network, volumes, workers and the gateway; see `Backend.start`."""
+        from docker.errors import APIError
+
+        try:
+            self._remove(plan.name)
+            self._create(plan)
+            found = self.find(plan.name)
+            assert found is not None
+            if plan.owner is not None:
+                _keep(plan.name, plan.owner)
+            return found
+        except APIError as error:
+            self._remove(plan.name)
+            raise EnvironmentFailure(
+                f"{plan.name!r} could not be started: {error.explanation or error}"
+            ) from error
+        except BaseException:
+            self._remove(plan.name)
+            raise
+
+    def mark_ready(self, record: Record) -> None:
+        """Its gateway loses the name that says that it is still being started; see `Backend.mark_ready`."""
+        for container in self._containers(record.name):
+            if container.name.endswith(_STARTING):
+                container.rename(container.name.removesuffix(_STARTING))
+
+    def stop(self, record: Record) -> None:
+        """See `Backend.stop`."""
+        self._remove(record.name)
+
+    def runs(self, record: Record) -> bool:
+        """Whether its gateway runs, or is being started again by the engine."""
+        gateways = [one for one in self._containers(record.name) if one.labels[f"{LABEL}.role"] == "gateway"]
+        return any(one.status in ("running", "restarting", "created") for one in gateways)
+
+    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
+        """The lines of all its containers, each with the container's part in front; see `Backend.logs`."""
+        containers = self._containers(record.name)
+        if follow:
+            yield from _together(containers, lines)
+            return
+        stamped = []
+        for container in containers:
+            written = container.logs(tail=lines, timestamps=True).decode(errors="replace")
+            for line in written.splitlines():
+                moment, _, text = line.partition(" ")
+                stamped.append((moment, f"{_part(container)} | {text}"))
+        yield from [line for _, line in sorted(stamped)[-lines:]]
+
+    def leftovers(self) -> list[str]:
+        """Environments that lack their gateway, by name: what a start that was killed left behind."""
+        names = {
+            item.attrs["Labels"][f"{LABEL}.environment"]
+            for kind in (self._client.networks, self._client.volumes)
+            for item in kind.list(filters={"label": f"{LABEL}.environment"})
+        }
+        whole = {record.name for record in self.records() if record.handle["gateway"]}
+        return sorted((names | {record.name for record in self.records()}) - whole)
+
+    def remove(self, name: str) -> None:
+        """Everything of that name, whatever state it is in."""
+        self._remove(name)
+
+    def is_there(self, name: str) -> bool:
+        """Whether it has a network, which is made first and removed last."""
+        return bool(self._client.networks.list(filters={"label": f"{LABEL}.environment={name}"}))
+
+    def _containers(self, name: str | None = None) -> list[Any]:
+        label = f"{LABEL}.environment" + (f"={name}" if name else "")
+        # `ignore_removed`: one may end between the list and the look at it.
+        found: list[Any] = self._client.containers.list(
+            all=True, filters={"label": label}, ignore_removed=True
+        )
+        return sorted(found, key=_part)
+
+    def _create(self, plan: Plan) -> None:
+        image = plan.prepared
+        labels = {f"{LABEL}.environment": plan.name}
+        network = self._client.networks.create(
+            f"aworld-{plan.name}",
+            driver="bridge",
+            options={"com.docker.network.bridge.enable_icc": "false"},
+            labels=labels,
+            check_duplicate=True,
+        )
+        where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
+        volumes = {}
+        for number in range(plan.workers):
+            volume = self._client.volumes.create(
+                f"aworld-{plan.name}-{number}",
+                driver="local",
+                driver_opts={
+                    "type": "tmpfs",
+                    "device": "tmpfs",
+                    "o": f"size=1m,uid={USER},gid={USER},mode=0700",
+                },
+                labels=labels,
+            )
+            volumes[volume.name] = {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}
+            self._client.containers.run(
+                image,
+                ["worker"],
+                name=f"aworld-{plan.name}-worker-{number}",
+                hostname=f"worker-{number}",
+                detach=True,
+                labels={**labels, f"{LABEL}.role": "worker", f"{LABEL}.number": str(number)},
+                environment={
+                    **plan.keys,
+                    "HOME": "/home/agent",
+                    "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where)),
+                },
+                network=network.name,
+                volumes={volume.name: {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}},
+                **_confined(plan.size, self._client.info()["NCPU"], writable=True),
+            )
+        self._client.containers.run(
+            image,
+            ["gateway"],
+            name=f"aworld-{plan.name}-gateway{_STARTING}",
+            detach=True,
+            labels={**labels, f"{LABEL}.role": "gateway", **_description(plan)},
+            environment={
+                "AWORLD_SECRET": plan.credentials.secret,
+                "AWORLD_DESKTOP_PASSWORD": plan.credentials.desktop_password,
+                "AWORLD_GATEWAY": json.dumps(_gateway_settings(plan)),
+            },
+            network=network.name,
+            volumes=volumes,
+            ports={f"{_PORT}/tcp": (plan.host, plan.port)},
+            **_confined(Size(1.0, 512 << 20), self._client.info()["NCPU"], writable=False),
+        )
+
+    def _remove(self, name: str) -> None:
+        """Remove containers, then what they used; what is gone already is no error."""
+        from docker.errors import APIError, NotFound
+
+        for container in self._containers(name):
+            with contextlib.suppress(NotFound):
+                container.remove(force=True, v=True)
+        label = {"label": f"{LABEL}.environment={name}"}
+        try:
+            for volume in self._client.volumes.list(filters=label):
+                with contextlib.suppress(NotFound):
+                    volume.remove(force=True)
+            for network in self._client.networks.list(filters=label):
+                with contextlib.suppress(NotFound):
+                    network.remove()
+        except APIError as error:
+            raise EnvironmentFailure(
+                f"Something of {name!r} could not be removed: {error.explanation or error}"
+            ) from error
+
+
+def _keep(name: str, owner: Owner) -> None:
+    """Have it removed when its owner ends."""
+    subprocess.Popen(
+        [sys.executable, "-P", "-m", "aworld_train.env.keeper", name, str(owner.pid), repr(owner.started)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _worker_settings(plan: Plan, number: int, where: str) -> dict[str, Any]:
+    return {
+        "socket": f"{_SOCKETS}/{number}/worker.sock",
+        "manifest": f"{PLACE}/manifest.json",
+        "python": "python3",
+        "here": where,
+        "workspace": "/workspace",
+        "servers": list(plan.servers),
+        "folders": None,
+        "desktop": plan.desktop,
+    }
+
+
+def _gateway_settings(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "host": "0.0.0.0",
+        "port": _PORT,
+        "limits": dict(plan.limits),
+        "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.workers)],
+    }
+
+
+def _confined(size: Size, cores: int, writable: bool) -> dict[str, Any]:
+    """How a container is kept small and harmless."""
+    folders = {
+        place: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={USER},gid={USER},mode=0700"
+        for place, share in _FOLDERS.items()
+    }
+    return {
+        "user": f"{USER}:{USER}",
+        "read_only": True,
+        "tmpfs": folders if writable else {},
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": _PIDS,
+        "nano_cpus": int(min(size.cpus, cores) * 1e9),
+        "mem_limit": size.memory,
+        "memswap_limit": size.memory,
+        "restart_policy": {"Name": "always"},
+        "log_config": {"Type": "json-file", "Config": _LOG_FILES},
+    }
+
+
+def _description(plan: Plan) -> dict[str, str]:
+    """What a record is made of again, as labels; nothing in it is secret."""
+    made = plan.credentials
+    said = {
+        "host": plan.host,
+        "port": plan.port,
+        "workers": plan.workers,
+        "token-id": made.token_id,
+        "issued": made.issued,
+        "expires": made.expires,
+        "directory": str(plan.directory.path),
+        "fingerprint": plan.fingerprint,
+        "machine": address.machine(),
+        "owner": f"{plan.owner.pid} {plan.owner.started!r}" if plan.owner else "",
+        "starter": f"{plan.starter.pid} {plan.starter.started!r}",
+    }
+    return {f"{LABEL}.{name}": str(value) for name, value in said.items()}
+
+
+def _record(name: str, containers: list[Any]) -> Record:
+    gateway = next((one for one in containers if one.labels[f"{LABEL}.role"] == "gateway"), None)
+    labels = {
+        key.removeprefix(f"{LABEL}."): value for key, value in (gateway.labels if gateway else {}).items()
+    }
+    variables = dict(entry.split("=", 1) for entry in gateway.attrs["Config"]["Env"]) if gateway else {}
+    return Record(
+        name=name,
+        backend="docker",
+        host=labels.get("host", "127.0.0.1"),
+        port=int(labels.get("port", 0)),
+        workers=int(labels.get("workers", 0)),
+        credentials=Credentials(
+            secret=variables.get("AWORLD_SECRET", ""),
+            token_id=labels.get("token-id", ""),
+            issued=int(labels.get("issued", 0)),
+            expires=int(labels.get("expires", 0)),
+            desktop_password=variables.get("AWORLD_DESKTOP_PASSWORD", ""),
+        ),
+        directory=labels.get("directory", ""),
+        fingerprint=labels.get("fingerprint", ""),
+        machine=labels.get("machine", address.machine()),
+        owner=_owner(labels.get("owner", "")),
+        starter=_owner(labels.get("starter", "")),
+        ready=gateway is not None and not gateway.name.endswith(_STARTING),
+        handle={"gateway": gateway.id if gateway else ""},
+    )
+
+
+def _owner(label: str) -> Owner | None:
+    if not label:
+        return None
+    pid, started = label.split()
+    return Owner(int(pid), float(started))
+
+
+def _part(container: Any) -> str:
+    """What it is in its environment: ``gateway``, ``worker-0``, ..."""
+    number = container.labels.get(f"{LABEL}.number")
+    return str(container.labels[f"{LABEL}.role"]) + (f"-{number}" if number is not None else "")
+
+
+def _together(containers: list[Any], lines: int) -> Iterator[str]:
+    """What several containers write from now on, line by line, as it comes."""
+    import queue
+    import threading
+
+    written: queue.Queue[str | None] = queue.Queue()
+
+    def listen(container: Any) -> None:
+        for chunk in container.logs(stream=True, follow=True, tail=lines):
+            for line in chunk.decode(errors="replace").splitlines():
+                written.put(f"{_part(container)} | {line}")
+        written.put(None)
+
+    for container in containers:
+        threading.Thread(target=listen, args=(container,), daemon=True).start()
+    open_ones = len(containers)
+    while open_ones:
+        line = written.get()
+        if line is None:
+            open_ones -= 1
+        else:
+            yield line
+
+
+def _engine() -> Any:
+    try:
+        client = _client()
+        client.ping()
+        return client
+    except DependencyMissing:
+        raise
+    except Exception as error:
+        where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
+        raise EnvironmentFailure(
+            f"No Docker engine answers at {where} ({_reason(error)}). Start it, see that this user may use it, set "
+            "DOCKER_HOST, or use --backend process."
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _client() -> Any:
+    import docker
+
+    return docker.from_env(timeout=_ENGINE_SECONDS)
+
+
+def _reason(error: BaseException) -> str:
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return str(error) or type(error).__name__

@@ -1,0 +1,102 @@
+"""An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them.
+
+A directory is named or given as a path. Names are those of the directories that come with aworld-train; a
+path is any directory that has a manifest.
+"""
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import UsageError, nearest
+from aworld_train.serving.manifest import Manifest, ServerEntry, ToolCall
+
+MANIFEST = "servers.yaml"
+
+
+@dataclass(frozen=True)
+class EnvDirectory:
+    """An environment directory and what its manifest says."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    def digest(self) -> str:
+        """A hash of the names and contents of its files; another one means that the server was changed.
+
+        What programs keep beside sources, in ``__pycache__`` and hidden folders, does not count.
+        """
+        hashed = hashlib.sha256()
+        for file in sorted(self.path.rglob("*")):
+            name = file.relative_to(self.path)
+            kept = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
+            if file.is_file() and not kept:
+                hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
+                hashed.update(file.read_bytes())
+        return hashed.hexdigest()
+
+
+def find_directory(name_or_path: str | Path) -> EnvDirectory:
+    """The environment directory of that name or at that path; a known name goes before a path.
+
+    Raises:
+        UsageError: There is none, or its manifest cannot be used.
+    """
+    shipped = _shipped()
+    path = shipped.get(str(name_or_path)) or Path(name_or_path).expanduser()
+    if not path.is_dir():
+        guess = nearest(str(name_or_path), set(shipped))
+        raise UsageError(
+            f"There is no tool environment {str(name_or_path)!r}"
+            + (f"; did you mean {guess!r}?" if guess else ".")
+            + f" Known names: {', '.join(sorted(shipped)) or 'none'}. The path of a directory that has a "
+            f"{MANIFEST} is taken too."
+        )
+    return EnvDirectory(path.resolve(), _read_manifest(path / MANIFEST))
+
+
+def known_directories() -> list[EnvDirectory]:
+    """The environment directories that come with aworld-train, by name."""
+    return [find_directory(name) for name in sorted(_shipped())]
+
+
+def _shipped() -> dict[str, Path]:
+    """Name and place of what comes along: beside the package in a checkout, inside it when installed."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "_docker", package.parent / "docker"):
+        found = {manifest.parent.name: manifest.parent for manifest in folder.glob(f"*/{MANIFEST}")}
+        if found:
+            return found
+    return {}
+
+
+def _read_manifest(file: Path) -> Manifest:
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    if not file.is_file():
+        raise UsageError(f"{file.parent} is not an environment directory: it has no {MANIFEST}.")
+    try:
+        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return TypeAdapter(Manifest).validate_python(said)
+    except ValidationError as error:
+        raise UsageError(f"{file} cannot be used: {_first_mistake(error.errors())}.") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"{file} cannot be used: {' '.join(str(error).split())}.") from error
+
+
+def _first_mistake(mistakes: list[Any]) -> str:
+    """One of pydantic's errors as a sentence; a key that is not known comes with the nearest that is."""
+    # A misspelt key that is required is also one that is missing; to say that it is unknown helps more.
+    mistake = next((one for one in mistakes if one["type"] == "unexpected_keyword_argument"), mistakes[0])
+    where = ".".join(map(str, mistake["loc"]))
+    if mistake["type"] != "unexpected_keyword_argument":
+        return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
+    kind = {1: Manifest, 3: ServerEntry, 4: ToolCall}[len(mistake["loc"])]
+    guess = nearest(str(mistake["loc"][-1]), [one.name for one in fields(kind)])
+    return f"there is no key {where!r}" + (f", did you mean {guess!r}?" if guess else "")

@@ -1,0 +1,184 @@
+"""The image of an environment: what its own Dockerfile makes, and on top the gateway and the worker.
+
+An image is named after a digest of all that goes into it, so it is built once, and found again by everybody on the
+machine. Nothing secret goes in: keys and tokens come when a container is started.
+"""
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import aworld_train
+from aworld_train.env.backend import Tell
+from aworld_train.env.directory import EnvDirectory
+from aworld_train.errors import EnvironmentFailure, UsageError
+
+PLACE = "/opt/aworld"
+USER = 10001
+LABEL = "aworld-train"
+_PACKAGES = ("aiohttp", "prometheus-client", "pyjwt")
+_SHARED = ("__init__.py", "errors.py", "serving")
+_LOG_LINES = 25
+_STEP = re.compile(r"^Step \d+/\d+ : ")
+_LAYER_DONE = ("Already exists", "Pull complete")
+_RUN = """\
+import runpy, sys
+sys.path[:0] = ["{place}/lib", "{place}"]
+sys.argv = sys.argv[1:]
+runpy.run_module("aworld_train.serving." + sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+# The tool servers' user owns the place of the worker's socket, and of nothing else.
+_DOCKERFILE = """\
+FROM {base}
+USER root
+COPY . {place}
+RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -q \\
+        --target {place}/lib -r {place}/requirements.txt \\
+    && python3 -m compileall -q {place}
+USER {user}:{user}
+ENTRYPOINT ["python3", "-P", "{place}/run.py"]
+"""
+
+
+def image_name(directory: EnvDirectory) -> str:
+    """What its image is called, whether it is there or not."""
+    hashed = hashlib.sha256(directory.digest().encode())
+    for name, content in sorted(_runtime(directory).items()):
+        hashed.update(f"{name}\0".encode() + content)
+    return f"{LABEL}/{_repository(directory.name)}:{hashed.hexdigest()[:12]}"
+
+
+def build(
+    client: Any, directory: EnvDirectory, tell: Tell, *, pull: bool = False, rebuild: bool = False
+) -> str:
+    """The environment's image, built if it is not there.
+
+    Args:
+        client: A Docker client.
+        directory: What to build.
+        tell: Told of each step.
+        pull: Look for a newer base image.
+        rebuild: Build from nothing, whatever is there.
+
+    Returns:
+        Its name.
+
+    Raises:
+        UsageError: There is no Dockerfile.
+        EnvironmentFailure: It could not be built; the end of the log is in the message.
+    """
+    from docker.errors import ImageNotFound
+
+    name = image_name(directory)
+    if not (pull or rebuild):
+        try:
+            client.images.get(name)
+            return name
+        except ImageNotFound:
+            pass
+    if not (directory.path / "Dockerfile").is_file():
+        raise UsageError(f"{directory.path} has no Dockerfile; it can only be run with --backend process.")
+    own = f"{name}-own"
+    labels = {f"{LABEL}.directory": directory.name}
+    tell(f"Building the image of {directory.name}; the first time takes minutes.")
+    _build(client, _directory_context(directory), own, labels, tell, pull=pull, nocache=rebuild)
+    _build(client, _runtime_context(directory, own), name, labels, tell)
+    client.images.remove(own, noprune=True)  # the name only: the layers are in the other one
+    return name
+
+
+def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: Tell, **options: Any) -> None:
+    from docker.errors import APIError
+
+    said: deque[str] = deque(maxlen=_LOG_LINES)
+    try:
+        output = client.api.build(
+            fileobj=io.BytesIO(context),
+            custom_context=True,
+            tag=tag,
+            labels=labels,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            **options,
+        )
+        for part in output:
+            if "error" in part:
+                raise EnvironmentFailure(
+                    f"The image of {tag} could not be built: {part['error'].strip()}\nThe last lines of the log:\n"
+                    + "\n".join(said)
+                )
+            for line in _lines(part):
+                said.append(line)
+                if _STEP.match(line):
+                    tell(line)
+            if part.get("status") in _LAYER_DONE:
+                tell(f"layer {part.get('id')}: {part['status']}")
+    except APIError as error:
+        raise EnvironmentFailure(
+            f"The image of {tag} could not be built: {error.explanation or error}"
+        ) from error
+
+
+def _lines(part: dict[str, Any]) -> Iterator[str]:
+    for line in str(part.get("stream") or part.get("status") or "").splitlines():
+        if line.strip():
+            yield line.rstrip()
+
+
+def _directory_context(directory: EnvDirectory) -> bytes:
+    from docker.utils.build import exclude_paths
+
+    ignore = directory.path / ".dockerignore"
+    patterns = ignore.read_text().splitlines() if ignore.is_file() else []
+    patterns = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
+    # Secrets are never in an image, whatever its author forgot to leave out.
+    chosen = exclude_paths(str(directory.path), [*patterns, "**/.env", "**/__pycache__"])
+    return _tar(
+        {name: (directory.path / name) for name in sorted(chosen) if (directory.path / name).is_file()}
+    )
+
+
+def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
+    dockerfile = _DOCKERFILE.format(base=base, place=PLACE, user=USER).encode()
+    return _tar({**_runtime(directory), "Dockerfile": dockerfile})
+
+
+def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
+    """The files of the gateway and the worker, with the manifest and the packages they need."""
+    package = Path(aworld_train.__file__).parent
+    files = [file for part in _SHARED for file in [package / part, *sorted((package / part).rglob("*.py"))]]
+    return {
+        **{
+            f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files if file.is_file()
+        },
+        "run.py": _RUN.format(place=PLACE).encode(),
+        "manifest.json": json.dumps(asdict(directory.manifest)).encode(),
+        "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
+    }
+
+
+def _tar(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
+    """The same files give the same bytes: the builder's cache goes by them."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            data = content if isinstance(content, bytes) else content.read_bytes()
+            entry.size = len(data)
+            entry.mode = 0o644 if isinstance(content, bytes) else content.stat().st_mode & 0o755 | 0o444
+            tar.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _repository(name: str) -> str:
+    """``name`` as the repository of an image may be called."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "environment"

@@ -1,0 +1,28 @@
+"""Removes an environment of containers when its owner is gone, by whatever cause: ``keeper.py NAME PID STARTED``.
+
+Containers are the engine's children, so no guard can end them with a process. This one looks at the owner, and ends by
+itself when the environment was taken down in good order.
+"""
+
+import sys
+import time
+
+from aworld_train import guard
+from aworld_train.env.containers import DockerBackend
+
+_INTERVAL = 1.0
+
+
+def main() -> None:
+    """Watch until the owner or the environment is gone."""
+    name, pid, started = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    backend = DockerBackend()
+    while backend.is_there(name):
+        if guard.find_process(pid, started) is None:
+            backend.remove(name)
+            return
+        time.sleep(_INTERVAL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""API keys for tool servers: read from a file when an environment starts, given to the servers that declare them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aworld_train.env.backend import Tell
+from aworld_train.errors import UsageError, nearest
+from aworld_train.serving.manifest import Manifest
+
+
+def read_keys(manifest: Manifest, env_file: Path | None) -> dict[str, str]:
+    """The variables in the file that some server declares, ``${OTHER}`` in values resolved; others are left alone.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
+    if env_file is None:
+        return {}
+    from dotenv import dotenv_values
+
+    if not env_file.is_file():
+        raise UsageError(f"There is no file {env_file} (--env-file).")
+    try:
+        said = dotenv_values(env_file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{env_file} (--env-file) cannot be read: {error}.") from error
+    return {name: value for name, value in said.items() if value and name in manifest.key_names()}
+
+
+def choose_servers(
+    manifest: Manifest, asked: tuple[str, ...], keys: Mapping[str, str], tell: Tell
+) -> tuple[str, ...]:
+    """The servers to run: those asked for, or all that have their keys.
+
+    Raises:
+        UsageError: One asked for is not known or lacks a key, or none is left.
+    """
+    missing = manifest.missing_keys(keys)
+    for name in asked:
+        if name not in manifest.servers:
+            guess = nearest(name, list(manifest.servers))
+            raise UsageError(
+                f"{manifest.name} has no server {name!r}"
+                + (f"; did you mean {guess!r}?" if guess else ".")
+                + f" It has: {', '.join(manifest.servers)}."
+            )
+        if name in missing:
+            raise UsageError(
+                f"The server {name!r} needs {', '.join(missing[name])}: put it into the --env-file."
+            )
+    if asked:
+        return asked
+    for name, lacking in missing.items():
+        tell(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
+    on = tuple(name for name in manifest.servers if name not in missing)
+    if not on:
+        raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")
+    return on

@@ -1,0 +1,358 @@
+"""The life of a tool environment: started, proved to work, found again, stopped; whatever backend runs it.
+
+An environment is up when a call of each of its tool servers has come back, not before. A name keeps its token, and its
+port where it can, until it is taken down: who holds the connection of one that died finds it when it is up again.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+
+from aworld_train import guard
+from aworld_train.env import address, registry
+from aworld_train.env.backend import Backend, Plan, Size, Tell, open_backend, usable_backends
+from aworld_train.env.connection import EnvConnection
+from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
+from aworld_train.env.health import check_servers, read_health
+from aworld_train.env.keys import choose_servers, read_keys
+from aworld_train.env.record import Credentials, Owner, Record
+from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.serving import tokens
+
+DAY = 86400
+_LOG_LINES = 15
+_PATIENCE = 10.0
+"""Seconds an environment that was up may take to answer again before it is taken for broken."""
+_LOCK_WAIT = 60.0
+_BUILD_WAIT = 3600.0
+"""Seconds to wait for another program that starts the same environment, image and all."""
+_MOST_WORKERS_UNASKED = 4
+
+
+def up(
+    docker_dir: str | Path,
+    *,
+    name: str | None = None,
+    backend: str = "auto",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    workers: int | None = None,
+    servers: tuple[str, ...] = (),
+    env_file: Path | None = None,
+    size: Size | None = None,
+    desktop: bool = False,
+    ttl: float = 30 * DAY,
+    limits: Mapping[str, float] | None = None,
+    wait: float = 60.0,
+    pull: bool = False,
+    rebuild: bool = False,
+    owner_pid: int | None = None,
+    tell: Tell = lambda _: None,
+) -> EnvConnection:
+    """Start an environment and prove that its tools work; what is up and unchanged is returned at once.
+
+    One that is up but not as asked for is stopped first. Blocks; in async code, call it in a thread.
+
+    Args:
+        docker_dir: Name or path of the environment directory.
+        name: Name to find it again by; default: the directory's.
+        backend: ``docker``, ``process`` or ``auto``.
+        host: Address or host name to listen on.
+        port: Port to listen on; 0 takes any that is free.
+        workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
+            where sessions share a worker.
+        servers: Which tool servers; default: all that have the keys they need.
+        env_file: File with the keys that servers need.
+        size: How large a worker may grow.
+        desktop: Whether each worker has a desktop to look at.
+        ttl: Seconds for which the token is valid.
+        limits: Of the gateway; see ``aworld_train.serving.gateway.app.Limits``.
+        wait: Seconds it may take to start, once its image is there.
+        pull: Look for a newer base image.
+        rebuild: Build the image from nothing.
+        owner_pid: A process; when that ends, by whatever cause, so does the environment.
+        tell: Told what is being done.
+
+    Returns:
+        How to reach it.
+
+    Raises:
+        UsageError: The request itself is wrong.
+        DependencyMissing: Something it needs is not installed.
+        EnvironmentFailure: It did not come up (nothing of it is left running), or the name is taken.
+    """
+    runner = open_backend(backend)
+    directory = find_directory(docker_dir)
+    if desktop:
+        _refuse_without_desktop(directory)
+    keys = read_keys(directory.manifest, env_file)
+    on = choose_servers(directory.manifest, servers, keys, tell)
+    chosen = registry.checked(name or directory.name)
+    owner = _owner(owner_pid)
+    with registry.locked(chosen, _BUILD_WAIT, tell):
+        old = find(chosen)
+        if old is not None:
+            _refuse_if_taken(old, owner)
+        issued = int(time.time())
+        plan = Plan(
+            name=chosen,
+            directory=directory,
+            servers=on,
+            host=address.listen_address(host),
+            port=port,
+            workers=_workers(directory, workers),
+            size=size or Size(),
+            credentials=Credentials(
+                secret=tokens.new_secret(),
+                token_id=secrets.token_hex(8),
+                issued=issued,
+                expires=issued + int(ttl),
+                desktop_password=secrets.token_urlsafe(9) if desktop else "",
+            ),
+            keys=keys,
+            fingerprint="",
+            limits=dict(limits or {}),
+            owner=owner,
+            starter=_owner(os.getpid()) or Owner(os.getpid(), 0.0),
+            desktop=desktop,
+            pull=pull,
+            rebuild=rebuild,
+        )
+        plan = replace(plan, fingerprint=_fingerprint(plan, runner, ttl))
+        if old is not None and not (rebuild or pull) and _serves(old, plan, runner):
+            return old.connection
+        plan = replace(plan, prepared=runner.prepare(plan, tell))
+        if old is not None:
+            tell(f"Stopping {chosen}, which is not as asked for.")
+            open_backend(old.backend).stop(old)
+            if old.credentials.expires > issued:
+                password = plan.credentials.desktop_password
+                plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
+        plan = replace(plan, port=_choose_port(plan, old))
+        tell(f"Starting {chosen} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
+        try:
+            return _start(runner, plan, wait)
+        except EnvironmentFailure:
+            # Between choosing a port and listening on it, another program may have taken it.
+            if port or address.is_free(plan.host, plan.port):
+                raise
+            return _start(runner, replace(plan, port=address.free_port(plan.host)), wait)
+
+
+def down(name: str) -> bool:
+    """Stop an environment and forget it, log included.
+
+    Returns:
+        Whether it was running.
+
+    Raises:
+        EnvironmentFailure: It runs on another machine, or does not end.
+    """
+    with registry.locked(name, _LOCK_WAIT):
+        record = find(name)
+        running = False
+        if record is not None:
+            _refuse_if_elsewhere(record)
+            backend = open_backend(record.backend)
+            running = backend.runs(record)
+            backend.stop(record)
+        registry.log_path(name).unlink(missing_ok=True)
+        return running
+
+
+def orphans() -> list[str]:
+    """Names of environments that nobody waits for: half started, or of an owner that is gone."""
+    found = []
+    for backend in usable_backends():
+        for record in backend.records():
+            if record.is_elsewhere:
+                continue
+            abandoned = not record.ready and not _lives(record.starter)
+            if abandoned or (record.owner is not None and not _lives(record.owner)):
+                found.append(record.name)
+        found += [name for name in backend.leftovers() if name not in found and not _is_locked(name)]
+    return sorted(set(found))
+
+
+def down_orphans() -> list[str]:
+    """Remove every orphan; their names.
+
+    Raises:
+        EnvironmentFailure: Something of one does not end.
+    """
+    names = orphans()
+    for name in names:
+        with registry.locked(name, _LOCK_WAIT):
+            for backend in usable_backends():
+                backend.remove(name)
+            registry.log_path(name).unlink(missing_ok=True)
+    return names
+
+
+def find(name: str) -> Record | None:
+    """The environment of that name, whatever runs it."""
+    return next((found for backend in usable_backends() if (found := backend.find(name)) is not None), None)
+
+
+def _start(backend: Backend, plan: Plan, wait: float) -> EnvConnection:
+    deadline = time.monotonic() + wait
+    record = backend.start(plan)
+    try:
+        _wait_until_healthy(backend, record, plan, deadline, wait)
+        calls = {
+            name: call
+            for name in plan.servers
+            if (call := plan.directory.manifest.servers[name].test) is not None
+        }
+        remaining = max(deadline - time.monotonic(), 5.0)
+        check_servers(record.connection.mcp_url, record.connection.token, calls, remaining)
+        backend.mark_ready(record)
+        return record.connection
+    except BaseException as error:
+        written = _log_excerpt(backend, record)
+        backend.stop(record)
+        if isinstance(error, EnvironmentFailure):
+            raise EnvironmentFailure(f"{error.message} {written}") from error
+        raise
+
+
+def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: float, wait: float) -> None:
+    """Until every worker is ready for its first session."""
+    while True:
+        said = read_health(record.health)
+        if said is not None and said["name"] != record.name:
+            raise EnvironmentFailure(f"Port {record.port} was taken by {said['name']!r} meanwhile.")
+        if said is not None and said["broken"]:
+            server, reason = next(iter(said["broken"].items()))
+            raise EnvironmentFailure(f"The tool server {server!r} does not start: {reason}.")
+        if said is not None and said["workers"]["ready"] == plan.workers:
+            return
+        if not backend.runs(record):
+            raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
+        if time.monotonic() > deadline:
+            raise EnvironmentFailure(
+                f"{record.name!r} was not ready at {record.health} within {wait:.0f} s and was stopped. If it only "
+                "needs longer, give it more time with --wait."
+            )
+        time.sleep(0.1)
+
+
+def _log_excerpt(backend: Backend, record: Record) -> str:
+    try:
+        lines = list(backend.logs(record, _LOG_LINES, follow=False))
+    except (OSError, EnvironmentFailure):
+        lines = []
+    written = "\n".join(lines).replace(record.credentials.secret or "\0", "[secret]").rstrip()
+    return f"The last lines of its log:\n{written}" if written else "It wrote nothing to its log."
+
+
+def _owner(pid: int | None) -> Owner | None:
+    if pid is None:
+        return None
+    try:
+        return Owner(pid, psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess as error:
+        raise UsageError(f"Process {pid}, which the environment is to end with, does not exist.") from error
+
+
+def _lives(process: Owner | None) -> bool:
+    return process is not None and guard.find_process(process.pid, process.started) is not None
+
+
+def _is_locked(name: str) -> bool:
+    try:
+        with registry.locked(name, 0):
+            return False
+    except EnvironmentFailure:
+        return True
+
+
+def _workers(directory: EnvDirectory, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise UsageError(f"--workers is {asked}: there has to be at least one.")
+    if asked is not None:
+        return asked
+    shared = directory.manifest.sessions_per_worker > 1
+    return 1 if shared else min(os.cpu_count() or 1, _MOST_WORKERS_UNASKED)
+
+
+def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
+    """A hash of everything that decides what runs; the port may be any."""
+    parts = [
+        {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
+        [backend.name, plan.host, plan.workers, asdict(plan.size), list(plan.servers), plan.desktop, ttl],
+        {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _runtime_digest() -> str:
+    folder = Path(tokens.__file__).parent
+    hashed = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        hashed.update(file.read_bytes())
+    return hashed.hexdigest()
+
+
+def _serves(record: Record, plan: Plan, runner: Backend) -> bool:
+    """Whether it is what is asked for, and answers."""
+    same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
+    if not same or plan.port not in (0, record.port) or record.credentials.expires <= time.time():
+        return False
+    deadline = time.monotonic() + _PATIENCE
+    while runner.runs(record) and time.monotonic() < deadline:
+        said = read_health(record.health)
+        if said is not None and said["name"] == record.name and said["status"] == "ok":
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _refuse_if_taken(record: Record, owner: Owner | None) -> None:
+    """One that belongs to a living process is that process's alone; one of nobody is not made somebody's."""
+    _refuse_if_elsewhere(record)
+    if record.owner == owner or not open_backend(record.backend).runs(record):
+        return
+    if record.owner is None:
+        holder = "was started by hand, not to end with another process"
+    elif _lives(record.owner):
+        holder = f"belongs to process {record.owner.pid}"
+    else:
+        return
+    raise EnvironmentFailure(
+        f"An environment {record.name!r} is up already and {holder}; choose another name with --name, or "
+        f"stop it with `aworld-train env down {record.name}`."
+    )
+
+
+def _refuse_if_elsewhere(record: Record) -> None:
+    if record.is_elsewhere:
+        raise EnvironmentFailure(
+            f"The environment {record.name!r} was started on {record.machine}: stop it there, choose another "
+            f"name, or delete {registry.record_path(record.name)} if that machine is gone."
+        )
+
+
+def _refuse_without_desktop(directory: EnvDirectory) -> None:
+    if not directory.manifest.desktop:
+        raise UsageError(
+            f"{directory.name} has no desktop for --vnc: its {MANIFEST} does not say `desktop: true`, for which its "
+            "image needs Xvfb, x11vnc, a window manager and noVNC (docker/gaia-mcp-server has them)."
+        )
+
+
+def _choose_port(plan: Plan, old: Record | None) -> int:
+    if plan.port:
+        address.check_free(plan.host, plan.port)
+        return plan.port
+    if old is not None and old.port and address.is_free(plan.host, old.port):
+        return old.port
+    return address.free_port(plan.host)

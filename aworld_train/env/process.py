@@ -1,0 +1,226 @@
+"""The process backend: gateway and workers run as processes of this machine, under a guard.
+
+They get the usual variables of the caller's environment, not all of them: an agent's tools have no business with the
+keys of the person who trains it. Secrets travel in variables, never in a command line, which every user of the machine
+can read. Sessions are kept apart by folders and are cleaned up after, but a tool can do what this user can do.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+
+from aworld_train import guard
+from aworld_train.env import address, registry
+from aworld_train.env.backend import Plan, Tell
+from aworld_train.env.interpreter import find_interpreter
+from aworld_train.env.record import Record
+from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.serving.worker.wipe import empty
+
+_PASSED = {
+    *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TZ", "USER"),
+    *("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
+    *("REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+}
+"""Variables of the caller's environment that every server gets, beside ``LC_*``."""
+_GUARD_START = 30.0
+"""Seconds for the guard to start; it takes a fraction of one, unless the machine is very busy."""
+_STOP = 2 * guard.GRACE + 2.0
+"""Seconds for the guard to end its descendants by either signal."""
+_FOLLOW_SECONDS = 0.3
+_DEEP = 50  # of the 107 characters that the path of a socket may have
+
+
+class ProcessBackend:
+    """Runs environments as detached processes of this machine."""
+
+    name = "process"
+
+    def records(self) -> list[Record]:
+        """See `Backend.records`."""
+        return [record for record in map(registry.read, registry.names()) if record is not None]
+
+    def find(self, name: str) -> Record | None:
+        """See `Backend.find`."""
+        return registry.read(name)
+
+    def prepare(self, plan: Plan, tell: Tell) -> str:
+        """Find an interpreter that has what the directory's requirements name, or make one; see `Backend.prepare`."""
+        if plan.desktop:
+            raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
+        return find_interpreter(plan.directory, tell)
+
+    def start(self, plan: Plan) -> Record:
+        """Start everything under a guard; see `Backend.start`."""
+        log = registry.log_path(plan.name)
+        log.unlink(missing_ok=True)
+        python = plan.prepared
+        folder = tempfile.mkdtemp(prefix="aworld-env-", dir=_short_folder())
+        manifest = Path(folder, "manifest.json")
+        manifest.write_text(json.dumps(asdict(plan.directory.manifest)), encoding="utf-8")
+        settings = {
+            "name": plan.name,
+            "host": plan.host,
+            "port": plan.port,
+            "limits": dict(plan.limits),
+            "workers": plan.workers,
+            "manifest": str(manifest),
+            "python": python,
+            "here": str(plan.directory.path),
+            "servers": list(plan.servers),
+            "folder": folder,
+        }
+        variables = {
+            **{
+                name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")
+            },
+            **plan.keys,
+            "AWORLD_LOCAL": json.dumps(settings),
+            "AWORLD_SECRET": plan.credentials.secret,
+        }
+        try:
+            pid = self._start_guard(plan, log, variables)
+        except EnvironmentFailure:
+            _remove(Path(folder))
+            raise
+        record = Record(
+            name=plan.name,
+            backend=self.name,
+            host=plan.host,
+            port=plan.port,
+            workers=plan.workers,
+            credentials=plan.credentials,
+            directory=str(plan.directory.path),
+            fingerprint=plan.fingerprint,
+            machine=address.machine(),
+            owner=plan.owner,
+            starter=plan.starter,
+            ready=False,
+            handle={"pid": pid, "started": psutil.Process(pid).create_time(), "folder": folder},
+        )
+        # Written before it is known to work: whoever kills this process leaves something that can be found.
+        registry.write(record)
+        return record
+
+    def mark_ready(self, record: Record) -> None:
+        """See `Backend.mark_ready`."""
+        registry.write(replace(record, ready=True))
+
+    def stop(self, record: Record) -> None:
+        """End the guard, which ends everything below it; see `Backend.stop`."""
+        top = _find(record)
+        if top is not None:
+            everything = [top, *_children(top)]
+            _signal(top, signal.SIGTERM)
+            if not _ended(everything, _STOP):
+                for process in {*everything, *_children(top)}:
+                    _signal(process, signal.SIGKILL)
+                if not _ended(everything, guard.GRACE):
+                    pids = ", ".join(str(process.pid) for process in everything if guard.lives(process))
+                    raise EnvironmentFailure(f"Process {pids} did not end, not even by SIGKILL.")
+        _remove(Path(record.handle["folder"]))
+        registry.remove(record.name)
+
+    def runs(self, record: Record) -> bool:
+        """Whether the guard lives; it ends with what it guards."""
+        return _find(record) is not None
+
+    def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
+        """See `Backend.logs`."""
+        with registry.log_path(record.name).open(errors="replace") as file:
+            yield from file.read().splitlines()[-lines:]
+            line, running = "", True
+            while follow and running:
+                # Looked at first: what it wrote before it ended is read once more after it has.
+                running = self.runs(record)
+                while more := file.readline():
+                    line += more
+                    if line.endswith("\n"):
+                        yield line[:-1]
+                        line = ""
+                time.sleep(_FOLLOW_SECONDS)
+
+    def leftovers(self) -> list[str]:
+        """None: a process environment is written down as soon as it has a process."""
+        return []
+
+    def remove(self, name: str) -> None:
+        """See `Backend.remove`."""
+        record = self.find(name)
+        if record is not None:
+            self.stop(record)
+
+    def _start_guard(self, plan: Plan, log: Path, variables: dict[str, str]) -> int:
+        guarded = [sys.executable, "-P", guard.__file__, "--detach", str(log)]
+        guarded += ["--record", str(registry.record_path(plan.name))]
+        if plan.owner is not None:
+            guarded += ["--owner-pid", str(plan.owner.pid), "--owner-started", repr(plan.owner.started)]
+        command = [sys.executable, "-P", "-m", "aworld_train.serving.local"]
+        try:
+            answer = subprocess.run(
+                [*guarded, "--", *command],
+                cwd=plan.directory.path,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_GUARD_START,
+            )
+            return int(answer.stdout)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EnvironmentFailure(f"{plan.name!r} could not be started: {error}.") from error
+        except ValueError as error:
+            reason = answer.stderr.strip().rpartition("\n")[2]
+            raise EnvironmentFailure(f"{plan.name!r} could not be started: {reason}.") from error
+
+
+def _short_folder() -> str:
+    """Where temporary files go, unless that is so deep that the path of a socket in it would be too long."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= _DEEP else "/tmp"
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_dir():
+        empty(folder)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _find(record: Record) -> psutil.Process | None:
+    return guard.find_process(int(record.handle["pid"]), float(record.handle["started"]))
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+        return found
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _ended(processes: list[psutil.Process], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(guard.lives(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,82 @@
+"""The errors a user can meet, each said once and in one paragraph.
+
+An error is raised where the fault is seen and caught once, at the command line, which prints ``message`` and
+exits with ``exit_code``; ``kind`` names it for machines (``--json``). The message says what was wrong, where,
+and what to do next. A traceback is shown only with ``--debug``.
+"""
+
+from typing import ClassVar
+
+
+class AworldTrainError(Exception):
+    """Something failed that the user can understand and act on."""
+
+    kind: ClassVar[str] = "failure"
+    exit_code: ClassVar[int] = 1
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class UsageError(AworldTrainError):
+    """The request itself cannot be carried out as written: wrong option, missing file, bad value."""
+
+    kind = "usage"
+    exit_code = 2
+
+
+class RecipeError(UsageError):
+    """A recipe that cannot be read, has an unknown key or a value of the wrong type."""
+
+    kind = "recipe"
+
+
+class DatasetError(AworldTrainError):
+    """Data that cannot be read, is empty, or does not fit the row schema."""
+
+    kind = "dataset"
+
+
+class RewardError(AworldTrainError):
+    """A reward function that cannot be loaded or called."""
+
+    kind = "reward"
+
+
+class ModelError(AworldTrainError):
+    """A model directory that cannot be used, or a model that could not be made."""
+
+    kind = "model"
+
+
+class EnvironmentFailure(AworldTrainError):
+    """A tool environment that cannot be started, reached, or has gone away."""
+
+    kind = "environment"
+
+
+class TrainingFailure(AworldTrainError):
+    """A training run that ended without doing what it was asked to do."""
+
+    kind = "training"
+
+
+class DiskFull(AworldTrainError):
+    """There was no room for what had to be written."""
+
+    kind = "disk"
+
+
+class DependencyMissing(AworldTrainError):
+    """A part of the installation that this command needs is not there."""
+
+    kind = "dependency"
+
+
+def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]") -> str | None:
+    """The known name closest to ``name``, or None where nothing is close enough to suggest."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return found[0] if found else None

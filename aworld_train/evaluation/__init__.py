@@ -1,0 +1,1 @@
+"""Measuring an agent: a dataset played with the same loop and tools that training uses."""

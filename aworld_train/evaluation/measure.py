@@ -1,0 +1,215 @@
+"""pass@1 of a model on a dataset: every task is played once, greedily, by the loop that trains it.
+
+It is VeRL's own validation (``val_only``), so that a number measured here and one measured in training mean the same.
+"""
+
+import math
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.metrics import Tail
+from aworld_train.dataset import check_file
+from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure
+from aworld_train.launch.environment import run_environment
+from aworld_train.launch.progress import Progress, Status
+from aworld_train.launch.training import terminate_as_interrupt
+from aworld_train.launch.verl import run_verl
+from aworld_train.model.check import check_model
+from aworld_train.recipe import LoadedRecipe, Recipe
+from aworld_train.recipe.tree import merge
+
+
+@dataclass(frozen=True)
+class EvalReport:
+    """What was measured.
+
+    Attributes:
+        accuracy: share of correct tasks among those that could be scored; None if none could.
+        interval: 95 % Wilson score interval of it.
+        n: tasks scored.
+        errors: tasks that could not be scored; they are in no denominator.
+        tool_calls: calls made, over all tasks.
+        tool_errors: of these, calls that came back as errors.
+        correct_with_tool: share of the correct tasks in which a tool was called.
+        outcomes: how episodes ended.
+    """
+
+    model: str
+    dataset: str
+    accuracy: float | None
+    interval: tuple[float, float] | None
+    n: int
+    errors: int
+    tool_calls: int
+    tool_errors: int
+    correct_with_tool: float | None
+    outcomes: dict[str, int]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+
+def evaluate(
+    loaded: LoadedRecipe,
+    *,
+    checkpoint: Path | None,
+    dataset: Path | None,
+    limit: int,
+    progress: Progress,
+) -> EvalReport:
+    """Measure a model.
+
+    Args:
+        loaded: the recipe: agent, tools, reward, lengths.
+        checkpoint: a Hugging Face model directory or a checkpoint folder of a run; None measures ``model.path``.
+        dataset: tasks; None for the recipe's ``dataset.val``.
+        limit: most tasks; -1 for all.
+        progress: where to show what goes on.
+
+    Raises:
+        AworldTrainError: something is missing, or the measurement failed.
+    """
+    recipe = loaded.recipe
+    model = str(model_directory(checkpoint)) if checkpoint else str(recipe.model.path)
+    check_model(model)
+    tasks = check_file(dataset or Path(str(recipe.dataset.val)))
+    expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
+    measured = recipes.read(
+        merge(
+            loaded.unresolved,
+            {
+                "model": {"path": model},
+                # VeRL builds its training side too; it is given the same tasks and never takes a step.
+                "dataset": {"train": str(tasks.path), "val": str(tasks.path), "val_limit": limit},
+                "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
+                "algorithm": {"kl_coef": 0.0},
+            },
+        )
+    ).recipe
+    with terminate_as_interrupt():
+        return _measure(measured, model, tasks.path, expected, progress)
+
+
+def _measure(recipe: Recipe, model: str, dataset: Path, expected: int, progress: Progress) -> EvalReport:
+    """Play the tasks in a folder of their own, which is removed unless something failed."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="aworld-eval-"))
+    done = False
+    try:
+        (folder / "logs").mkdir()
+        (folder / "traces" / "validation").mkdir(parents=True)
+        lines: list[dict[str, Any]] = []
+        tail = Tail(folder / "traces" / "episodes.jsonl")
+
+        heard = began
+
+        def read() -> bool:
+            news = tail.read()
+            lines.extend(line for line in news if not line.get("retried"))
+            return bool(news)
+
+        def watch() -> str | None:
+            nonlocal heard
+            if read():
+                heard = time.monotonic()
+            progress.update(
+                Status(
+                    phase="evaluating" if lines else "starting",
+                    step=0,
+                    steps=0,
+                    episodes=len(lines),
+                    episodes_expected=expected,
+                    tool_calls=sum(line.get("tool_calls", 0) for line in lines),
+                ),
+                milestone=False,
+            )
+            if time.monotonic() - heard <= recipe.trainer.stall_timeout:
+                return None
+            return (
+                f"No episode ended for {recipe.trainer.stall_timeout:g} seconds (trainer.stall_timeout), with "
+                f"{len(lines)} of {expected} tasks played."
+            )
+
+        with run_environment(recipe, progress.note) as environment, progress:
+            run_verl(
+                recipe,
+                folder,
+                environment,
+                logger_file=folder / "logs" / "metrics.jsonl",
+                watch=watch,
+                worst_cause=lambda: next(
+                    (line["cause"] for line in reversed(lines) if line.get("cause")), None
+                ),
+                val_only=True,
+            )
+        read()
+        report = _report(model, str(dataset), lines, expected, time.monotonic() - began)
+        done = True
+        return report
+    except AworldTrainError as error:
+        raise type(error)(f"{error.message} What was written is kept in {folder}.") from error
+    except KeyboardInterrupt:
+        done = True
+        raise
+    finally:
+        if done:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def model_directory(checkpoint: Path) -> Path:
+    """The Hugging Face directory of a checkpoint: the folder itself, or the one VeRL keeps inside it.
+
+    Raises:
+        ModelError: there is none.
+    """
+    for candidate in (checkpoint, checkpoint / "huggingface", checkpoint / "actor" / "huggingface"):
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise ModelError(
+        f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
+        "(RUNS/<name>/checkpoints/global_step_N)."
+    )
+
+
+def wilson_interval(correct: float, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """95 % score interval of a share (Wilson 1927, JASA 22, 209-212)."""
+    share = correct / n
+    centre = share + z * z / (2 * n)
+    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def _report(
+    model: str, dataset: str, lines: list[dict[str, Any]], expected: int, seconds: float
+) -> EvalReport:
+    scored = [line for line in lines if line.get("reward") is not None]
+    if not scored:
+        causes = sorted({str(line["cause"]) for line in lines if line.get("cause")})
+        raise TrainingFailure(f"No task could be scored: {'; '.join(causes) or 'no episode was played'}.")
+    correct = [float(line["scores"].get("acc", line["reward"])) for line in scored]
+    with_tool = sum(c for c, line in zip(correct, scored, strict=True) if line["tool_calls"])
+    outcomes: dict[str, int] = {}
+    for line in lines:
+        outcomes[line["outcome"]] = outcomes.get(line["outcome"], 0) + 1
+    low, high = wilson_interval(sum(correct), len(scored))
+    return EvalReport(
+        model=model,
+        dataset=dataset,
+        accuracy=round(sum(correct) / len(scored), 6),
+        interval=(round(low, 4), round(high, 4)),
+        n=len(scored),
+        errors=expected - len(scored),
+        tool_calls=sum(line.get("tool_calls", 0) for line in lines),
+        tool_errors=sum(line.get("tool_errors", 0) for line in lines),
+        correct_with_tool=round(with_tool / sum(correct), 4) if sum(correct) else None,
+        outcomes=outcomes,
+        seconds=round(seconds, 1),
+    )

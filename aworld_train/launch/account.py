@@ -1,0 +1,166 @@
+"""Keeps the account of a run while it goes: reads what the framework and the episodes write, and adds it up."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.verl.metrics import StepRows, Tail, read_lines
+from aworld_train.atomic import write_text
+from aworld_train.launch.run_folder import RunFolder
+from aworld_train.launch.summary import RunSummary, Validation
+
+
+@dataclass
+class _Tally:
+    """Episodes of one kind (training or validation) of one step."""
+
+    episodes: int = 0
+    scored: int = 0
+    correct: float = 0.0
+    correct_with_tool: float = 0.0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    environment_losses: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, line: dict[str, Any]) -> None:
+        if line.get("cause"):
+            self.causes[line["cause"]] += 1
+        self.environment_losses += line["outcome"] == "environment"
+        if line.get("retried"):
+            return
+        self.episodes += 1
+        self.tool_calls += line.get("tool_calls", 0)
+        self.tool_errors += line.get("tool_errors", 0)
+        self.outcomes[line["outcome"]] += 1
+        if line.get("reward") is None:
+            return
+        self.scored += 1
+        correct = float(line["scores"].get("acc", line["reward"]))
+        self.correct += correct
+        self.correct_with_tool += correct if line.get("tool_calls", 0) > 0 else 0.0
+
+
+class Account:
+    """What is known of a run: rows per step, episodes per step, and the summary made of them.
+
+    Args:
+        folder: the run's folder.
+        summary: updated by ``refresh``.
+        logger_file: where the framework appends its metrics in this attempt.
+        from_step: the step of the checkpoint this attempt goes on from; what earlier attempts did after it is undone.
+    """
+
+    def __init__(self, folder: RunFolder, summary: RunSummary, logger_file: Path, from_step: int):
+        self.folder = folder
+        self.summary = summary
+        self.rows = StepRows()
+        self.from_step = from_step
+        self.training: dict[int, _Tally] = {}
+        self.validation: dict[int, _Tally] = {}
+        self.rows.load(folder.metrics, from_step)
+        _keep_until(folder.episodes, from_step)
+        write_text(folder.metrics, self.rows.text())
+        self._logger = Tail(logger_file)
+        self._episodes = Tail(folder.episodes)
+        self._earlier = summary.seconds
+
+    def refresh(self, seconds: float) -> bool:
+        """Take in what was written since; True if there was anything.
+
+        Args:
+            seconds: wall time of this attempt so far.
+        """
+        episodes = self._episodes.read()
+        for line in episodes:
+            kind = self.validation if line["validate"] else self.training
+            kind.setdefault(line["step"], _Tally()).add(line)
+        lines = self._logger.read()
+        touched = {self.rows.add(line) for line in lines}
+        if touched:
+            for step in touched:
+                self._complete(step)
+            write_text(self.folder.metrics, self.rows.text())
+        self._summarise(seconds)
+        if touched:
+            self.summary.write(self.folder.path)
+        return bool(episodes or lines)
+
+    def current(self) -> tuple[str, int, _Tally]:
+        """What is going on: ``starting``, ``validation`` or ``training``, the step, and its episodes so far."""
+        step = self.rows.last_trained
+        ahead = max(self.training, default=0)
+        if ahead > step:
+            return "training", ahead, self.training[ahead]
+        if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
+            return "validation", step, self.validation[step]
+        return ("training", step + 1, _Tally()) if self.rows.rows else ("starting", 0, _Tally())
+
+    def worst_cause(self) -> str | None:
+        """The most frequent reason why episodes of the last step could not be used."""
+        tallies = [t[max(t)] for t in (self.training, self.validation) if t]
+        counts = sum((t.causes for t in tallies), Counter[str]())
+        return counts.most_common(1)[0][0] if counts else None
+
+    def _complete(self, step: int) -> None:
+        """Add to a step's row what the episodes say."""
+        row = self.rows.rows[step]
+        if step in self.training and "loss" in row:
+            tally = self.training[step]
+            row |= {
+                "episodes": tally.episodes,
+                "tool_calls": tally.tool_calls,
+                "tool_errors": tally.tool_errors,
+                "outcomes": dict(tally.outcomes),
+            }
+        tally = self.validation.get(step, _Tally())
+        if tally.scored and any(key.startswith("val-core/") for key in row["verl"]):
+            row |= {
+                "val_accuracy": tally.correct / tally.scored,
+                "val_n": tally.scored,
+                "val_errors": tally.episodes - tally.scored,
+            }
+
+    def _summarise(self, seconds: float) -> None:
+        summary = self.summary
+        checkpoint = self.folder.last_checkpoint()
+        summary.seconds = round(self._earlier + seconds, 1)
+        summary.steps_done = max(self.rows.last_trained, self.from_step)
+        summary.checkpoint = str(checkpoint[1]) if checkpoint else None
+        summary.episodes = sum(t.episodes for t in self.training.values())
+        summary.trained_episodes = sum(t.scored for t in self.training.values())
+        everything = [*self.training.values(), *self.validation.values()]
+        summary.tool_calls = sum(t.tool_calls for t in everything)
+        summary.tool_errors = sum(t.tool_errors for t in everything)
+        summary.environment_losses = sum(t.environment_losses for t in everything)
+        summary.outcomes = dict(sum((t.outcomes for t in self.training.values()), Counter[str]()))
+        if 0 in self.validation:
+            summary.val["before"] = _validation(self.validation[0])
+        last = max(
+            (step for step, row in self.rows.rows.items() if step and "val_accuracy" in row), default=0
+        )
+        if last in self.validation and last > 0:
+            tally = self.validation[last]
+            summary.val["after"] = _validation(tally)
+            summary.correct_with_tool = tally.correct_with_tool / tally.correct if tally.correct else None
+
+
+def _validation(tally: _Tally) -> Validation:
+    return Validation(
+        accuracy=round(tally.correct / tally.scored, 6) if tally.scored else None,
+        n=tally.scored,
+        errors=tally.episodes - tally.scored,
+    )
+
+
+def _keep_until(episodes: Path, step: int) -> None:
+    """Drop the episodes of steps after ``step``: they belong to work that a resumed run does again."""
+    lines = read_lines(episodes)
+    kept = [line for line in lines if line["step"] <= step]
+    if step == 0:
+        kept = []
+    if len(kept) != len(lines):
+        write_text(episodes, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))

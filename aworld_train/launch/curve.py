@@ -1,0 +1,67 @@
+"""The learning curve of a run as a picture: what people look at before they read numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+NAME = "learning_curve.png"
+
+
+def draw_curve(run_dir: Path) -> Path | None:
+    """Draw reward, validation accuracy and tool use over steps into the run folder.
+
+    Returns:
+        The picture, or None where matplotlib is not installed or there is no step to draw.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ModuleNotFoundError:
+        return None
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    trained = [row for row in rows if "reward" in row]
+    if not trained:
+        return None
+    measured = [row for row in rows if "val_accuracy" in row]
+    figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    steps = [row["step"] for row in trained]
+    axes.plot(steps, [row["reward"] for row in trained], color="#9aa5b1", label="reward while training")
+    axes.plot(
+        steps,
+        [_calls_per_episode(row) for row in trained],
+        color="#d98e04",
+        linestyle="--",
+        label="tool calls per episode",
+    )
+    axes.plot(
+        [row["step"] for row in measured],
+        [row["val_accuracy"] for row in measured],
+        color="#1f6feb",
+        marker="o",
+        linewidth=2.2,
+        label=f"accuracy on {measured[0]['val_n'] if measured else 0} held-out tasks",
+    )
+    for row in measured:
+        axes.annotate(
+            f"{row['val_accuracy']:.0%}",
+            (row["step"], row["val_accuracy"]),
+            textcoords="offset points",
+            xytext=(0, 8),
+            ha="center",
+            color="#1f6feb",
+        )
+    axes.set_xlabel("training step")
+    axes.set_ylim(0, max(1.1, *axes.get_ylim()))
+    axes.margins(x=0.06)  # room for the first and the last label
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.25)
+    axes.legend(loc="lower right", frameon=False)
+    axes.set_title(run_dir.name, loc="left")
+    path = run_dir / NAME
+    figure.savefig(path)
+    return path
+
+
+def _calls_per_episode(row: dict[str, Any]) -> float:
+    return float(row["tool_calls"] / row["episodes"]) if row.get("episodes") else float("nan")

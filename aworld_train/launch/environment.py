@@ -1,0 +1,110 @@
+"""The tool environment of a run: started with it if the recipe says so, found otherwise, and watched all the time."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aworld_train import env
+from aworld_train.errors import EnvironmentFailure
+from aworld_train.recipe.schema import Recipe
+
+_PROBE_SECONDS = 2.0
+_NAME_LENGTH = 50  # of a recipe's name in that of its environment, which may have 63 characters
+
+
+@dataclass(frozen=True)
+class RunEnvironment:
+    """Where the tools are; the token is kept out of what is shown or written."""
+
+    url: str
+    token: str
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables by which agents find it."""
+        return {"MCP_SERVER_URL": self.url, "MCP_SERVER_TOKEN": self.token}
+
+
+@contextmanager
+def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None) -> Iterator[RunEnvironment]:
+    """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
+
+    Raises:
+        EnvironmentFailure: it cannot be started, none is named, or the named one does not answer.
+    """
+    wanted = recipe.env
+    if wanted.docker_dir is not None:
+        connection = env.up(
+            wanted.docker_dir,
+            name=f"{recipe.name[:_NAME_LENGTH]}-{os.getpid()}",
+            backend=wanted.backend.value,
+            workers=wanted.workers,
+            servers=tuple(wanted.servers),
+            env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
+            owner_pid=os.getpid(),
+            tell=tell,
+        )
+        try:
+            yield RunEnvironment(connection.mcp_url, connection.token)
+        finally:
+            env.down(connection.name)
+        return
+    found = find_environment(recipe)
+    env.check_tools(found.url, found.token)
+    yield found
+
+
+def find_environment(recipe: Recipe) -> RunEnvironment:
+    """The environment that is up already, as the recipe or the environment variables name it.
+
+    Raises:
+        EnvironmentFailure: none is named.
+    """
+    settings = env.connection_settings()
+    url = recipe.env.url or settings.get("MCP_SERVER_URL")
+    if not url:
+        raise EnvironmentFailure(
+            "The recipe names no tool environment. Set env.docker_dir to start one with the run (for instance "
+            "env.docker_dir=calculator-mcp-server), or env.url, or MCP_SERVER_URL and MCP_SERVER_TOKEN."
+        )
+    return RunEnvironment(url, recipe.env.token or settings.get("MCP_SERVER_TOKEN", ""))
+
+
+class HealthWatch:
+    """Looks at the environment every two seconds and says when it has not answered for too long."""
+
+    def __init__(self, environment: RunEnvironment, patience: float):
+        self._url = env.health_url(environment.url)
+        self._patience = patience
+        self._next = 0.0
+        self._silent_since: float | None = None
+        self.interruptions = 0
+
+    def lost(self) -> str | None:
+        """A sentence if the environment has been silent for longer than the recipe allows, else None."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PROBE_SECONDS
+            if env.probe(self._url, _PROBE_SECONDS):
+                self._silent_since = None
+            elif self._silent_since is None:
+                self._silent_since = now
+                self.interruptions += 1
+        if self._silent_since is None or now - self._silent_since < self._patience:
+            return None
+        return (
+            f"The tool environment at {self._url} has not answered for {now - self._silent_since:.0f} seconds "
+            f"(env.recovery_timeout is {self._patience:g}). Nothing was trained on what it left undone. Bring it back "
+            "and go on with --resume."
+        )
+
+    def answers(self) -> bool:
+        """Whether the environment answers right now."""
+        return env.probe(self._url, _PROBE_SECONDS)
+
+    @property
+    def silent(self) -> bool:
+        """Whether the environment did not answer when it was last looked at."""
+        return self._silent_since is not None

@@ -1,0 +1,176 @@
+"""The folder of a run: made once, locked while in use, and resumed only for the recipe and data it was made with.
+
+runs/<name>/recipe.yaml     the recipe after inheritance and overrides, interpolations kept
+           /verl.yaml       the configuration VeRL was started with
+           /manifest.json   versions, data hashes, attempts
+           /metrics.jsonl   one object per training step
+           /summary.json    what the run came to
+           /learning_curve.png  what people look at first
+           /logs/  /checkpoints/  /traces/  /data/
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from aworld_train import __version__
+from aworld_train.atomic import write_text
+from aworld_train.errors import UsageError
+from aworld_train.recipe import differences, dump
+
+_PACKAGES = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm", "mcp", "omegaconf")
+
+
+class RunFolder:
+    """A run's folder, held by this process alone until ``close``."""
+
+    def __init__(self, path: Path, lock: TextIO):
+        self.path = path
+        self._lock = lock
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def episodes(self) -> Path:
+        return self.path / "traces" / "episodes.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "logs" / "verl.log"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._lock.close()
+
+    def last_checkpoint(self) -> tuple[int, Path] | None:
+        """Step and model directory of the last complete checkpoint; VeRL names it only once it is whole."""
+        try:
+            step = int((self.checkpoints / "latest_checkpointed_iteration.txt").read_text())
+        except (OSError, ValueError):
+            return None
+        model = self.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
+        return (step, model) if (model / "config.json").is_file() else None
+
+
+def open_run_folder(path: Path, recipe: Mapping[str, Any], data: list[Path], *, resume: bool) -> RunFolder:
+    """Make the folder, or take up an earlier run's.
+
+    Args:
+        path: the folder.
+        recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
+        data: the dataset files, whose hashes a resumed run must find unchanged.
+        resume: go on with what is there.
+
+    Raises:
+        UsageError: the folder is not empty, is in use, or belongs to another recipe or other data.
+    """
+    path = path.resolve()
+    occupied = path.is_dir() and any(entry.name != "run.lock" for entry in path.iterdir())
+    if occupied and not resume:
+        raise UsageError(
+            f"The run folder {path} is not empty. Give the run another name (name=...), remove the folder, or go on "
+            "with that run with --resume."
+        )
+    if resume and not (path / "recipe.yaml").is_file():
+        raise UsageError(
+            f"There is no run to resume in {path}: it holds no recipe.yaml. Start it without --resume."
+        )
+    for part in ("logs", "checkpoints", "traces/validation"):
+        (path / part).mkdir(parents=True, exist_ok=True)
+    lock = _lock(path)
+    try:
+        hashes = {str(file): _sha256(file) for file in data}
+        if occupied:
+            _refuse_changes(path, recipe, hashes)
+        else:
+            write_text(path / "recipe.yaml", dump(dict(recipe)))
+        folder = RunFolder(path, lock)
+        _add_attempt(folder, hashes)
+    except BaseException:
+        lock.close()
+        raise
+    return folder
+
+
+def _lock(path: Path) -> TextIO:
+    lock = (path / "run.lock").open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise UsageError(f"The run folder {path} is in use by another process.") from None
+    return lock
+
+
+def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
+    before = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
+    changed = differences(before, dict(recipe))
+    if changed:
+        raise UsageError(
+            f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "
+            f"{', '.join(changed)}. Undo the change, or start a new run with another name."
+        )
+    try:
+        known = json.loads((path / "manifest.json").read_text())["data_sha256"]
+    except (OSError, ValueError, KeyError):
+        return
+    files = [file for file, sha in hashes.items() if known.get(file, sha) != sha]
+    if files:
+        raise UsageError(
+            f"The run in {path} cannot be resumed: its data changed since it began: {', '.join(files)}. Restore the "
+            "data, or start a new run with another name."
+        )
+
+
+def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
+    file = folder.path / "manifest.json"
+    try:
+        manifest = json.loads(file.read_text())
+    except (OSError, ValueError):
+        manifest = {
+            "aworld_train": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        }
+        manifest |= {"packages": _versions(), "data_sha256": dict(hashes), "attempts": []}
+    checkpoint = folder.last_checkpoint()
+    manifest["attempts"].append(
+        {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "from_step": checkpoint[0] if checkpoint else 0,
+            "cores": len(os.sched_getaffinity(0)),
+            "python": sys.executable,
+        }
+    )
+    write_text(file, json.dumps(manifest, indent=2) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

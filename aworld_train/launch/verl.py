@@ -1,0 +1,160 @@
+"""One start of VeRL in a folder: configuration written, Ray private, environment watched, the cause of an end named."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from aworld_train.adapter.verl.command import verl_command, verl_environment
+from aworld_train.adapter.verl.compose import AGENT_FILE, agent_file, compose
+from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE
+from aworld_train.atomic import write_text
+from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
+from aworld_train.launch.environment import HealthWatch, RunEnvironment
+from aworld_train.launch.process import run_guarded
+from aworld_train.recipe.schema import Recipe
+
+_TAIL_BYTES = 200_000
+_ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Died)\b.*")
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=[^)]*\)\s?", re.MULTILINE)
+_NO_SPACE = "No space left on device"
+_LEAST_FREE_BYTES = 4 << 20
+
+
+def write_plan(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    val_only: bool = False,
+    val_first: bool = True,
+    ray_dir: Path | None = None,
+) -> list[str]:
+    """Write the composed configuration into ``folder``; returns the exact command that runs it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    short = str(ray_dir or _ray_folder_name(folder))
+    config = compose(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=short)
+    write_text(folder / "verl.yaml", yaml.safe_dump(config, sort_keys=False))
+    write_text(folder / AGENT_FILE, yaml.safe_dump(agent_file(recipe), sort_keys=False, allow_unicode=True))
+    return verl_command(folder)
+
+
+def run_verl(
+    recipe: Recipe,
+    folder: Path,
+    environment: RunEnvironment,
+    *,
+    logger_file: Path,
+    watch: Callable[[], str | None],
+    worst_cause: Callable[[], str | None],
+    val_only: bool = False,
+    val_first: bool = True,
+) -> None:
+    """Run VeRL to its end.
+
+    Args:
+        recipe: what to run.
+        folder: gets ``verl.yaml``, ``agent.yaml``, ``logs/verl.log`` and ``traces/``.
+        environment: the tools.
+        logger_file: where VeRL appends its metrics.
+        watch: called twice a second; a returned text is the reason to stop.
+        worst_cause: why most episodes of late could not be used, if any.
+        val_only: measure and do not train.
+        val_first: validate before the first step.
+
+    Raises:
+        EnvironmentFailure: the tools went away and did not come back in time.
+        DiskFull: something could not be written.
+        TrainingFailure: VeRL failed, or ``watch`` stopped it.
+        KeyboardInterrupt: after everything was ended.
+    """
+    log = folder / "logs" / "verl.log"
+    began = log.stat().st_size if log.exists() else 0
+    health = HealthWatch(environment, recipe.env.recovery_timeout)
+    with _ray_folder(folder) as ray_dir:
+        command = write_plan(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=ray_dir)
+        end = run_guarded(
+            command,
+            environment={
+                **os.environ,
+                **verl_environment(recipe, logger_file, ray_dir),
+                **environment.variables(),
+                RUN_DIR_VARIABLE: str(folder),
+            },
+            cwd=folder,
+            log=log,
+            watch=lambda: watch() or health.lost(),
+        )
+    if end.stopped_because is not None:
+        raise (EnvironmentFailure if health.silent else TrainingFailure)(end.stopped_because)
+    if end.code == 0:
+        return
+    said = _errors_in(log, began)
+    # On a full disk the log cannot say so either.
+    if any(_NO_SPACE in line for line in said) or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES:
+        raise DiskFull(
+            f"The disk is full: VeRL could not write below {folder}. Free some space and run it again."
+        )
+    cause = worst_cause()
+    if health.silent or not health.answers():
+        raise EnvironmentFailure(
+            f"The tool environment stopped answering, and no episode was left to go on with "
+            f"({cause or 'it was not used yet'})."
+        )
+    raise TrainingFailure(
+        f"VeRL {_end_in_words(end.code)}: {said[-1] if said else 'its log names no error'}. "
+        + (f"Episodes were lost to: {cause}. " if cause else "")
+        + f"Its log is {log}."
+    )
+
+
+def _end_in_words(code: int) -> str:
+    """An exit code as a person says it; 128 + n stands for signal n."""
+    if code == 128 + signal.SIGKILL:
+        return "was killed (SIGKILL; the system does that when memory runs out)"
+    if code > 128:
+        return f"was ended by signal {code - 128}"
+    return f"ended with exit code {code}"
+
+
+def _errors_in(log: Path, began: int) -> list[str]:
+    """Lines of the log's end that name an error, in order, without colours and Ray's prefixes."""
+    size = log.stat().st_size
+    with log.open("rb") as file:
+        file.seek(max(began, size - _TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = [_DECORATION.sub("", line).strip() for line in text.splitlines()]
+    return [line[:500] for line in lines if _ERROR_LINE.match(line) or _NO_SPACE in line]
+
+
+def _ray_folder_name(folder: Path) -> Path:
+    """A short name for the private Ray's folder, the same for every start of a run: its sockets need a short path."""
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+    return Path("/tmp") / f"aworld-{os.getuid()}-{name}"
+
+
+@contextmanager
+def _ray_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder for the private Ray; what a killed start of the same run left there is removed first."""
+    ray_dir = _ray_folder_name(folder)
+    _remove(ray_dir)
+    ray_dir.mkdir(mode=0o700)
+    try:
+        yield ray_dir
+    finally:
+        _remove(ray_dir)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that processes which are just ending may still write to."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)

@@ -1,0 +1,56 @@
+"""What must be in a model directory before a run begins, seen from its files alone."""
+
+import json
+import re
+from pathlib import Path
+
+from aworld_train.errors import ModelError
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+
+
+def check_model(path: str | None) -> None:
+    """See that a model can be loaded and talked to; the name of a model on the hub is taken as it is.
+
+    Raises:
+        ModelError: nothing is there, or a part is missing: configuration, weights, tokenizer or chat template.
+    """
+    if not path:
+        raise ModelError(
+            "model.path is not set. Give a Hugging Face model directory or the name of a model on the hub."
+        )
+    folder = Path(path).expanduser()
+    if not folder.exists():
+        if _HUB_NAME.fullmatch(path):
+            return
+        raise ModelError(
+            f"There is no model directory {path}. Give an existing one, or make a small one with "
+            f"`aworld-train model tiny --out {path}`."
+        )
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{path} is no Hugging Face model directory: it has no config.json.")
+    if not any(next(folder.glob(pattern), None) for pattern in _WEIGHTS):
+        raise ModelError(f"The model directory {path} has no weights (*.safetensors).")
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        raise ModelError(
+            f"The model directory {path} has no tokenizer (none of {', '.join(_TOKENIZERS)}). Save the model's "
+            "tokenizer into it: AutoTokenizer.from_pretrained(...).save_pretrained(...)."
+        )
+    if not _has_chat_template(folder):
+        raise ModelError(
+            f"The tokenizer in {path} has no chat template, so messages and tools cannot be turned into a prompt. Use "
+            "an instruction-tuned model, or put a chat_template.jinja into the directory."
+        )
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
+        return True
+    try:
+        return bool(
+            json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+        )
+    except (OSError, ValueError):
+        return False

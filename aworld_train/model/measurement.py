@@ -1,0 +1,70 @@
+"""What the tiny model can do, in the numbers that decide whether it is kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aworld_train.model.sampling import Episode, play
+from aworld_train.model.transcripts import Task, TranscriptEncoder
+
+GROUP = 8
+"""Episodes of one task, as training groups them."""
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The likeliest episode of each task: the share answered rightly, and the share that called the tool."""
+
+    accuracy: float
+    tool_use: float
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Groups of episodes at temperature 1.
+
+    Attributes:
+        mixed_groups: Share of the groups with a right and a wrong answer in them: only these teach GRPO anything.
+        accuracy: Share of the episodes answered rightly.
+        tool_use: Share of the episodes that called the tool.
+    """
+
+    mixed_groups: float
+    accuracy: float
+    tool_use: float
+
+
+def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[Task]) -> Greedy:
+    """Play each task once, always with the likeliest token."""
+    episodes = play(model, encoder, [task.expression for task in tasks])
+    right = [_right(episode, task) for episode, task in zip(episodes, tasks, strict=True)]
+    return Greedy(_share(right), _share([episode.used_tool for episode in episodes]))
+
+
+def sampled(model: Any, encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int) -> Sampled:
+    """Play each task `GROUP` times at temperature 1."""
+    repeated = [task for task in tasks for _ in range(GROUP)]
+    episodes = play(
+        model,
+        encoder,
+        [task.expression for task in repeated],
+        temperature=1.0,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    right = [_right(episode, task) for episode, task in zip(episodes, repeated, strict=True)]
+    groups = [sum(right[start : start + GROUP]) for start in range(0, len(right), GROUP)]
+    return Sampled(
+        mixed_groups=_share([0 < count < GROUP for count in groups]),
+        accuracy=_share(right),
+        tool_use=_share([episode.used_tool for episode in episodes]),
+    )
+
+
+def _right(episode: Episode, task: Task) -> bool:
+    return episode.answer is not None and episode.answer.strip() == task.value
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return round(sum(flags) / len(flags), 4)

@@ -1,0 +1,129 @@
+"""Plays many episodes at once with the model in this process; the calculator is the dataset's own evaluator.
+
+Prompts are padded on the left, keys and values are cached, and the forward pass is the model's own. It measures the
+model that is being made; training runs sample with their rollout engine.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number
+from aworld_train.model.transcripts import Transcript, TranscriptEncoder
+
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+TOKENS_AROUND = 16
+"""Room for what stands around an expression or a value in a turn: markup, JSON, the end of the turn."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One played task: its tokens, whether the tool was called, and the answer if one was given."""
+
+    transcript: Transcript
+    used_tool: bool
+    answer: str | None
+
+
+def play(
+    model: Any,
+    encoder: TranscriptEncoder,
+    expressions: Sequence[str],
+    *,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> list[Episode]:
+    """Play one episode per expression: a turn, the tool's result if it was called, and then another turn.
+
+    Args:
+        model: A causal language model of transformers.
+        encoder: For the model's tokenizer.
+        expressions: What is asked, one episode each.
+        temperature: 0 takes the likeliest token.
+        generator: Source of randomness where the temperature is not 0.
+    """
+    prompts = [encoder.prompt(expression) for expression in expressions]
+    room = max(map(len, expressions), default=0) + TOKENS_AROUND
+    first = generate(model, encoder.tokenizer, prompts, room, temperature, generator)
+    texts = [encoder.tokenizer.decode(ids, skip_special_tokens=True) for ids in first]
+    results = {
+        at: encoder.tool_turn(r) for at, text in enumerate(texts) if (r := tool_result(text)) is not None
+    }
+    middles = [prompts[at] + first[at] + result for at, result in results.items()]
+    second = generate(model, encoder.tokenizer, middles, 2 * TOKENS_AROUND, temperature, generator)
+    closing = dict(zip(results, second, strict=True))
+    episodes = []
+    for at, text in enumerate(texts):
+        ids, mask = prompts[at] + first[at], [0] * len(prompts[at]) + [1] * len(first[at])
+        if at in closing:
+            ids += results[at] + closing[at]
+            mask += [0] * len(results[at]) + [1] * len(closing[at])
+            text = encoder.tokenizer.decode(closing[at], skip_special_tokens=True)
+        answer = _ANSWER.search(text)
+        episodes.append(Episode(Transcript(ids, mask), at in closing, answer.group(1) if answer else None))
+    return episodes
+
+
+def generate(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    room: int,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> list[list[int]]:
+    """Continue each prompt up to its end of turn, or by ``room`` tokens; returns the new ids alone."""
+    if not prompts:
+        return []
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    longest = max(map(len, prompts))
+    step = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts])
+    attention = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    positions = (attention.cumsum(1) - 1).clamp(min=0)
+    cache, finished, chosen = DynamicCache(), torch.zeros(len(prompts), dtype=torch.bool), []
+    with torch.inference_mode():
+        for _ in range(room):
+            logits = model(
+                input_ids=step,
+                attention_mask=attention,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]
+            token = torch.where(finished, pad, _choose(logits, temperature, generator))
+            chosen.append(token)
+            finished |= token == end
+            if finished.all():
+                break
+            step, positions = token[:, None], positions[:, -1:] + 1
+            attention = torch.cat([attention, attention.new_ones(len(prompts), 1)], dim=1)
+    rows = torch.stack(chosen, dim=1).tolist()
+    return [row[: row.index(end) + 1] if end in row else row for row in rows]
+
+
+def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator | None) -> torch.Tensor:
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    chances = torch.softmax(logits / temperature, dim=-1)
+    return torch.multinomial(chances, 1, generator=generator)[:, 0]
+
+
+def tool_result(turn: str) -> str | None:
+    """What the calculator says to the call in a turn, or None where there is no call that can be read."""
+    call = _CALL.search(turn)
+    if call is None:
+        return None
+    try:
+        return format_number(evaluate(str(json.loads(call.group(1))["arguments"]["expression"])))
+    except ExpressionError as error:
+        return f"error: {error.message}"
+    except (ValueError, LookupError, TypeError):
+        return None

@@ -1,0 +1,75 @@
+"""A tiny model's directory appears whole or not at all, and never in place of anything but a tiny model.
+
+``tiny.json`` marks the directory as ours and says how the model was made and what was measured.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aworld_train import atomic
+from aworld_train.errors import ModelError, UsageError
+
+MARKER = "tiny.json"
+MADE_BY = "aworld-train model tiny"
+_PARTS = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def read_marker(out: Path) -> dict[str, Any] | None:
+    """What ``tiny.json`` says about a tiny model that is already there; None where there is nothing.
+
+    Raises:
+        UsageError: Something else is there.
+    """
+    try:
+        present = {path.name for path in out.iterdir()}
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"--out {out} cannot be used as a directory: {error.strerror}.") from error
+    if not present:
+        return None
+    try:
+        marker = json.loads((out / MARKER).read_bytes())
+        ours = isinstance(marker, dict) and marker.get("made_by") == MADE_BY
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        raise UsageError(f"--out {out} holds files that are no tiny model of ours; name a new directory.")
+    return {**marker, "complete": present.issuperset(_PARTS)}
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """A directory to write into, which takes the place of ``out`` when the block ends without an error.
+
+    Raises:
+        ModelError: It cannot be written.
+        UsageError: Something that is not ours has come to be at ``out``.
+    """
+    out = out.resolve()
+    try:
+        with atomic.replacing(out, read_marker) as folder:
+            yield folder
+    except OSError as error:
+        raise ModelError(f"The model cannot be written to {out}: {error.strerror or error}.") from error
+
+
+def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write ``tiny.json``, and let whoever may read the directory read the weights too."""
+    text = json.dumps({"made_by": MADE_BY, **content}, indent=2)
+    marker = folder / MARKER
+    marker.write_text(text + "\n", encoding="utf-8")
+    # safetensors creates its file for the owner alone, whatever the umask.
+    (folder / "model.safetensors").chmod(marker.stat().st_mode & 0o777)
+
+
+def digest(paths: Iterable[Path], *texts: str) -> str:
+    """One hash over the contents of files and some texts."""
+    total = hashlib.sha256()
+    for part in (*(path.read_bytes() for path in paths), *(text.encode() for text in texts)):
+        total.update(hashlib.sha256(part).digest())
+    return total.hexdigest()

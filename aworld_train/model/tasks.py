@@ -1,0 +1,93 @@
+"""Which expressions the tiny model is shown, and which ones it is measured on; never the same one in both.
+
+Tasks come from parquet files in verl's row schema, or else from the generated arithmetic dataset. Rows that ask
+anything but ``What is <expression>?`` are left aside: they are not what this model is about.
+"""
+
+import random
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from aworld_train.errors import ModelError, UsageError
+from aworld_train.model.transcripts import CHARACTERS, Task, expression_in
+
+FEWEST_VAL = 32
+"""With fewer tasks the measured accuracy could not tell whether the gate is met."""
+MOST_VAL = 256
+GENERATED = 4000
+HELD_OUT = 0.1
+
+
+def gather(train: Path | None, val: Path | None, seed: int) -> tuple[list[Task], list[Task]]:
+    """The tasks to learn from and the tasks to measure on.
+
+    Args:
+        train: Parquet file; its expressions are used together with generated ones.
+        val: Parquet file to measure on; without it a part of ``train`` is held out, and without both files the
+            arithmetic dataset of this seed gives both splits.
+        seed: Seed of what is generated.
+
+    Raises:
+        UsageError: A file cannot be read.
+        ModelError: A file holds too few arithmetic tasks.
+    """
+    if train is None and val is None:
+        shown, measured = _arithmetic_dataset(seed)
+    else:
+        shown = read(train) if train else []
+        measured = read(val) if val else _hold_out(shown)
+        if train and not shown:
+            raise ModelError(_too_few(train, 0, 1))
+    if len(measured) < FEWEST_VAL:
+        raise ModelError(_too_few(val or train, len(measured), FEWEST_VAL))
+    measured = random.Random(0).sample(measured, min(len(measured), MOST_VAL))
+    avoided = {task.expression for task in measured}
+    known = {task.expression: task for task in (*_generated(seed), *shown) if task.expression not in avoided}
+    return list(known.values()), measured
+
+
+def read(path: Path) -> list[Task]:
+    """The arithmetic tasks among the rows of a parquet file, each expression once.
+
+    Raises:
+        UsageError: It cannot be read, or its rows are not verl's.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path, columns=["prompt", "reward_model"]).to_pylist()
+        pairs = [(row["prompt"][-1]["content"], row["reward_model"]["ground_truth"]) for row in rows]
+    except (OSError, pa.ArrowException, LookupError, TypeError) as error:
+        raise UsageError(
+            f"{path} cannot be read as a dataset ({error}). Build one with: aworld-train dataset build"
+        ) from error
+    found = {expression: value for text, value in pairs if (expression := expression_in(str(text)))}
+    return [Task(e, v) for e, v in found.items() if v and set(v) <= set(CHARACTERS)]
+
+
+def _arithmetic_dataset(seed: int) -> tuple[list[Task], list[Task]]:
+    from aworld_train import dataset
+
+    with tempfile.TemporaryDirectory() as folder:
+        dataset.build("arithmetic", Path(folder, "data"), seed=seed)
+        return read(Path(folder, "data", "train.parquet")), read(Path(folder, "data", "val.parquet"))
+
+
+def _generated(seed: int) -> list[Task]:
+    from aworld_train.dataset.arithmetic import arithmetic_tasks
+
+    return [Task(task.subject, task.answer) for task in islice(arithmetic_tasks(seed), GENERATED)]
+
+
+def _hold_out(tasks: list[Task]) -> list[Task]:
+    wanted = max(FEWEST_VAL, round(len(tasks) * HELD_OUT))
+    return random.Random(0).sample(tasks, min(wanted, len(tasks)))
+
+
+def _too_few(path: Path | None, found: int, needed: int) -> str:
+    return (
+        f"{path} has {found} tasks like 'What is 48/2?' to offer here; at least {needed} are needed. "
+        "Build such a dataset with: aworld-train dataset build arithmetic --out DIR"
+    )

@@ -1,0 +1,221 @@
+"""A model that half-knows its task, made in a minute or two on two cores: the recipe and its gate.
+
+It learns from transcripts until it follows the calculator, then from guesses until it often guesses. Whether it is
+kept is decided by measuring on validation tasks, never by how long it was trained; what misses the gate is tried
+again with another seed, and a model that missed it is never written.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aworld_train import __version__
+from aworld_train.errors import DependencyMissing, ModelError, UsageError
+from aworld_train.model import storage, tasks
+from aworld_train.model.course import Course, OutOfTime, Progress
+from aworld_train.model.transcripts import Task, TranscriptEncoder
+
+if TYPE_CHECKING:
+    from aworld_train.model.attempt import Made
+
+ATTEMPTS = 4
+MAX_CPU_SECONDS = 170.0
+"""Processor time, not wall time, so that a busy machine makes a build slow but not impossible. It uses one thread:
+where a core is free the two are the same."""
+
+
+@dataclass(frozen=True)
+class TinyReport:
+    """A tiny model and what was measured on it.
+
+    Attributes:
+        out: The model directory.
+        seed: The seed asked for.
+        accuracy: Greedy accuracy on the validation tasks.
+        tool_use: Share of greedy episodes that call the tool.
+        mixed_groups: Share of groups of 8 episodes at temperature 1 with right and wrong answers in them.
+        sampled_accuracy: Accuracy at temperature 1.
+        sampled_tool_use: Share of episodes at temperature 1 that call the tool.
+        val_tasks: How many tasks the greedy accuracy was measured on.
+        parameters: Weights of the model.
+        vocab_size: Tokens of the tokenizer.
+        prompt_tokens: Tokens of the prompt for ``What is 48/2?``, the tool's signature included.
+        episode_tokens: Tokens of the whole episode with one tool call.
+        attempts: Models that were begun.
+        seconds: Wall time of the build.
+        cpu_seconds: Processor time of the build.
+        history: Every measurement, in order.
+        fingerprint: Hash of the seed, the input files, the code and the libraries.
+        reused: Whether the model was there already.
+    """
+
+    out: Path
+    seed: int
+    accuracy: float
+    tool_use: float
+    mixed_groups: float
+    sampled_accuracy: float
+    sampled_tool_use: float
+    val_tasks: int
+    parameters: int
+    vocab_size: int
+    prompt_tokens: int
+    episode_tokens: int
+    attempts: int
+    seconds: float
+    cpu_seconds: float
+    fingerprint: str
+    history: list[dict[str, Any]] = field(repr=False)
+    reused: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {**asdict(self), "out": str(self.out)}
+
+
+def build(
+    out: str | Path,
+    *,
+    seed: int = 0,
+    train: str | Path | None = None,
+    val: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    max_cpu_seconds: float = MAX_CPU_SECONDS,
+) -> TinyReport:
+    """Make a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
+
+    If the same seed and inputs made the model that is already there, nothing is done and the report says so.
+
+    Args:
+        out: The directory; an earlier tiny model there is replaced, anything else is refused.
+        seed: The same seed and inputs give the same model on one machine.
+        train: Parquet file whose expressions are shown, together with generated ones.
+        val: Parquet file that the gate is measured on; its expressions are never shown. Without any file both come
+            from the arithmetic dataset of this seed.
+        progress: Called after every step.
+        max_cpu_seconds: Processor time after which the build is given up.
+
+    Raises:
+        DependencyMissing: torch or transformers is not installed.
+        UsageError: A file cannot be read, or ``out`` holds something else.
+        ModelError: The data has too few arithmetic tasks, or no attempt met the gate; nothing is written then.
+    """
+    _require_torch()
+    out, train, val = Path(out), Path(train) if train else None, Path(val) if val else None
+    for file in filter(None, (train, val)):
+        if not file.is_file():
+            raise UsageError(f"{file} is not a file; name a parquet file of tasks.")
+    made_of = fingerprint(seed, train, val)
+    there = storage.read_marker(out)
+    if there and there["complete"] and there["report"]["fingerprint"] == made_of:
+        return TinyReport(**there["report"], out=out, reused=True)
+    course = Course(progress, max_cpu_seconds)
+    shown, measured = tasks.gather(train, val, seed)
+    with _one_thread():
+        made = _make(shown, measured, seed, course)
+    report = _report(made, out, seed, len(measured), course, made_of)
+    kept = {name: value for name, value in report.to_json().items() if name not in ("out", "reused")}
+    with storage.replacing(out) as folder, _no_progress_bars():
+        made.model.save_pretrained(folder)
+        made.encoder.tokenizer.save_pretrained(folder)
+        storage.write_marker(folder, {"version": __version__, "report": kept})
+    return report
+
+
+def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -> str:
+    """A hash of all that decides how a model comes out: seed, files, the code that makes it, the libraries."""
+    package = Path(__file__).parent
+    code = [*package.glob("*.py"), *package.glob("*.jinja"), *package.parent.joinpath("dataset").glob("*.py")]
+    files = [path for path in (train, val) if path]
+    libraries = [f"{name} {version(name)}" for name in ("torch", "transformers", "tokenizers")]
+    facts = [str(seed), str(train is None), str(val is None), __version__, *libraries]
+    return storage.digest([*sorted(code), *files], *facts)
+
+
+def _make(shown: Sequence[Task], measured: Sequence[Task], seed: int, course: Course) -> "Made":
+    from aworld_train.model import architecture, attempt, tokenizer
+
+    encoder = TranscriptEncoder(tokenizer.build())
+    try:
+        for number in range(1, ATTEMPTS + 1):
+            course.attempt = number
+            drawn = random.Random(f"{seed}/{number}").getrandbits(32)
+            model = architecture.build(encoder.tokenizer, drawn)
+            made = attempt.run(attempt.Attempt(model, encoder, shown, measured, drawn, course))
+            if made:
+                return made
+    except OutOfTime:
+        pass
+    last = course.history[-1] if course.history else {"nothing": "yet"}
+    raise ModelError(
+        f"No model met the gate ({attempt.GATE}) in {course.attempt} attempts and {course.cpu_seconds:.0f} s of "
+        f"processor time. Last measured: {', '.join(f'{name} {value}' for name, value in last.items())}. "
+        "Try another --seed, or give more time with --max-cpu-seconds."
+    )
+
+
+def _report(made: "Made", out: Path, seed: int, val_tasks: int, course: Course, made_of: str) -> TinyReport:
+    episode = made.encoder.encode(Task("48/2", "24"), with_tool=True)
+    return TinyReport(
+        out=out,
+        seed=seed,
+        accuracy=made.greedy.accuracy,
+        tool_use=made.greedy.tool_use,
+        mixed_groups=made.sampled.mixed_groups,
+        sampled_accuracy=made.sampled.accuracy,
+        sampled_tool_use=made.sampled.tool_use,
+        val_tasks=val_tasks,
+        parameters=made.model.num_parameters(),
+        vocab_size=len(made.encoder.tokenizer),
+        prompt_tokens=episode.mask.index(1),
+        episode_tokens=len(episode.ids),
+        attempts=course.attempt,
+        seconds=course.seconds,
+        cpu_seconds=course.cpu_seconds,
+        fingerprint=made_of,
+        history=course.history,
+    )
+
+
+def _require_torch() -> None:
+    missing = [name for name in ("torch", "transformers", "tokenizers") if find_spec(name) is None]
+    if missing:
+        raise DependencyMissing(
+            f"{missing[0]} is not installed: pip install 'aworld-train[cpu]' on a machine without a GPU, or "
+            "'aworld-train[gpu]' with one"
+        )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Operations of this size gain little from a second core, and lose far more where it is busy with other work.
+
+    It also makes the result independent of how many cores there are.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar for the writing of two megabytes."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

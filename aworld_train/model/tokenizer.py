@@ -1,0 +1,88 @@
+"""The tiny model's tokenizer: one token for each phrase that every episode repeats, one per digit, bytes for the rest.
+
+Byte-level BPE whose words are the runs of text between digits, operators and line breaks, spaces included. The
+tool's signature, the instructions and the JSON around an expression therefore become a token each, an expression
+becomes a token per character, and any other text still has a spelling in bytes.
+"""
+
+import re
+from importlib.resources import files
+from typing import Any
+
+from aworld_train.model.transcripts import CALCULATOR, Task, conversation
+
+END_OF_TEXT = "<|endoftext|>"
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
+SPECIAL = (END_OF_TEXT, TURN_START, TURN_END)
+
+MARKUP = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<tools>",
+    "</tools>",
+    "<answer>",
+    "</answer>",
+)
+"""Single tokens that decoding keeps even where it skips special ones: parsers and scorers look for them."""
+
+ISOLATED = r"[0-9.+\-*/()\n]"
+"""Characters that never merge with a neighbour. The line break is one of them because verl's continuous-token
+builder for Qwen puts exactly one newline token after ``<|im_end|>`` (``utils/tokenizer/continuous_token.py``)."""
+
+CONTEXT = 2048
+"""Tokens that the model is declared for; an episode has fewer than 100."""
+
+
+def build() -> Any:
+    """Train the tokenizer; it is the same every time, whatever the model's seed.
+
+    Returns:
+        A `PreTrainedTokenizerFast` with the chat template, ``<|im_end|>`` as end of sequence and
+        ``<|endoftext|>`` for padding.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(ISOLATED), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    # Training ends by itself when no pair is left that repeats, which is far below this size.
+    trainer = trainers.BpeTrainer(
+        vocab_size=4096, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    bpe.train_from_iterator(_phrases(), trainer)
+    bpe.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    bpe.add_tokens([AddedToken(token, special=False, normalized=False) for token in MARKUP])
+    return _wrap(bpe)
+
+
+def _phrases() -> list[str]:
+    """What an episode consists of, cut at the added tokens: the trainer itself would merge across them."""
+    from tokenizers import Tokenizer, models
+
+    unspecific = Task("1+1", "2")
+    renderer = _wrap(Tokenizer(models.BPE()))
+    text = renderer.apply_chat_template(
+        conversation(unspecific, with_tool=True), tools=[CALCULATOR], tokenize=False
+    )
+    return re.split("|".join(map(re.escape, (*SPECIAL, *MARKUP))), text)
+
+
+def _wrap(bpe: Any) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token=TURN_END,
+        pad_token=END_OF_TEXT,
+        clean_up_tokenization_spaces=False,
+        model_max_length=CONTEXT,
+        chat_template=files("aworld_train.model").joinpath("chat_template.jinja").read_text("utf-8"),
+    )

@@ -1,0 +1,186 @@
+"""Two lessons that leave a model half-knowing: how the calculator is used, then that one may also guess.
+
+The first ends when the model follows the tool to the right answer nearly always. The second shows short expressions
+mostly answered at once and longer ones mostly with the tool, so that the likeliest way to answer comes to depend on
+the length of the expression: greedy accuracy settles near the share of long ones, while at temperature 1 either
+kind is answered both ways. That is what reinforcement learning needs to find out when to use the tool.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import DynamicCache
+
+from aworld_train.model.transcripts import Task, Transcript, TranscriptEncoder
+
+BATCH = 24
+MATRIX_LR = 0.03
+OTHER_LR = 3e-3
+
+FIRST_GUESSES = 0.05
+"""Share of guesses in the first lesson: enough that the second does not begin from a probability of zero, from
+which the choice of the first token overshoots to the other side."""
+ENOUGH = 0.95
+MOST_TOOL_STEPS = 600
+CHECK_EVERY = 25
+FIRST_CHECK = 75
+HOPELESS_AFTER, HOPELESS_BELOW = 300, 0.5
+"""Copying appears at once or not for long: a model that has not begun by then is given up for another seed."""
+WARMUP = 20
+DECAY_FROM, DECAY_STEPS, LOWEST = 0.7, 100, 0.1
+
+GUESS_STEPS = 80
+GUESS_CHECKS = (40, 50, 60, 70, 80)
+GUESS_SCALE = 0.35
+GUESSED_IF_SHORT, GUESSED_IF_LONG = 0.8, 0.2
+LONG_SHARE = 0.42
+
+Batches = Iterator[Sequence[Transcript]]
+Watch = Callable[[int, float], None]
+Found = TypeVar("Found")
+
+
+class Updater:
+    """A model's weights and what moves them: Muon for the matrices inside the layers, AdamW for the rest.
+
+    Muon reaches the first lesson's end in a third of the steps that AdamW alone takes.
+    """
+
+    def __init__(self, model: Any, preamble: Sequence[int], scale: float = 1.0) -> None:
+        self._model, self._preamble = model, preamble
+        inner = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+        outer = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+        self._optimizers = [
+            torch.optim.Muon(inner, lr=MATRIX_LR * scale, weight_decay=0.01),
+            torch.optim.AdamW(outer, lr=OTHER_LR * scale, betas=(0.9, 0.98), weight_decay=0.0),
+        ]
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["highest_lr"] = group["lr"]
+
+    def step(self, episodes: Sequence[Transcript], factor: float) -> float:
+        """One update on the tokens that the assistant wrote; returns the mean loss of a token.
+
+        Args:
+            episodes: The batch.
+            factor: Part of the highest learning rate to use.
+        """
+        loss = assistant_loss(self._model, self._preamble, episodes)
+        self._model.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["highest_lr"] * factor
+            optimizer.step()
+        return float(loss.detach())
+
+
+def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Transcript]) -> torch.Tensor:
+    """Mean cross-entropy of the tokens that the assistant wrote.
+
+    Args:
+        model: A causal language model of transformers.
+        preamble: The ids that all episodes begin with; they pass through the model once for the whole batch.
+        episodes: The batch.
+    """
+    common = len(preamble)
+    longest = max(len(episode.ids) for episode in episodes) - common
+    # Padding stands on the right, where a causal model's earlier positions cannot see it.
+    ids = torch.tensor([(e.ids[common:] + [0] * longest)[:longest] for e in episodes])
+    written = torch.tensor([(e.mask[common:] + [0] * longest)[:longest] for e in episodes]).bool()[:, 1:]
+    cache = DynamicCache()
+    model.model(input_ids=torch.tensor([list(preamble)]), past_key_values=cache, use_cache=True)
+    cache.batch_repeat_interleave(len(episodes))
+    hidden = model.model(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state[:, :-1]
+    return cross_entropy(model.lm_head(hidden[written]), ids[:, 1:][written])
+
+
+def learn_tool(updater: Updater, batches: Batches, measure: Callable[[int], float], watch: Watch) -> bool:
+    """The first lesson. The learning rate falls once the model has found how to copy an expression.
+
+    Args:
+        updater: Of the model.
+        batches: Mostly episodes that use the tool.
+        measure: Greedy accuracy now, given the step.
+        watch: Told the step and its loss.
+
+    Returns:
+        Whether the accuracy reached `ENOUGH`.
+    """
+    falling_since: int | None = None
+    for step in range(1, MOST_TOOL_STEPS + 1):
+        factor = min(1.0, step / WARMUP)
+        if falling_since is not None:
+            factor = max(LOWEST, 1 - (step - falling_since) / DECAY_STEPS)
+        watch(step, updater.step(next(batches), factor))
+        if step < FIRST_CHECK or step % CHECK_EVERY:
+            continue
+        accuracy = measure(step)
+        if accuracy >= ENOUGH:
+            return True
+        if step >= HOPELESS_AFTER and accuracy < HOPELESS_BELOW:
+            return False
+        if falling_since is None and accuracy >= DECAY_FROM:
+            falling_since = step
+    return False
+
+
+def learn_to_guess(
+    updater: Updater, batches: Batches, measure: Callable[[int], Found | None], watch: Watch
+) -> Found | None:
+    """The second lesson, with a learning rate that falls all the way.
+
+    Args:
+        updater: Of the model.
+        batches: Episodes with the tool and guesses.
+        measure: Given the step, returns something when the model is as it should be: that ends the lesson.
+        watch: Told the step and its loss.
+
+    Returns:
+        What ``measure`` returned, or None where it never did.
+    """
+    for step in range(1, GUESS_STEPS + 1):
+        watch(step, updater.step(next(batches), max(LOWEST, 1 - step / GUESS_STEPS)))
+        if step in GUESS_CHECKS and (found := measure(step)) is not None:
+            return found
+    return None
+
+
+def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int) -> Batches:
+    """Endless batches for the first lesson."""
+    return _batches(encoder, tasks, seed, lambda task: FIRST_GUESSES)
+
+
+def mixed_batches(
+    encoder: TranscriptEncoder, tasks: Sequence[Task], longest_short: int, seed: int
+) -> Batches:
+    """Endless batches for the second lesson; up to ``longest_short`` characters an expression is short."""
+
+    def guessed(task: Task) -> float:
+        return GUESSED_IF_SHORT if len(task.expression) <= longest_short else GUESSED_IF_LONG
+
+    return _batches(encoder, tasks, seed, guessed)
+
+
+def longest_short(tasks: Sequence[Task]) -> int:
+    """The length up to which an expression is short, so that about `LONG_SHARE` of these tasks are long."""
+    lengths = [len(task.expression) for task in tasks]
+
+    def distance(limit: int) -> float:
+        return abs(sum(length > limit for length in lengths) / len(lengths) - LONG_SHARE)
+
+    return min(sorted(set(lengths)), key=distance)
+
+
+def _batches(
+    encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int, guessed: Callable[[Task], float]
+) -> Batches:
+    # Not sorted by length: guessed episodes are the shorter ones, and batches of one kind make the model swing.
+    rng = random.Random(seed)
+    while True:
+        chosen = rng.choices(tasks, k=BATCH)
+        yield [encoder.encode(task, with_tool=rng.random() >= guessed(task)) for task in chosen]

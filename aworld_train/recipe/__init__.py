@@ -1,0 +1,87 @@
+"""What a training job is, in one YAML file: typed, inherited, overridden, interpolated, checked.
+
+``load`` gives the ``Recipe`` that a command works with; ``read`` gives it together with the unresolved form
+that a run folder keeps. Names are looked up on first use, so importing this package costs nothing that
+``--help`` would notice; none of it imports torch, ray or verl.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aworld_train.recipe.schema import (
+    AgentSection,
+    AlgorithmSection,
+    ClusterSection,
+    DatasetSection,
+    Engine,
+    EnvBackend,
+    EnvSection,
+    LoraSection,
+    ModelSection,
+    Recipe,
+    RewardSection,
+    RolloutSection,
+    TrainerSection,
+)
+
+if TYPE_CHECKING:
+    from aworld_train.recipe.checks import episodes_per_update, require_trainable
+    from aworld_train.recipe.editor_schema import json_schema
+    from aworld_train.recipe.identity import differences, digest
+    from aworld_train.recipe.loading import LoadedRecipe, load, read
+    from aworld_train.recipe.locate import shipped, shipped_folder
+    from aworld_train.recipe.output import dump, to_dict, to_yaml
+    from aworld_train.recipe.secret_keys import masked
+
+__all__ = [
+    "AgentSection",
+    "AlgorithmSection",
+    "ClusterSection",
+    "DatasetSection",
+    "Engine",
+    "EnvBackend",
+    "EnvSection",
+    "LoadedRecipe",
+    "LoraSection",
+    "ModelSection",
+    "Recipe",
+    "RewardSection",
+    "RolloutSection",
+    "TrainerSection",
+    "differences",
+    "digest",
+    "dump",
+    "episodes_per_update",
+    "json_schema",
+    "load",
+    "masked",
+    "read",
+    "require_trainable",
+    "shipped",
+    "shipped_folder",
+    "to_dict",
+    "to_yaml",
+]
+
+_HOMES = {
+    "LoadedRecipe": "loading",
+    "differences": "identity",
+    "digest": "identity",
+    "dump": "output",
+    "episodes_per_update": "checks",
+    "json_schema": "editor_schema",
+    "load": "loading",
+    "masked": "secret_keys",
+    "read": "loading",
+    "require_trainable": "checks",
+    "shipped": "locate",
+    "shipped_folder": "locate",
+    "to_dict": "output",
+    "to_yaml": "output",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

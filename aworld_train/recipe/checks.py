@@ -1,0 +1,180 @@
+"""Values that are of the right type and still make no sense, found before anything heavy is imported."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import KeyPath, leaves
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
+# Their baseline is the other episodes of the same task: a group of one has none.
+_GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
+
+_NAMES = ["model.path", "agent.name", "agent.tool_parser", "env.docker_dir", "algorithm.name"]
+_Test = Callable[[Any], bool]
+_RULES: list[tuple[str, _Test, list[str]]] = [
+    (
+        "must be at least 1",
+        lambda value: value >= 1,
+        [
+            "model.lora.alpha",
+            "agent.max_turns",
+            "agent.max_tool_result_chars",
+            "dataset.max_prompt_tokens",
+            "env.workers",
+            "rollout.n",
+            "rollout.max_response_tokens",
+            "rollout.max_running",
+            "rollout.agent_workers",
+            "trainer.steps",
+            "trainer.batch_size",
+            "trainer.minibatch_size",
+            "trainer.microbatch_size",
+            "trainer.val_every",
+            "trainer.save_every",
+            "trainer.keep_checkpoints",
+            "cluster.ranks",
+        ],
+    ),
+    (
+        "must be above 0",
+        lambda value: value > 0,
+        [
+            "agent.tool_timeout",
+            "agent.episode_timeout",
+            "reward.timeout",
+            "algorithm.clip_low",
+            "algorithm.clip_high",
+            "rollout.temperature",
+            "trainer.lr",
+            "trainer.grad_clip",
+            "trainer.stall_timeout",
+        ],
+    ),
+    (
+        "must not be negative",
+        lambda value: value >= 0,
+        [
+            "model.lora.rank",
+            "env.recovery_timeout",
+            "algorithm.kl_coef",
+            "algorithm.entropy_coef",
+            "trainer.warmup_steps",
+            "trainer.weight_decay",
+            "trainer.seed",
+        ],
+    ),
+    ("must be above 0 and at most 1", lambda value: 0 < value <= 1, ["rollout.top_p", "rollout.gpu_memory"]),
+    ("must be -1 (all) or at least 1", lambda value: value == -1 or value >= 1, ["dataset.val_limit"]),
+    ("must be -1 (off) or at least 1", lambda value: value == -1 or value >= 1, ["rollout.top_k"]),
+    (
+        "must be letters, digits, `.`, `_` and `-`, begin with a letter or digit, and be at most 100 long",
+        lambda value: bool(_FOLDER_NAME.fullmatch(value)),
+        ["name"],
+    ),
+    (
+        "must be `module:function` or `file.py:function`",
+        lambda value: bool(_FUNCTION.fullmatch(value)),
+        ["reward.function"],
+    ),
+    (
+        "must begin with http:// or https://",
+        lambda value: value.startswith(("http://", "https://")),
+        ["env.url"],
+    ),
+    ("must not be empty", lambda value: bool(value.strip()), _NAMES),
+]
+
+
+def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Everything about ``recipe`` that makes no sense: the key it is about and one sentence each."""
+    broken = set()
+    for path, text in _single_values(recipe):
+        broken.add(path)
+        yield path, text
+    yield from _environment(recipe)
+    if not any(path[0] in ("trainer", "rollout", "cluster") for path in broken):
+        yield from _sizes(recipe)
+
+
+def require_trainable(recipe: Recipe) -> None:
+    """Refuse a recipe that lacks what only training needs; a base for other recipes may lack it.
+
+    Raises:
+        RecipeError: Naming the keys to set.
+    """
+    missing = [key for key in ("model.path", "dataset.train") if _at(recipe, key) is None]
+    if missing:
+        raise RecipeError(f"the recipe `{recipe.name}` cannot be trained: set {' and '.join(missing)}")
+
+
+def episodes_per_update(recipe: Recipe) -> int:
+    """Episodes that one rank trains on between two optimiser updates."""
+    minibatch = recipe.trainer.minibatch_size or recipe.trainer.batch_size
+    return minibatch * recipe.rollout.n // recipe.cluster.ranks
+
+
+def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    for path, value in leaves(asdict(recipe)):
+        if path[0] != "verl" and isinstance(value, float) and not math.isfinite(value):
+            yield path, f"`{'.'.join(path)}` must be a finite number, it is {value}"
+    for sentence, passes, keys in _RULES:
+        for key in keys:
+            value = _at(recipe, key)
+            if value is not None and not passes(value):
+                yield tuple(key.split(".")), f"`{key}` {sentence}, it is {value!r}"
+
+
+def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    env = recipe.env
+    if env.docker_dir is not None and env.url is not None:
+        yield (
+            ("env", "url"),
+            "set `env.docker_dir` (start one) or `env.url` (use one that is up) and the other to null",
+        )
+    # Server names travel in an HTTP header as a comma-separated list.
+    if any(not server.strip() or "," in server for server in env.servers):
+        yield ("env", "servers"), "`env.servers` must hold names without commas, none of them empty"
+    elif len(set(env.servers)) < len(env.servers):
+        yield ("env", "servers"), "`env.servers` names a server twice"
+
+
+def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    trainer, rollout = recipe.trainer, recipe.rollout
+    ranks = recipe.cluster.ranks
+    minibatch = trainer.minibatch_size or trainer.batch_size
+    if rollout.n < 2 and recipe.algorithm.name in _GROUP_BASELINES:
+        yield (
+            ("rollout", "n"),
+            f"{recipe.algorithm.name} compares the episodes of one task, so `rollout.n` must be at least 2",
+        )
+    if trainer.batch_size % minibatch:
+        yield (
+            ("trainer", "minibatch_size"),
+            f"`trainer.batch_size` ({trainer.batch_size}) must be a multiple of `trainer.minibatch_size` "
+            f"({minibatch})",
+        )
+    elif minibatch * rollout.n % ranks:
+        yield (
+            ("cluster", "ranks"),
+            f"the {minibatch * rollout.n} episodes of one update ({minibatch} tasks of `rollout.n` "
+            f"{rollout.n}) must be a multiple of the {ranks} ranks that share them",
+        )
+    elif (episodes := episodes_per_update(recipe)) % trainer.microbatch_size:
+        yield (
+            ("trainer", "microbatch_size"),
+            f"the {episodes} episodes that one rank trains on per update must be a multiple of "
+            f"`trainer.microbatch_size` ({trainer.microbatch_size})",
+        )
+
+
+def _at(recipe: Recipe, key: str) -> Any:
+    value: Any = recipe
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value

@@ -1,0 +1,63 @@
+"""The recipe's JSON Schema, from which editors complete and check recipes while they are written."""
+
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from aworld_train.recipe.keys import is_section, types_of
+from aworld_train.recipe.schema import Recipe
+
+_INTERPOLATION = {"type": "string", "pattern": r"\$\{.+\}"}
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a recipe file, help texts as descriptions.
+
+    Every value may also be text with an interpolation, whose type only loading can tell.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "aworld-train recipe",
+        "description": "One training job: which model, agent, tools, tasks and reward.",
+        **_section(Recipe),
+    }
+
+
+def _section(section: type) -> dict[str, Any]:
+    hints = types_of(section)
+    properties = {field.name: _key(field, hints[field.name]) for field in fields(section)}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _key(field: Field[Any], hint: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    if "help" in field.metadata:
+        schema["description"] = field.metadata["help"]
+    if is_section(hint):
+        return schema | _section(hint)
+    default = field.default if field.default is not MISSING else None
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    schema["default"] = default.value if isinstance(default, Enum) else default
+    shape = _shape(hint)
+    if _accepts_text(hint) or get_origin(hint) is dict:
+        return schema | shape
+    return schema | {"anyOf": [shape, _INTERPOLATION]}
+
+
+def _shape(hint: Any) -> dict[str, Any]:
+    if get_origin(hint) in (Union, UnionType):
+        return {"type": [_TYPES[option] for option in get_args(hint)]}
+    if get_origin(hint) is list:
+        return {"type": "array", "items": _shape(get_args(hint)[0])}
+    if get_origin(hint) is dict:
+        return {"type": "object"}
+    if issubclass(hint, Enum):
+        return {"enum": [option.value for option in hint]}
+    return {"type": _TYPES[hint]}
+
+
+def _accepts_text(hint: Any) -> bool:
+    return hint is str or str in get_args(hint)

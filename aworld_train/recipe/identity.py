@@ -1,0 +1,52 @@
+"""Whether two recipes are the same job, and in which keys they differ."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.recipe.output import to_dict
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import dotted
+
+_ABSENT = object()
+
+
+def digest(recipe: Recipe | Mapping[str, Any]) -> str:
+    """SHA-256 of a recipe's values, in hexadecimal; the order of keys does not matter.
+
+    Args:
+        recipe: A recipe, or its plain data such as ``LoadedRecipe.unresolved``.
+    """
+    data = to_dict(recipe) if isinstance(recipe, Recipe) else recipe
+    return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The dotted keys whose values differ, in alphabetical order; a key that only one side has differs.
+
+    Args:
+        old: Plain data of one recipe, such as a run folder's ``recipe.yaml``.
+        new: Plain data of the other.
+    """
+    before, after = _flat(old, ()), _flat(new, ())
+    keys = {*before, *after}
+    return sorted(dotted(key) for key in keys if not _same(before.get(key, _ABSENT), after.get(key, _ABSENT)))
+
+
+def _flat(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
+    """Values by path; lists are compared whole, and an empty map is a value."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, (*path, key))
+        else:
+            found[(*path, key)] = value
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality that tells ``true`` from ``1`` but not ``1`` from ``1.0``."""
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    return bool(one == other)

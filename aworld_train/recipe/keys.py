@@ -1,0 +1,54 @@
+"""Which keys a recipe has, and which of them an unknown key was meant to be.
+
+The dataclasses of ``schema`` are the only source; nothing here names a key.
+"""
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from aworld_train.errors import nearest
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import KeyPath, dotted
+
+
+def is_section(hint: Any) -> bool:
+    """Whether a key of this type holds further keys of its own."""
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+@cache
+def types_of(section: Any) -> dict[str, Any]:
+    """The keys of one section with their types, in the order of the schema."""
+    hints = get_type_hints(section)
+    return {field.name: hints[field.name] for field in fields(section)}
+
+
+@cache
+def known(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
+    """Every key below ``section``, sections included, with its type."""
+    found: dict[KeyPath, Any] = {}
+    for name, hint in types_of(section).items():
+        found[(*path, name)] = hint
+        if is_section(hint):
+            found |= known(hint, (*path, name))
+    return found
+
+
+def suggestion(path: KeyPath) -> str | None:
+    """The known key that ``path`` was probably meant to be, dotted.
+
+    A key of that very name in another section wins over a similar name in the same one: who writes ``steps``
+    at the top means ``trainer.steps``.
+    """
+    parent, name = path[:-1], path[-1].lstrip("+~")
+    same_name = sorted((key for key in known() if key[-1] == name), key=lambda key: (key[:-1] != parent, key))
+    if same_name:
+        return dotted(same_name[0])
+    sibling = nearest(name, {key[-1] for key in known() if key[:-1] == parent})
+    if sibling:
+        return dotted((*parent, sibling))
+    anywhere = nearest(name, {key[-1] for key in known()})
+    if anywhere:
+        return dotted(next(key for key in known() if key[-1] == anywhere))
+    return nearest(dotted(path), {dotted(key) for key in known()})

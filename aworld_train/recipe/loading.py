@@ -1,0 +1,146 @@
+"""From a file, a mapping or a ``Recipe``, with overrides, to one checked ``Recipe``.
+
+Layers are laid over the defaults in this order: what ``extends`` names (first its own ancestors), the recipe,
+the overrides. Each layer is checked where it stands, so an error names the file and line that has it; then
+interpolations are resolved and the whole is checked for sense.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import RecipeError
+from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
+from aworld_train.recipe.faults import refuse
+from aworld_train.recipe.keys import is_section, types_of
+from aworld_train.recipe.output import to_dict, to_source
+from aworld_train.recipe.overrides import read_override
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.source import Layer, from_mapping, read_file
+from aworld_train.recipe.tree import KeyPath, merge
+
+Source = str | Path | Mapping[str, Any] | Recipe
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A recipe together with what a run folder keeps of it.
+
+    Attributes:
+        recipe: The recipe, complete and resolved.
+        path: The file it came from; None for a mapping or a ``Recipe``.
+        unresolved: Plain data with every key, defaults, ``extends`` and overrides applied, interpolations as
+            written. It holds no secret and gives the same recipe when loaded again.
+    """
+
+    recipe: Recipe
+    path: Path | None
+    unresolved: dict[str, Any]
+
+
+def load(source: Source, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe that ``source`` says, complete, resolved and checked.
+
+    Args:
+        source: A recipe file or the name of a ready recipe, a mapping of the same shape, or a ``Recipe``.
+        overrides: ``key=value`` with dotted keys and YAML values, laid over it in order.
+
+    Raises:
+        RecipeError: When anything about it is wrong. All that is found at one stage is said at once, each
+            with its file and line or its override.
+    """
+    return read(source, overrides).recipe
+
+
+def read(source: Source, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """As ``load``, together with the file it came from and the unresolved form that a run folder stores."""
+    path, layers = _layers(source)
+    layers += [read_override(text) for text in overrides]
+    refuse([_said(layer.at(key), text) for layer in layers for key, text in _faults(layer)])
+    tree = to_dict(Recipe())
+    for layer in layers:
+        tree = merge(tree, layer.data)
+
+    def place(key: KeyPath) -> str:
+        return next((found for layer in reversed(layers) if (found := _place(layer, key))), "")
+
+    found, failures = interpolation.resolve(tree)
+    refuse([_said(place(key), text) for key, text in failures.items()])
+    faults: dict[KeyPath, str] = {}
+    recipe: Recipe = _build(Recipe, _filled(tree, found), (), faults)
+    refuse([_said(place(key), text) for key, text in faults.items()])
+    refuse([_said(place(key), text) for key, text in checks.problems(recipe)])
+    return LoadedRecipe(recipe, path, tree)
+
+
+def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
+    """The source and what it extends, ancestors first."""
+    if isinstance(source, str | Path):
+        path = locate.find(str(source), Path.cwd())
+        return path, _with_ancestors(read_file(path, locate.display(path)), path, ())
+    if isinstance(source, Recipe):
+        if source.extends is not None:
+            raise RecipeError("`extends` has no effect in a Recipe object, which already has every value")
+        return None, [from_mapping(to_source(source))]
+    return None, _with_ancestors(from_mapping(source), None, ())
+
+
+def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) -> list[Layer]:
+    parent = layer.data.pop("extends", None)
+    if path is not None:
+        chain = (*chain, path.resolve())
+    if parent is None:
+        return [layer]
+    asked_by = layer.at(("extends",))
+    if not isinstance(parent, str):
+        raise RecipeError(_said(asked_by, f"`extends` expects text, got {values.describe(parent)}"))
+    found = locate.find(parent, path.parent if path else Path.cwd(), asked_by)
+    if found.resolve() in chain:
+        circle = " -> ".join(locate.display(file) for file in (*chain, found))
+        raise RecipeError(_said(asked_by, f"recipes extend each other in a circle: {circle}"))
+    return [*_with_ancestors(read_file(found, locate.display(found)), found, chain), layer]
+
+
+def _faults(layer: Layer) -> list[tuple[KeyPath, str]]:
+    return [*values.problems(layer.data, Recipe), *secret_keys.written_out(layer.data)]
+
+
+def _place(layer: Layer, path: KeyPath) -> str:
+    """Where ``layer`` sets the key at ``path``; empty when it does not."""
+    node: Any = layer.data
+    for key in path:
+        if isinstance(node, list) or not isinstance(node, dict) or key not in node:
+            return layer.at(path) if isinstance(node, list) else ""
+        node = node[key]
+    return layer.at(path)
+
+
+def _filled(tree: Any, found: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
+    """``tree`` with the resolved values put in."""
+    if isinstance(tree, dict):
+        return {key: _filled(value, found, (*path, key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_filled(value, found, (*path, str(position))) for position, value in enumerate(tree)]
+    return found.get(path, tree)
+
+
+def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
+    """The dataclass of ``data``; values that do not fit go to ``faults`` and are left out."""
+    given: dict[str, Any] = {}
+    for name, hint in types_of(section).items():
+        if name not in data:
+            continue
+        here, value = (*path, name), data[name]
+        if is_section(hint):
+            given[name] = _build(hint, value, here, faults)
+        else:
+            try:
+                given[name] = values.convert(value, hint)
+            except ValueError:
+                faults[here] = values.mismatch(here, value, hint)
+    return section(**given)
+
+
+def _said(place: str, text: str) -> str:
+    return f"{place}: {text}" if place else text

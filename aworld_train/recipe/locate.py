@@ -1,0 +1,66 @@
+"""Where recipes are: files the user names, and the ready ones that ship with the package."""
+
+from pathlib import Path
+
+import aworld_train
+from aworld_train.errors import RecipeError, nearest
+
+
+def shipped_folder() -> Path | None:
+    """The folder of ready recipes: package data in an installed wheel, ``recipes/`` in a checkout."""
+    package = Path(aworld_train.__file__).parent
+    for folder in (package / "_recipes", package.parent / "recipes"):
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def shipped() -> dict[str, Path]:
+    """The ready recipes, bases included, by name: the path below their folder without ``.yaml``."""
+    folder = shipped_folder()
+    if folder is None:
+        return {}
+    files = sorted(folder.rglob("*.yaml"))
+    return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+
+
+def find(name: str, folder: Path, asked_by: str = "") -> Path:
+    """The file that ``name`` means.
+
+    Args:
+        name: A path, absolute or relative to ``folder``, or the name of a ready recipe, with or without
+            ``.yaml``.
+        folder: What a relative path starts from.
+        asked_by: Place that names it (``file:line``), for the message.
+
+    Raises:
+        RecipeError: When there is no such file; it lists the recipes nearby.
+    """
+    wanted = Path(name).expanduser()
+    tries = [folder / wanted]
+    if ready := shipped_folder():
+        # `recipes/quickstart.yaml`, as in a checkout, means the ready one where only a wheel is installed.
+        below = Path(*wanted.parts[1:]) if wanted.parts[:1] == ("recipes",) else wanted
+        tries += [ready / wanted, ready / below]
+    for place in tries:
+        for candidate in (place, place.with_name(f"{place.name}.yaml")):
+            if candidate.is_file():
+                return candidate
+    nearby = [file.name for file in sorted((folder / wanted).parent.glob("*.yaml"))]
+    known = [str(wanted.parent / file) for file in nearby] + [key for key in shipped() if key not in nearby]
+    meant = nearest(name, known)
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    raise RecipeError(
+        (f"{asked_by}: " if asked_by else "")
+        + f"there is no recipe {name}"
+        + (f"; did you mean {meant}?" if meant else ".")
+        + (f" There are: {listed}" if listed else "")
+    )
+
+
+def display(path: Path) -> str:
+    """The path as messages show it: relative to the current folder where it lies below it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

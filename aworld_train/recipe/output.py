@@ -1,0 +1,78 @@
+"""A recipe as plain data and as YAML that reads back as the same recipe."""
+
+import re
+from copy import deepcopy
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+import yaml
+
+from aworld_train.recipe.interpolation import escape
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.source import RecipeLoader
+
+_RARE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that either YAML 1.1 or our reader would take for something else."""
+
+
+_Dumper.yaml_implicit_resolvers = {
+    first: [
+        *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+        *RecipeLoader.yaml_implicit_resolvers.get(first, []),
+    ]
+    for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *RecipeLoader.yaml_implicit_resolvers}
+}
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Lines as a block; escaped where the text holds the rarer line breaks, which YAML folds into spaces."""
+    style = '"' if _RARE_BREAKS.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def to_dict(recipe: Recipe) -> dict[str, Any]:
+    """Plain data: enums as text, sections as dictionaries, without ``extends``, which is already applied."""
+    data = asdict(recipe)
+    del data["extends"]
+    plain: dict[str, Any] = _plain(data)
+    return plain
+
+
+def to_source(recipe: Recipe) -> dict[str, Any]:
+    """As ``to_dict``, with text escaped so that loading looks nothing up; ``verl`` stays as written."""
+    data = to_dict(recipe)
+    raw = data.pop("verl")
+    return {**_escaped(data), "verl": raw}
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """A recipe file that loads as ``recipe``, with every key written out."""
+    return dump(to_source(recipe))
+
+
+def dump(data: dict[str, Any]) -> str:
+    """Plain data as YAML in the order of its keys, long text as blocks."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value.value if isinstance(value, Enum) else deepcopy(value)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _escaped(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_escaped(entry) for entry in value]
+    return escape(value) if isinstance(value, str) else value

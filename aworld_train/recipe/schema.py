@@ -1,0 +1,163 @@
+"""What a recipe may say: every section, key, type and default in one place.
+
+A recipe is one YAML file. These dataclasses are its OmegaConf schema: a key that is not here is an error, a value
+of another type is an error, and the text in each field's metadata is its documentation.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+def _doc(text: str, default: Any = None) -> Any:
+    if isinstance(default, list | dict):
+        kept = default
+        return field(default_factory=lambda: kept.copy(), metadata={"help": text})
+    return field(default=default, metadata={"help": text})
+
+
+class Engine(Enum):
+    """Which program samples tokens during training."""
+
+    transformers = "transformers"
+    vllm = "vllm"
+
+
+class EnvBackend(Enum):
+    """How a tool environment that the run starts itself is run."""
+
+    auto = "auto"
+    docker = "docker"
+    process = "process"
+
+
+@dataclass
+class LoraSection:
+    rank: int = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
+    alpha: int = _doc("LoRA scaling.", 16)
+    target_modules: str = _doc("Which layers get adapters.", "all-linear")
+
+
+@dataclass
+class ModelSection:
+    path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
+    trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
+    lora: LoraSection = field(default_factory=LoraSection)
+
+
+@dataclass
+class AgentSection:
+    name: str = _doc("The agent loop that plays an episode.", "mcp_agent")
+    system_prompt: str | None = _doc("Put before each task as a system message.")
+    tool_parser: str = _doc(
+        "How the model writes tool calls (a parser of verl: hermes, qwen3_coder, ...).", "hermes"
+    )
+    max_turns: int = _doc("Most assistant turns in one episode.", 8)
+    max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
+    tool_timeout: float = _doc("Seconds one tool call may take.", 60.0)
+    episode_timeout: float = _doc("Seconds one episode may take.", 600.0)
+
+
+@dataclass
+class EnvSection:
+    docker_dir: str | None = _doc(
+        "Tool environment to start for the run and stop after it: a name under docker/ or a path."
+    )
+    backend: EnvBackend = _doc(
+        "How it is run: docker, process, or auto (docker where there is an engine).", EnvBackend.auto
+    )
+    workers: int | None = _doc("How many sessions it serves at a time; default: as many as cores, 4 at most.")
+    env_file: str | None = _doc("File with the API keys that its tool servers need.")
+    url: str | None = _doc("MCP endpoint of an environment that is already up; default: MCP_SERVER_URL.")
+    token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
+    servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])
+    recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
+
+
+@dataclass
+class DatasetSection:
+    train: str | None = _doc("Parquet file of training tasks.")
+    val: str | None = _doc("Parquet file of validation tasks.")
+    val_limit: int = _doc("Most validation tasks used; -1 uses all.", -1)
+    max_prompt_tokens: int = _doc("Longest prompt, tools and system message included.", 1024)
+    shuffle: bool = _doc("Shuffle the training tasks each epoch.", True)
+
+
+@dataclass
+class RewardSection:
+    function: str = _doc(
+        "`module:function` or `file.py:function` with verl's signature.",
+        "aworld_train.reward.answer:score_answer",
+    )
+    timeout: float = _doc("Seconds one score may take.", 30.0)
+
+
+@dataclass
+class AlgorithmSection:
+    name: str = _doc("Advantage estimator of verl: grpo, rloo, reinforce_plus_plus, ...", "grpo")
+    kl_coef: float = _doc(
+        "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
+    )
+    clip_low: float = _doc("Lower clip of the importance ratio.", 0.2)
+    clip_high: float = _doc("Upper clip of the importance ratio.", 0.2)
+    entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)
+    loss_aggregation: str = _doc("How token losses are averaged (verl's loss_agg_mode).", "token-mean")
+    normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
+
+
+@dataclass
+class RolloutSection:
+    engine: Engine = _doc("Program that samples: transformers (CPU) or vllm (GPU).", Engine.transformers)
+    n: int = _doc("Episodes per task (the group).", 8)
+    temperature: float = _doc("Sampling temperature in training.", 1.0)
+    top_p: float = _doc("Nucleus sampling in training; 1 is off.", 1.0)
+    top_k: int = _doc("Top-k sampling in training; -1 is off.", -1)
+    max_response_tokens: int = _doc("Longest episode after the prompt, tool results included.", 1024)
+    max_running: int = _doc("Most sequences one engine decodes at the same time.", 256)
+    agent_workers: int = _doc("Processes that play episodes.", 1)
+    gpu_memory: float = _doc("Part of a GPU's memory for vllm.", 0.5)
+
+
+@dataclass
+class TrainerSection:
+    steps: int = _doc("Training steps.", 10)
+    batch_size: int = _doc("Tasks per step.", 16)
+    minibatch_size: int | None = _doc("Tasks per optimiser update; default: the whole batch.")
+    microbatch_size: int = _doc("Episodes per forward and backward pass on one rank.", 8)
+    lr: float = _doc("Learning rate.", 1e-6)
+    warmup_steps: int = _doc("Steps in which the learning rate rises to its value.", 0)
+    grad_clip: float = _doc("Gradient norm at which gradients are clipped.", 1.0)
+    weight_decay: float = _doc("AdamW weight decay.", 0.01)
+    val_every: int = _doc("Steps between validations; before the first and after the last is always one.", 5)
+    save_every: int = _doc("Steps between checkpoints; after the last step there is always one.", 10)
+    keep_checkpoints: int = _doc("How many checkpoints are kept.", 2)
+    seed: int = _doc("Seed of data order, sampling and training.", 42)
+    stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)
+    loggers: list[str] = _doc(
+        "More trackers of verl beside the local files: wandb, mlflow, tensorboard, ...", []
+    )
+
+
+@dataclass
+class ClusterSection:
+    ranks: int = _doc("Training processes, each on a GPU of its own; without GPUs they share the cores.", 1)
+
+
+@dataclass
+class Recipe:
+    """One training job. Sections with their keys are the dataclasses above."""
+
+    name: str = _doc("Name of the run and its folder.", "run")
+    extends: str | None = _doc("Recipe this one starts from: a path relative to this file.")
+    model: ModelSection = field(default_factory=ModelSection)
+    agent: AgentSection = field(default_factory=AgentSection)
+    env: EnvSection = field(default_factory=EnvSection)
+    dataset: DatasetSection = field(default_factory=DatasetSection)
+    reward: RewardSection = field(default_factory=RewardSection)
+    algorithm: AlgorithmSection = field(default_factory=AlgorithmSection)
+    rollout: RolloutSection = field(default_factory=RolloutSection)
+    trainer: TrainerSection = field(default_factory=TrainerSection)
+    cluster: ClusterSection = field(default_factory=ClusterSection)
+    verl: dict[str, Any] = _doc(
+        "Raw verl keys, laid over what the sections above compose; each is checked.", {}
+    )

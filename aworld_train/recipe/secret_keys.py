@@ -1,0 +1,53 @@
+"""Keys that hold secrets: a recipe may say where a secret comes from, never what it is.
+
+Recipes are committed, copied into run folders and shown in errors. So a key that looks secret takes only an
+interpolation such as ``${oc.env:WANDB_API_KEY}``, and is masked wherever resolved values are printed.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from aworld_train.recipe.tree import KeyPath, dotted, leaves
+
+MASK = "***"
+# `max_prompt_tokens` counts tokens and `pad_token` names one: neither is a secret.
+_SECRET = re.compile(
+    r"(?:^|[_-])(?:token|api_?key|access_?key|private_?key|password|passwd|secret)$", re.IGNORECASE
+)
+_SPECIAL_TOKEN = re.compile(
+    r"(?:^|_)(?:pad|eos|bos|unk|mask|sep|cls|stop|image|video|audio)_token$", re.IGNORECASE
+)
+
+
+def looks_secret(path: KeyPath) -> bool:
+    """Whether the last name in ``path`` is one under which people keep secrets."""
+    names = [name for name in path if not name.isdigit()]
+    return bool(names) and bool(_SECRET.search(names[-1])) and not _SPECIAL_TOKEN.search(names[-1])
+
+
+def written_out(tree: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Secrets that stand in ``tree`` literally: path and the sentence that refuses it, without the value."""
+    for path, value in leaves(tree):
+        if looks_secret(path) and _is_literal(value):
+            variable = re.sub(r"\W", "_", path[-1]).upper()
+            yield (
+                path,
+                f"`{dotted(path)}` looks like a secret and is written out; "
+                f"put it in an environment variable and write ${{oc.env:{variable}}}",
+            )
+
+
+def masked(tree: Any, path: KeyPath = ()) -> Any:
+    """A copy of ``tree`` to show: secrets become ``***``, interpolations stay readable."""
+    if isinstance(tree, dict):
+        return {key: masked(value, (*path, key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [masked(value, (*path, str(position))) for position, value in enumerate(tree)]
+    return MASK if looks_secret(path) and _is_literal(tree) else tree
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value) and "${" not in value
+    return isinstance(value, int | float) and not isinstance(value, bool)

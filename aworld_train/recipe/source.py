@@ -1,0 +1,157 @@
+"""Reads recipe text into plain data and remembers on which line each key was written.
+
+The positions come from PyYAML's node tree, so an error about ``trainer.steps`` can say where that is. A key
+written twice is an error: YAML forbids it and most readers silently keep the last one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.tree import KeyPath
+
+_NUMBER_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp")}
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
+_FLOAT = re.compile(
+    r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN))$"
+)
+
+
+class RecipeLoader(yaml.SafeLoader):
+    """YAML 1.1 with the numbers people mean: ``1e-6`` is a number; ``010``, ``1:30`` and dates are text."""
+
+
+RecipeLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBER_TAGS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values from one place, to be laid over others.
+
+    Attributes:
+        data: The values, a nested dictionary.
+        name: The place, for messages: a file as the user wrote it, or an override.
+        lines: The line each key was written on, where the place is a file.
+    """
+
+    data: dict[str, Any]
+    name: str = ""
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+
+    def at(self, path: KeyPath) -> str:
+        """Where the key at ``path`` was written, such as ``gsm8k.yaml:12``; empty where nothing is known."""
+        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
+        return f"{self.name}:{self.lines[known]}" if known else self.name
+
+
+def read_file(path: Path, name: str) -> Layer:
+    """The recipe in one file.
+
+    Args:
+        path: The file.
+        name: What messages call it.
+
+    Raises:
+        RecipeError: When it cannot be read, is not YAML, is not a map, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise RecipeError(f"cannot read the recipe {name}: {reason}") from error
+    lines: dict[KeyPath, int] = {}
+    try:
+        loader = RecipeLoader(text)
+        node = loader.get_single_node()
+        if node is not None:
+            _place_keys(node, (), (), lines)
+        data = None if node is None else loader.construct_document(node)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise RecipeError(f"{name}:{line}: not YAML: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise RecipeError(f"{name}:{line}: {error.problem or error.context or 'not YAML'}") from error
+    if data is None:
+        raise RecipeError(f"{name} is empty: a recipe says at least one key, such as `name: my-run`")
+    if not isinstance(data, dict):
+        raise RecipeError(f"{name}:1: a recipe is a map of keys, this is {type(data).__name__}")
+    return Layer(data, name, lines)
+
+
+def from_mapping(source: Mapping[str, Any]) -> Layer:
+    """The recipe in a Python mapping or an OmegaConf node, interpolations unresolved."""
+    plain = OmegaConf.to_container(source, resolve=False) if OmegaConf.is_config(source) else source
+    return Layer(_plain(plain))
+
+
+def parse_value(text: str) -> Any:
+    """One YAML value, as the right-hand side of ``key=value`` is written.
+
+    Raises:
+        ValueError: When it is not YAML.
+    """
+    try:
+        return yaml.load(text, Loader=RecipeLoader)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        raise ValueError(str(problem)) from error
+
+
+def _place_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...], lines: dict[KeyPath, int]) -> None:
+    """Record the line of every key below ``node``; refuse loops, and keys that repeat or are not text."""
+    if id(node) in above:
+        raise yaml.MarkedYAMLError(problem="an alias refers to itself", problem_mark=node.start_mark)
+    inside = (*above, id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            _place_keys(item, (*path, str(position)), inside, lines)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    _place_keys(merged, path, inside, lines)
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            line = key.start_mark.line + 1
+            if key.tag != "tag:yaml.org,2002:str":
+                problem = f"the key `{key.value}` is not text; put it in quotes"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            if key.value in seen:
+                problem = (
+                    f"`{'.'.join((*path, key.value))}` is written twice, first on line {seen[key.value]}"
+                )
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen[key.value] = line
+            lines[(*path, key.value)] = line
+            _place_keys(value, (*path, key.value), inside, lines)
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as YAML would have given it: dictionaries with text keys, lists, scalars."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise RecipeError(f"the key {key!r} of a recipe is not text")
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Path) else value

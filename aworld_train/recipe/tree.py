@@ -1,0 +1,49 @@
+"""Nested dictionaries: laying one over another, and walking their leaves.
+
+Maps merge key by key; everything else, lists included, is replaced whole. A list that was merged element by
+element could never be made shorter.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+KeyPath = tuple[str, ...]
+"""Where a value stands: the keys from the root, list positions written as text."""
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A new tree: ``base`` with ``over`` laid over it."""
+    merged = {key: deepcopy(value) for key, value in base.items()}
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, Mapping):
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = deepcopy(value)
+    return merged
+
+
+def leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Every value that is not a filled map or list, with its path."""
+    if isinstance(tree, Mapping) and tree:
+        for key, value in tree.items():
+            yield from leaves(value, (*path, str(key)))
+    elif isinstance(tree, list) and tree:
+        for position, value in enumerate(tree):
+            yield from leaves(value, (*path, str(position)))
+    else:
+        yield path, tree
+
+
+def dotted(path: KeyPath) -> str:
+    """The path as a person writes it: ``trainer.steps``."""
+    return ".".join(path)
+
+
+def nested(path: KeyPath, value: Any) -> dict[str, Any]:
+    """The tree that holds ``value`` at ``path`` and nothing else."""
+    for key in reversed(path):
+        value = {key: value}
+    tree: dict[str, Any] = value
+    return tree

@@ -1,0 +1,133 @@
+"""Which value a key takes, and how plain data becomes a ``Recipe``.
+
+A value is never bent into its type: ``3.7`` is not a whole number and ``"8"`` is not ``8``. The one exception
+is text that an interpolation produced, which is read as YAML first: environment variables are always text.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from aworld_train.errors import nearest
+from aworld_train.recipe.keys import is_section, suggestion, types_of
+from aworld_train.recipe.source import parse_value
+from aworld_train.recipe.tree import KeyPath, dotted
+
+INTERPOLATION = "${"
+
+
+def problems(data: Mapping[str, Any], section: type, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the keys and types of ``data``: each as the path it is about and a sentence.
+
+    Text with an interpolation is accepted for any key that is not a section; its type is known only later.
+    """
+    hints = types_of(section)
+    for name, value in data.items():
+        here = (*path, name)
+        hint = hints.get(name)
+        if hint is None:
+            meant = suggestion(here)
+            yield here, f"unknown key `{dotted(here)}`" + (f"; did you mean `{meant}`?" if meant else "")
+        elif is_section(hint):
+            if isinstance(value, Mapping):
+                yield from problems(value, hint, here)
+            else:
+                yield here, f"`{dotted(here)}` is a section: expected keys below it, got {describe(value)}"
+        elif not fits(value, hint) and not _interpolated(value):
+            yield here, mismatch(here, value, hint)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether ``value`` is of the type ``hint``; text with interpolations counts as any item of a list."""
+    if hint is Any:
+        return True
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, option) for option in get_args(hint))
+    if origin is list:
+        (item,) = get_args(hint)
+        return isinstance(value, list) and all(fits(entry, item) or _interpolated(entry) for entry in value)
+    if origin is dict:
+        return isinstance(value, Mapping)
+    if hint is float:
+        return isinstance(value, float) or (_whole(value) and abs(value) <= 2**53)
+    if hint is int:
+        return _whole(value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return isinstance(value, str) and value in [option.value for option in hint]
+    return isinstance(value, hint)
+
+
+def mismatch(path: KeyPath, value: Any, hint: Any) -> str:
+    """The sentence for a value that does not fit."""
+    sentence = f"`{dotted(path)}` expects {expected(hint)}, got {describe(value)}"
+    if isinstance(hint, type) and issubclass(hint, Enum) and isinstance(value, str):
+        meant = nearest(value, [option.value for option in hint])
+        return sentence + (f"; did you mean `{meant}`?" if meant else "")
+    if get_origin(hint) is list and isinstance(value, list):
+        (item,) = get_args(hint)
+        position, wrong = next((at, entry) for at, entry in enumerate(value, 1) if not fits(entry, item))
+        return f"`{dotted(path)}` expects {expected(hint)}, item {position} is {describe(wrong)}"
+    if is_text(hint) and isinstance(value, bool | int | float):
+        return sentence + "; put it in quotes to make it text"
+    return sentence
+
+
+def expected(hint: Any) -> str:
+    """The type in words."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(expected(option) for option in get_args(hint))
+    if origin is list:
+        return f"a list of {expected(get_args(hint)[0])}"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "one of " + ", ".join(option.value for option in hint)
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+    return words.get(hint, "a map")
+
+
+def describe(value: Any) -> str:
+    """The value in words, short enough for one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
+    return f"text {shown}" if isinstance(value, str) else f"{shown}"
+
+
+def is_text(hint: Any) -> bool:
+    """Whether the key takes text and nothing else but null."""
+    return hint is str or (get_origin(hint) in (Union, UnionType) and set(get_args(hint)) <= {str, NoneType})
+
+
+def convert(value: Any, hint: Any) -> Any:
+    """``value``, after interpolation, as the schema's type: enums real, whole numbers floats where asked.
+
+    Raises:
+        ValueError: When it does not fit; the text is the value's description.
+    """
+    if isinstance(value, str) and not is_text(hint) and not fits(value, hint):
+        value = parse_value(value)
+    elif is_text(hint) and isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not fits(value, hint):
+        raise ValueError(describe(value))
+    if hint is float:
+        return float(value)
+    if get_origin(hint) is list:
+        return [convert(entry, get_args(hint)[0]) for entry in value]
+    return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value
+
+
+def _interpolated(value: Any) -> bool:
+    return isinstance(value, str) and INTERPOLATION in value
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,255 @@
+"""The pages under ``/vnc/`` that show the desktops of the workers to whoever knows the environment's password.
+
+One middleware stands in front of all of them: without a cookie that was signed here, there is the login page and no
+more. The cookie is signed with the environment's secret and the password, so that a new password ends every login; its
+name says which environment, because cookies do not distinguish ports. Browsers say which page a form or a WebSocket
+comes from, and those of other pages are refused. noVNC draws the picture; its bytes pass through as they are.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import html
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import aiohttp
+from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.typedefs import Handler, Middleware
+
+from aworld_train.serving.gateway.link import WorkerLink
+
+PREFIX = "/vnc/"
+NOVNC = "/usr/share/novnc"
+"""Where Debian's package ``novnc`` has its static files."""
+PROTOCOLS = ("binary",)
+"""The WebSocket subprotocol that noVNC may ask for."""
+COOKIE_SECONDS = 12 * 3600
+WRONG_TRIES = 5
+"""Wrong passwords that one address may send within ``WRONG_SECONDS``."""
+WRONG_SECONDS = 60.0
+_MOST_ADDRESSES = 10_000
+_FORM_BYTES = 4096
+_CONNECT_SECONDS = 60.0
+_ANSWER_SECONDS = 15.0
+_RETRY_SECONDS = 0.3
+_HEARTBEAT_SECONDS = 30.0
+_HEADERS = {
+    "Cache-Control": "private, no-cache",
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class DesktopPages:
+    """The state behind the pages.
+
+    Args:
+        name: Name of the environment.
+        secret: What its tokens are signed with.
+        password: Opens the pages.
+        links: Its workers.
+    """
+
+    def __init__(self, name: str, secret: str, password: str, links: Sequence[WorkerLink]):
+        self._name, self._password, self._links = name, password, links
+        self._key = hmac.digest(secret.encode(), f"desktop {name} {password}".encode(), hashlib.sha256)
+        self._cookie = f"aworld-vnc-{name}"
+        self._wrong: dict[str, deque[float]] = {}
+
+    def application(self) -> web.Application:
+        """The routes below ``PREFIX``."""
+        app = web.Application(middlewares=[self._guard()])
+        app.router.add_get("/", self.overview)
+        app.router.add_post("/", self.login)
+        app.router.add_get(r"/{number:\d+}/", self.desktop)
+        app.router.add_get(r"/{number:\d+}/stream", self.stream)
+        app.router.add_static("/novnc/", NOVNC)
+        app.on_response_prepare.append(_add_headers)
+        return app
+
+    async def overview(self, _: web.Request) -> web.Response:
+        """The workers, each with a link to its desktop."""
+        rows = "".join(
+            f'<li><a href="{link.number}/">worker {link.number}</a> <small>{link.state}</small></li>'
+            for link in self._links
+        )
+        return _page(f"Desktops of {self._name}", f"<ul>{rows}</ul>")
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Take a password; the right one is answered with a cookie."""
+        address = request.remote or ""
+        if (wait := self._wait(address)) > 0:
+            response = self._login_page(429, f"Too many wrong passwords. Try again in {wait} seconds.")
+            response.headers["Retry-After"] = str(wait)
+            return response
+        given = await _form_field(request, "password")
+        if not hmac.compare_digest(given.encode(), self._password.encode()):
+            self._remember_wrong(address)
+            return self._login_page(401, "That is not the password of this environment.")
+        self._wrong.pop(address, None)
+        response = web.Response(status=303, headers={"Location": PREFIX})
+        expires = int(time.time()) + COOKIE_SECONDS
+        response.set_cookie(
+            self._cookie,
+            f"{expires}.{self._signature(str(expires))}",
+            max_age=COOKIE_SECONDS,
+            path=PREFIX,
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("X-Forwarded-Proto", request.scheme) == "https",
+        )
+        return response
+
+    async def desktop(self, request: web.Request) -> web.Response:
+        """noVNC's page, told where the stream of this worker is."""
+        link = self._link(request)
+        settings = {
+            "autoconnect": "true",
+            "reconnect": "true",  # a wipe ends the stream, and the next desktop is to be seen too
+            "reconnect_delay": "1000",
+            "resize": "scale",
+            "path": f"{PREFIX.lstrip('/')}{link.number}/stream",
+        }
+        return web.Response(status=302, headers={"Location": f"{PREFIX}novnc/vnc.html?{urlencode(settings)}"})
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """The worker's VNC stream, both ways, as binary messages of a WebSocket."""
+        link = self._link(request)
+        browser = web.WebSocketResponse(protocols=PROTOCOLS, compress=False, heartbeat=_HEARTBEAT_SECONDS)
+        await browser.prepare(request)
+        worker = await _connect(link)
+        if worker is None:
+            await browser.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"there is no desktop now")
+            return browser
+        both = [asyncio.create_task(_copy(worker, browser)), asyncio.create_task(_copy(browser, worker))]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+            await worker.close()
+        await browser.close()
+        return browser
+
+    def _guard(self) -> Middleware:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            acts = request.method != "GET" or "Upgrade" in request.headers
+            origin = request.headers.get("Origin", "")
+            if acts and urlsplit(origin).netloc != request.host:
+                reason = f"refused: this comes from a page of {origin or 'nobody'}, not of {request.host}"
+                return web.Response(status=403, text=reason)
+            if self._is_logged_in(request) or (request.method == "POST" and request.path == PREFIX):
+                return await handler(request)
+            return self._login_page(401)
+
+        return guard
+
+    def _is_logged_in(self, request: web.Request) -> bool:
+        expires, _, signature = request.cookies.get(self._cookie, "").partition(".")
+        genuine = hmac.compare_digest(signature.encode(), self._signature(expires).encode())
+        return genuine and int(expires) > time.time()
+
+    def _signature(self, expires: str) -> str:
+        return hmac.digest(self._key, expires.encode(), hashlib.sha256).hex()
+
+    def _login_page(self, status: int, problem: str = "") -> web.Response:
+        said = f'<p role="alert">{html.escape(problem)}</p>' if problem else ""
+        return _page(
+            f"Desktops of {self._name}",
+            f'<form method="post" action="{PREFIX}">{said}<label for="password">Password</label>'
+            '<input id="password" name="password" type="password" autocomplete="current-password" required autofocus>'
+            "<button>Log in</button></form>"
+            "<p><small>It was printed as <code>vnc_password</code> when the environment was started.</small></p>",
+            status,
+        )
+
+    def _wait(self, address: str) -> int:
+        """Seconds until that address may try again; 0 or less: now."""
+        tries = self._wrong.get(address, deque())
+        return math.ceil(tries[0] + WRONG_SECONDS - time.monotonic()) if len(tries) == WRONG_TRIES else 0
+
+    def _remember_wrong(self, address: str) -> None:
+        tries = self._wrong.pop(address, deque(maxlen=WRONG_TRIES))
+        tries.append(time.monotonic())
+        self._wrong[address] = tries  # now the last: the first is the one that has been quiet for longest
+        if len(self._wrong) > _MOST_ADDRESSES:
+            del self._wrong[next(iter(self._wrong))]
+
+    def _link(self, request: web.Request) -> WorkerLink:
+        number = int(request.match_info["number"])
+        if number >= len(self._links):
+            raise web.HTTPNotFound(text=f"there is no worker {number}")
+        return self._links[number]
+
+
+async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
+    """The stream of its desktop; waits for one that is being started anew, because noVNC would not try again."""
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await link.http.ws_connect("http://worker/desktop", protocols=PROTOCOLS)
+        except (
+            aiohttp.ClientError,
+            TimeoutError,
+            OSError,
+            RuntimeError,
+        ):  # the last: its client was just closed
+            await asyncio.sleep(_RETRY_SECONDS)
+    return None
+
+
+async def _copy(
+    source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+    target: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
+) -> None:
+    with contextlib.suppress(ConnectionError):
+        async for message in source:
+            if message.type is WSMsgType.BINARY:
+                await target.send_bytes(message.data)
+
+
+async def _form_field(request: web.Request, name: str) -> str:
+    """A field of a small form; empty where there is none."""
+    body = bytearray()
+    while len(body) < _FORM_BYTES and (chunk := await request.content.read(_FORM_BYTES)):
+        body += chunk
+    fields = parse_qs(body[:_FORM_BYTES].decode(errors="replace"))
+    return fields.get(name, [""])[0].strip()
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
+
+
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 26rem; margin: 12vh auto 0; padding: 0 1rem; }
+h1 { font-size: 1.25rem; }
+label, input, button { display: block; font: inherit; }
+input { box-sizing: border-box; width: 100%; margin: .25rem 0 1rem; padding: .5rem; }
+button { padding: .5rem 1.25rem; }
+[role=alert] { border-left: 3px solid #c62828; padding-left: .75rem; }
+"""
+
+
+def _page(title: str, body: str, status: int = 200) -> web.Response:
+    title = html.escape(title)
+    return web.Response(
+        status=status,
+        content_type="text/html",
+        text=f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>{body}</main></body></html>",
+    )

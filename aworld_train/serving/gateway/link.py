@@ -1,0 +1,119 @@
+"""The gateway's view of one worker: followed for as long as it lives, and taken up again when it comes back."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+_SILENCE_SECONDS = 10.0  # a worker says every two seconds that it lives
+_RETRY_SECONDS = 0.2
+
+
+class WorkerLink:
+    """One worker.
+
+    Args:
+        number: Which one it is.
+        socket: Path of its socket.
+        on_change: Called when it may take more or fewer sessions than before.
+        on_loss: Called when it is gone, with all its sessions.
+        on_call: Called with server, outcome and seconds of each tool call.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        socket: str,
+        on_change: Callable[[], None],
+        on_loss: Callable[["WorkerLink"], None],
+        on_call: Callable[[str, str, float], None],
+    ):
+        self.number = number
+        self.socket = socket
+        self.alive = False
+        self.ready = False
+        self.proved = False  # whether it has been ready since it was last lost
+        self.exclusive = True
+        self.servers: list[str] = []
+        self.broken: dict[str, str] = {}
+        self.sessions: set[str] = set()
+        self._slots = 0
+        self._on_change, self._on_loss, self._on_call = on_change, on_loss, on_call
+        self._http: aiohttp.ClientSession | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether it takes another session."""
+        return self.alive and self.ready and len(self.sessions) < self._slots
+
+    @property
+    def state(self) -> str:
+        """``down``, ``busy``, ``ready`` or ``cleaning`` (which is also said of one that is starting)."""
+        if not self.alive:
+            return "down"
+        if self.sessions:
+            return "busy"
+        return "ready" if self.ready else "cleaning"
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """A request to it, as ``aiohttp.ClientSession.request``."""
+        return self.http.request(method, f"http://worker{path}", **options)
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(self.socket, limit=0, keepalive_timeout=300),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+                auto_decompress=False,
+            )
+        return self._http
+
+    async def follow(self) -> None:
+        """Listen to it for ever."""
+        while True:
+            try:
+                await self._listen()
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                pass
+            finally:
+                await self._lose()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def reset(self) -> None:
+        """Break with it, and take it up again: it then ends all sessions that it had."""
+        http, self._http = self._http, None  # first, so that nobody is given one that is closed
+        if http is not None:
+            await http.close()
+
+    async def _listen(self) -> None:
+        async with self.request("GET", "/state") as response:
+            response.raise_for_status()
+            while True:
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    line = await response.content.readline()
+                if not line:
+                    return
+                self._take(json.loads(line))
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if "call" in line:
+            server, outcome, seconds = line["call"]
+            self._on_call(server, outcome, seconds)
+        elif "ready" in line:
+            self.alive = True
+            self.ready = line["ready"]
+            self.proved = self.proved or self.ready
+            self._slots = line["slots"]
+            self.exclusive = self._slots == 1
+            self.servers, self.broken = line["servers"], line["broken"]
+            self._on_change()
+
+    async def _lose(self) -> None:
+        """Whatever waits for an answer from it gets an error now: its connections are closed."""
+        was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
+        await self.reset()
+        if was_alive or self.sessions:
+            self._on_loss(self)

@@ -1,0 +1,121 @@
+"""What an environment directory says about its tool servers, as ``servers.yaml`` or, checked already, as JSON.
+
+    name: my-tools
+    description: One line for people.
+    servers:
+      clock:
+        command: ["{python}", "{here}/clock.py"]      # speaks MCP on its standard input and output
+        keys: [CLOCK_API_KEY]                          # without them it is off; no other server sees them
+        test: {tool: now, arguments: {}, expect: "20"} # a harmless call, and a text its result contains
+
+``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
+``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The file is read and
+checked by ``aworld_train.env.directory``; workers are given the result.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Read by pydantic, which checks these classes; nothing here imports it.
+_NO_OTHER_KEYS = {"extra": "forbid", "strict": False}
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A harmless call of one tool, and a text that its result contains."""
+
+    tool: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    expect: str = ""
+    __pydantic_config__ = _NO_OTHER_KEYS
+
+
+@dataclass(frozen=True)
+class ServerEntry:
+    """One tool server: an MCP server that speaks on its standard input and output.
+
+    Attributes:
+        command: The program and its arguments.
+        function: Instead of a command: a Python function, ``module:name``, that serves. It is called in a process
+            forked from one that has imported its module, which takes milliseconds and shares memory. Importing the
+            module must start no thread; what is in ``keys`` is set when the function is called.
+        keys: Environment variables without which it is off.
+        optional_keys: Environment variables it gets where they are set.
+        timeout: Seconds one call may take.
+        test: The call that proves that it works.
+    """
+
+    command: tuple[str, ...] = ()
+    function: str = ""
+    keys: tuple[str, ...] = ()
+    optional_keys: tuple[str, ...] = ()
+    timeout: float = 600.0
+    test: ToolCall | None = None
+    __pydantic_config__ = _NO_OTHER_KEYS
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.function):
+            raise ValueError("a server needs either a command or a function")
+        if self.function and not re.fullmatch(r"[\w.]+:[\w.]+", self.function):
+            raise ValueError(f"function is {self.function!r}; it has to be module:name")
+        if self.timeout <= 0:
+            raise ValueError("timeout has to be more than 0")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An environment directory in its own words.
+
+    Attributes:
+        name: Name of the environment.
+        servers: The tool servers by name, in the order in which their tools are listed.
+        description: One line for people.
+        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them: for
+            servers that keep nothing from call to call.
+        desktop: Whether the image has what ``--vnc`` needs.
+    """
+
+    name: str
+    servers: dict[str, ServerEntry]
+    description: str = ""
+    sessions_per_worker: int = 1
+    desktop: bool = False
+    __pydantic_config__ = _NO_OTHER_KEYS
+
+    def __post_init__(self) -> None:
+        if not self.servers:
+            raise ValueError("servers has to name at least one tool server")
+        if self.sessions_per_worker < 1:
+            raise ValueError("sessions_per_worker has to be at least 1")
+        if odd := [name for name in self.servers if not name.strip() or "," in name]:
+            raise ValueError(f"{odd[0]!r} cannot be the name of a server")
+
+    def missing_keys(self, variables: Mapping[str, str]) -> dict[str, list[str]]:
+        """The servers that are off, each with the variables that it lacks."""
+        lacking = {
+            name: [key for key in entry.keys if not variables.get(key)]
+            for name, entry in self.servers.items()
+        }
+        return {name: keys for name, keys in lacking.items() if keys}
+
+    def key_names(self) -> set[str]:
+        """All variables that any server may get."""
+        return {key for entry in self.servers.values() for key in (*entry.keys, *entry.optional_keys)}
+
+
+def from_json(stored: Mapping[str, Any]) -> Manifest:
+    """The manifest that ``dataclasses.asdict`` and JSON made ``stored`` of."""
+    servers = {
+        name: ServerEntry(
+            **{**entry, **_tuples(entry, "command", "keys", "optional_keys")}
+            | {"test": ToolCall(**entry["test"]) if entry["test"] else None}
+        )
+        for name, entry in stored["servers"].items()
+    }
+    return Manifest(**{**stored, "servers": servers})
+
+
+def _tuples(stored: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(stored[name]) for name in names}

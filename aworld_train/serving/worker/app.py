@@ -1,0 +1,286 @@
+"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of what becomes of it at ``/state``,
+and a VNC stream of its desktop at ``/desktop``, if it has one.
+
+The gateway names the sessions. In a worker for one session at a time, the end of a session is followed by a wipe; only
+after that does the worker say that it is ready again, and if it cannot be seen to be clean its process ends.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from aworld_train.serving.worker.desktop import Desktop
+from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
+from aworld_train.serving.worker.launcher import START_ANEW, Spawner
+from aworld_train.serving.worker.relay import Relay, Session
+from aworld_train.serving.worker.wipe import Ground, NotClean, wipe
+
+SESSION_HEADER = "Mcp-Session-Id"
+SERVERS_HEADERS = ("MCP_SERVERS", "MCP-Servers")
+MESSAGE_BYTES = 64 << 20
+STATE_SECONDS = 2.0
+"""How often a worker that has nothing to say says that it lives."""
+_KEEP_ALIVE_SECONDS = 10.0
+_Result = TypeVar("_Result")
+
+
+class Worker:
+    """The state behind the routes.
+
+    Args:
+        relay: The tool servers.
+        spawner: Starts them.
+        ground: What is wiped between sessions; None where sessions share the worker.
+        socket: The worker's own socket: nothing else is left in its folder.
+        desktop: What the tools draw on, if there is one.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        spawner: Spawner,
+        ground: Ground | None,
+        socket: str,
+        desktop: Desktop | None = None,
+    ):
+        self.relay = relay
+        self._spawner = spawner
+        self._ground = ground
+        self._socket = socket
+        self._desktop = desktop
+        # Started now: a session may have used up all processes, threads included, when it is needed.
+        self._thread = ThreadPoolExecutor(1)
+        self._thread.submit(int).result()
+        self._ready = False
+        self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def application(self) -> web.Application:
+        """The routes."""
+        app = web.Application(client_max_size=MESSAGE_BYTES)
+        app.router.add_post("/mcp", self.post)
+        app.router.add_get("/mcp", self.listen)
+        app.router.add_delete("/mcp", self.delete)
+        app.router.add_get("/state", self.state)
+        if self._desktop is not None:
+            app.router.add_get("/desktop", self._desktop.watch)
+        app.on_startup.append(self._start)
+        return app
+
+    async def _start(self, _: web.Application) -> None:
+        self._later(self._begin())
+
+    async def _begin(self) -> None:
+        await self._spawner.ready()
+        if self._desktop is not None:
+            await self._desktop.start()
+        await self.relay.start()
+        self._set_ready(True)
+
+    def report(self, server: str, outcome: str, seconds: float) -> None:
+        """Tell the gateway of a call."""
+        self._tell({"call": [server, outcome, round(seconds, 6)]})
+
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        """Lines of JSON: whether it takes sessions and how many, each call, and a sign of life."""
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        news.put_nowait(self._description())
+        self._watchers.add(news)
+        try:
+            while True:
+                line: dict[str, Any] = {"alive": True}
+                with contextlib.suppress(TimeoutError):
+                    line = await asyncio.wait_for(news.get(), STATE_SECONDS)
+                await response.write(json.dumps(line).encode() + b"\n")
+        except ConnectionError:
+            return response
+        finally:
+            self._watchers.discard(news)
+            if not self._watchers:
+                self._forget_sessions()
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """A message of a client; a request is answered with JSON, or with events where there is progress or a wait."""
+        try:
+            message = json.loads(await request.read())
+        except ValueError:
+            return _refusal(400, "the body is not JSON")
+        if not isinstance(message, dict):
+            return _refusal(400, "the body has to be one JSON-RPC message")
+        session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
+        if session is None:
+            if message.get("method") != "initialize":
+                return _refusal(404, "there is no such session")
+            if not self._takes_a_session():
+                return _refusal(503, "this worker takes no session now")
+            try:
+                session = self._open(request)
+            except CallFailure as failure:
+                return web.json_response(
+                    {"jsonrpc": "2.0", "id": message.get("id"), "error": failure.to_json()}, status=400
+                )
+        if "method" in message and "id" in message:
+            return await self._answer(request, session, message)
+        self.relay.notice(session, message)
+        return web.Response(status=202)
+
+    async def listen(self, request: web.Request) -> web.StreamResponse:
+        """What servers say by themselves, as events, for as long as the client listens."""
+        session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
+        if session is None:
+            return _refusal(404, "there is no such session")
+        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        session.on_notification = news.put_nowait
+        response = await _events(request)
+        while self.relay.sessions.get(session.session_id) is session:
+            try:
+                await response.write(_event(await asyncio.wait_for(news.get(), _KEEP_ALIVE_SECONDS)))
+            except TimeoutError:
+                await response.write(b": still here\n\n")
+        return response
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """The end of a session."""
+        if not self.relay.close(request.headers.get(SESSION_HEADER, "")):
+            return _refusal(404, "there is no such session")
+        self._clean_up()
+        return web.Response(status=200)
+
+    def _takes_a_session(self) -> bool:
+        return self._ready and (self._ground is None or not self.relay.sessions)
+
+    def _forget_sessions(self) -> None:
+        """The gateway is gone, and a new one knows nothing of the sessions that it had."""
+        left = list(self.relay.sessions)
+        for session_id in left:
+            self.relay.close(session_id)
+        if left:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._ground is not None:
+            self._set_ready(False)
+            self._later(self._clean(self._ground))
+
+    def _open(self, request: web.Request) -> Session:
+        wanted = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
+        return self.relay.open(request.headers[SESSION_HEADER], wanted)
+
+    async def _answer(
+        self, request: web.Request, session: Session, message: dict[str, Any]
+    ) -> web.StreamResponse:
+        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        answering = asyncio.ensure_future(self.relay.answer(session, message, news.put_nowait))
+        response: web.StreamResponse | None = None
+        try:
+            async for progress in _until(answering, news):
+                response = response or await _events(request)
+                await response.write(_event(progress) if progress else b": still here\n\n")
+            if response is None:
+                return web.json_response(answering.result())
+            await response.write(_event(answering.result()))
+            return response
+        finally:
+            answering.cancel()
+
+    async def _clean(self, ground: Ground) -> None:
+        ran = self.relay.stop_servers()
+        if self._desktop is not None:
+            await self._desktop.stop()
+        try:
+            await self._aside(wipe, ground)
+            if await self._aside(_neighbours, self._socket):
+                raise NotClean("there is something beside the socket")
+        except (NotClean, OSError) as error:
+            sys.stderr.write(f"This worker cannot be cleaned and ends: {error}\n")
+            os._exit(START_ANEW)
+        if self._desktop is not None:
+            await self._desktop.start()
+        self._set_ready(True)
+        await self.relay.warm(ran)
+
+    async def _aside(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def _set_ready(self, ready: bool) -> None:
+        self._ready = ready
+        self._tell(self._description())
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "ready": self._ready,
+            "slots": self.relay.manifest.sessions_per_worker,
+            "servers": [name for name in self.relay.servers if name not in self.relay.broken],
+            "broken": self.relay.broken,
+        }
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        for news in self._watchers:
+            news.put_nowait(line)
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            sys.stderr.write(f"This worker ends: {type(error).__name__}: {error}\n")
+            os._exit(START_ANEW)
+
+
+def _neighbours(socket: str) -> list[str]:
+    return [entry.name for entry in Path(socket).parent.iterdir() if entry.name != Path(socket).name]
+
+
+async def _until(
+    answering: "asyncio.Future[Any]", news: "asyncio.Queue[dict[str, Any]]"
+) -> AsyncIterator[dict[str, Any] | None]:
+    """What comes before the answer: progress, and None where there was nothing for a while."""
+    quiet_since = time.monotonic()
+    while True:
+        while not news.empty():
+            yield news.get_nowait()
+            quiet_since = time.monotonic()
+        if answering.done():
+            return
+        listening = asyncio.ensure_future(news.get())
+        try:
+            await asyncio.wait(
+                {answering, listening}, timeout=_KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if listening.done():
+                yield listening.result()
+                quiet_since = time.monotonic()
+        finally:
+            listening.cancel()
+        if not answering.done() and time.monotonic() - quiet_since >= _KEEP_ALIVE_SECONDS:
+            yield None
+            quiet_since = time.monotonic()
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    return response
+
+
+def _event(message: dict[str, Any]) -> bytes:
+    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
+
+
+def _refusal(status: int, reason: str) -> web.Response:
+    error = {"code": INVALID_REQUEST, "message": reason}
+    return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=status)

@@ -1,0 +1,139 @@
+"""The worker's end of the spawner: tool servers are started through it, each with the variables that are its own."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aworld_train.serving.manifest import Manifest, ServerEntry
+from aworld_train.serving.worker import spawner
+from aworld_train.serving.worker.failures import CallFailure
+
+_ORDER_SECONDS = 10.0
+_PRELOAD_SECONDS = 120.0
+_OURS = "AWORLD_"
+START_ANEW = 70
+"""Exit code of a worker that has to be started anew."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """What ``{python}``, ``{here}`` and ``{workspace}`` mean in a command."""
+
+    python: str
+    here: Path
+    workspace: Path
+
+    def fill(self, part: str) -> str:
+        for name in ("python", "here", "workspace"):
+            part = part.replace(f"{{{name}}}", str(getattr(self, name)))
+        return part
+
+
+class Spawner:
+    """A running spawner.
+
+    Args:
+        manifest: Says which functions are called and which variables are keys.
+        places: What the placeholders in commands mean.
+        variables: This worker's environment variables; servers get all of them but keys, and of these their own.
+    """
+
+    def __init__(self, manifest: Manifest, places: Places, variables: Mapping[str, str]):
+        self._places = places
+        keys = manifest.key_names()
+        self._keys = {name: value for name, value in variables.items() if name in keys}
+        self._common = {
+            name: value
+            for name, value in variables.items()
+            if name not in keys and not name.startswith(_OURS) and name != "PYTHONPATH"
+        } | {"WORKSPACE": str(places.workspace), "PYTHONUNBUFFERED": "1"}
+        functions = [entry.function for entry in manifest.servers.values() if entry.function]
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.setblocking(False)
+        self._turn = asyncio.Lock()
+        with theirs:
+            process = subprocess.Popen(
+                [places.python, "-P", spawner.__file__, str(theirs.fileno()), *functions],
+                pass_fds=[theirs.fileno()],
+                env={**self._common, "PYTHONPATH": str(places.here)},  # their modules may be there
+                cwd=places.here,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
+        self.pid = process.pid
+        process.returncode = 0  # its end is seen by the socket, and its remains are buried with all others
+
+    async def ready(self) -> None:
+        """Wait until it has imported what servers share.
+
+        Raises:
+            CallFailure: It could not.
+        """
+        answer = await self._answer(_PRELOAD_SECONDS)
+        if "error" in answer:
+            raise CallFailure(
+                "tool_unavailable", f"what servers share could not be imported: {answer['error']}"
+            )
+
+    async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
+        """Start a server; see ``toolserver.Spawn``.
+
+        Raises:
+            CallFailure: It could not be started.
+        """
+        keys = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
+        order = {
+            "env": {**self._common, **keys},
+            "cwd": str(self._places.workspace),
+            "private": bool(keys),
+            **(
+                {"argv": [self._places.fill(part) for part in entry.command]}
+                if entry.command
+                else {"function": entry.function}
+            ),
+        }
+        async with self._turn:
+            try:
+                socket.send_fds(self._ours, [json.dumps(order).encode()], [standard_input, standard_output])
+            except OSError:
+                give_up()
+            answering = asyncio.ensure_future(self._answer(_ORDER_SECONDS))
+            try:
+                answer = await asyncio.shield(answering)
+            except asyncio.CancelledError:
+                await answering  # or it would be taken for the answer to the next order
+                raise
+        if "error" in answer:
+            raise CallFailure("tool_unavailable", f"{name} could not be started: {answer['error']}")
+        return int(answer["pid"])
+
+    async def _answer(self, seconds: float) -> dict[str, Any]:
+        """What it says next."""
+        try:
+            async with asyncio.timeout(seconds):
+                data = await asyncio.get_running_loop().sock_recv(self._ours, 1 << 16)
+        except (TimeoutError, OSError):
+            data = b""
+        if not data:
+            give_up()
+        answer: dict[str, Any] = json.loads(data)
+        return answer
+
+    def close(self) -> None:
+        """Let it end."""
+        with contextlib.suppress(OSError):
+            self._ours.close()
+
+
+def give_up() -> NoReturn:
+    """End this worker: without a spawner there can be no tool server, and whoever runs it starts it anew, clean."""
+    sys.stderr.write("The process that starts tool servers is gone, or does not answer; this worker ends.\n")
+    os._exit(START_ANEW)

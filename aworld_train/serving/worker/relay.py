@@ -1,0 +1,282 @@
+"""MCP between the clients of a worker and its tool servers: one list of tools, every call to the server it belongs to.
+
+Results, errors, progress and resources pass as they are. The list comes from the servers themselves, once when the
+worker starts (what is in an image does not change) and again after a server says that its list did.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from aworld_train.errors import nearest
+from aworld_train.serving.manifest import Manifest
+from aworld_train.serving.worker.failures import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    CallFailure,
+    RemoteError,
+)
+from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Spawn, ToolServer
+
+_PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
+_CANCELLED = -32800  # from the Language Server Protocol, whose JSON-RPC MCP follows
+_MOST_PAGES = 100
+
+Report = Callable[[str, str, float], None]
+"""Told of each tool call: server, outcome (``ok``, ``tool_error`` or the type of a failure), seconds."""
+
+
+@dataclass(eq=False)
+class Session:
+    """A client's session: which servers it may use, and what it is waiting for."""
+
+    session_id: str
+    servers: tuple[str, ...]
+    on_notification: Notify | None = None
+    calls: dict[Any, "asyncio.Task[dict[str, Any]]"] = field(default_factory=dict)
+
+    def end(self) -> None:
+        for call in self.calls.values():
+            call.cancel()
+
+
+class Relay:
+    """All tool servers of a worker, for any number of sessions.
+
+    Args:
+        manifest: What servers there are.
+        off: Servers that are not run, and why.
+        spawn: Starts a server.
+
+    Attributes:
+        report: Told of every tool call.
+    """
+
+    def __init__(self, manifest: Manifest, off: Mapping[str, str], spawn: Spawn):
+        self.manifest = manifest
+        self.off = off
+        self.sessions: dict[str, Session] = {}
+        self.servers = {
+            name: ToolServer(name, entry, spawn, partial(self._notified, name))
+            for name, entry in manifest.servers.items()
+            if name not in off
+        }
+        self.broken: dict[str, str] = {}  # servers that failed when the worker started, and how
+        self.report: Report = _nobody
+        self._tools: dict[str, list[dict[str, Any]]] = {}
+        self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
+
+    async def start(self) -> None:
+        """Start every server and learn its tools; one that fails is left out and its failure remembered."""
+        for name, server in self.servers.items():
+            try:
+                self._tools[name] = await self._all_pages(server, "tools/list", "tools")
+            except (CallFailure, RemoteError) as error:
+                self.broken[name] = str(error)
+        self._tools_at_start = dict(self._tools)
+
+    def stop_servers(self) -> list[str]:
+        """End all servers and forget what they said since the start; the names of those that ran."""
+        ran = [name for name, server in self.servers.items() if server.running]
+        for server in self.servers.values():
+            server.stop()
+        self._tools = dict(self._tools_at_start)
+        return ran
+
+    async def warm(self, names: Iterable[str]) -> None:
+        """Start servers ahead of their first call; a failure shows when they are called."""
+        for name in names:
+            try:
+                await self.servers[name].capabilities()
+            except (CallFailure, RemoteError):
+                continue
+
+    def open(self, session_id: str, wanted: str) -> Session:
+        """A new session with the servers that a ``MCP_SERVERS`` header names; an empty one means all.
+
+        Raises:
+            CallFailure: It names a server that there is not, or that is off.
+        """
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+        for name in names:
+            if name in self.off:
+                raise CallFailure("unknown_server", f"{name} is off: {self.off[name]}", INVALID_PARAMS)
+            if name in self.broken:
+                raise CallFailure("unknown_server", self.broken[name], INVALID_PARAMS)
+            if name not in self.servers:
+                known = [known for known in self.servers if known not in self.broken]
+                guess = nearest(name, known)
+                raise CallFailure(
+                    "unknown_server",
+                    f"there is no server {name!r} here{f', did you mean {guess!r}?' if guess else ';'} "
+                    f"known: {', '.join(known)}",
+                    INVALID_PARAMS,
+                )
+        chosen = tuple(dict.fromkeys(names)) or tuple(
+            name for name in self.servers if name not in self.broken
+        )
+        session = Session(session_id, chosen)
+        self.sessions[session_id] = session
+        return session
+
+    def close(self, session_id: str) -> bool:
+        """End a session and what it waits for; whether there was one."""
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
+        return session is not None
+
+    async def answer(
+        self, session: Session, message: Mapping[str, Any], on_progress: Notify
+    ) -> dict[str, Any]:
+        """The JSON-RPC response to a request of the session; never raises but for cancellation from outside."""
+        number = message.get("id")
+        task = asyncio.ensure_future(self._result(session, message, on_progress))
+        session.calls[number] = task
+        try:
+            return {"jsonrpc": "2.0", "id": number, "result": await task}
+        except CallFailure as failure:
+            return {"jsonrpc": "2.0", "id": number, "error": failure.to_json()}
+        except RemoteError as error:
+            return {"jsonrpc": "2.0", "id": number, "error": error.error}
+        except asyncio.CancelledError:
+            if not task.cancelled():  # it is this waiting that was cancelled: the client is gone
+                task.cancel()
+                raise
+            return {"jsonrpc": "2.0", "id": number, "error": {"code": _CANCELLED, "message": "cancelled"}}
+        finally:
+            session.calls.pop(number, None)
+
+    def notice(self, session: Session, message: Mapping[str, Any]) -> None:
+        """Take a notification of the client."""
+        if message.get("method") == "notifications/cancelled":
+            call = session.calls.get((message.get("params") or {}).get("requestId"))
+            if call is not None:
+                call.cancel()
+
+    async def _result(
+        self, session: Session, message: Mapping[str, Any], on_progress: Notify
+    ) -> dict[str, Any]:
+        params = message.get("params") or {}
+        if not isinstance(params, dict):
+            raise CallFailure("unsupported", "params has to be an object", INVALID_REQUEST)
+        match message.get("method"):
+            case "initialize":
+                return self._hello(params)
+            case "ping":
+                return {}
+            case "tools/list":
+                return {"tools": [tool for tool, _ in (await self._listing(session)).values()]}
+            case "tools/call":
+                return await self._call(session, params, on_progress)
+            case "resources/list":
+                return {"resources": await self._from_all(session, "resources/list", "resources")}
+            case "resources/templates/list":
+                return {
+                    "resourceTemplates": await self._from_all(
+                        session, "resources/templates/list", "resourceTemplates"
+                    )
+                }
+            case "resources/read":
+                return await self._read(session, params)
+            case method:
+                raise CallFailure("unsupported", f"{method!r} is not offered here", METHOD_NOT_FOUND)
+
+    def _hello(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = params.get("protocolVersion")
+        return {
+            "protocolVersion": wanted if wanted in _PROTOCOLS else PROTOCOL,
+            "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+            "serverInfo": {"name": self.manifest.name, "version": "1"},
+        }
+
+    async def _listing(self, session: Session) -> dict[str, tuple[dict[str, Any], tuple[str, str]]]:
+        """The session's tools by the name under which they are served: what is shown, and server and name behind it."""
+        for name in session.servers:
+            if name not in self._tools:
+                self._tools[name] = await self._all_pages(self.servers[name], "tools/list", "tools")
+        count = Counter(tool["name"] for name in session.servers for tool in self._tools[name])
+        listing = {}
+        for name in session.servers:
+            for tool in self._tools[name]:
+                shown = tool["name"] if count[tool["name"]] == 1 else f"{name}__{tool['name']}"
+                listing[shown] = ({**tool, "name": shown}, (name, tool["name"]))
+        return listing
+
+    async def _call(self, session: Session, params: dict[str, Any], on_progress: Notify) -> dict[str, Any]:
+        name = params.get("name")
+        listing = await self._listing(session)
+        if not isinstance(name, str) or name not in listing:
+            guess = nearest(str(name), list(listing))
+            raise CallFailure(
+                "unknown_tool",
+                f"there is no tool {name!r}" + (f", did you mean {guess!r}?" if guess else ""),
+                INVALID_PARAMS,
+            )
+        server, behind = listing[name][1]
+        began, outcome = time.monotonic(), "cancelled"
+        try:
+            result = await self.servers[server].request("tools/call", {**params, "name": behind}, on_progress)
+            outcome = "tool_error" if result.get("isError") else "ok"
+            return result
+        except CallFailure as failure:
+            outcome = failure.kind
+            raise
+        except RemoteError:
+            outcome = "tool_error"
+            raise
+        finally:
+            self.report(server, outcome, time.monotonic() - began)
+
+    async def _read(self, session: Session, params: dict[str, Any]) -> dict[str, Any]:
+        """A resource, from the first server that has it; those that run already are asked first."""
+        asked = sorted(await self._with_resources(session), key=lambda server: not server.running)
+        failure: CallFailure | RemoteError = CallFailure(
+            "unsupported", "no server here has resources", INVALID_PARAMS
+        )
+        for server in asked:
+            try:
+                return await server.request("resources/read", params)
+            except RemoteError as error:
+                failure = error
+        raise failure
+
+    async def _from_all(self, session: Session, method: str, key: str) -> list[dict[str, Any]]:
+        found = []
+        for server in await self._with_resources(session):
+            try:
+                found += await self._all_pages(server, method, key)
+            except RemoteError:
+                continue  # it has resources, but none of this kind
+        return found
+
+    async def _with_resources(self, session: Session) -> list[ToolServer]:
+        chosen = [self.servers[name] for name in session.servers]
+        return [server for server in chosen if "resources" in await server.capabilities()]
+
+    async def _all_pages(self, server: ToolServer, method: str, key: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        cursor: Any = None
+        for _ in range(_MOST_PAGES):
+            page = await server.request(method, {} if cursor is None else {"cursor": cursor}, seconds=60)
+            found += page.get(key) or []
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return found
+        raise CallFailure("tool_unavailable", f"{server.name} gave more than {_MOST_PAGES} pages of {method}")
+
+    def _notified(self, name: str, message: dict[str, Any]) -> None:
+        if message.get("method") == "notifications/tools/list_changed":
+            self._tools.pop(name, None)
+        for session in self.sessions.values():
+            if name in session.servers and session.on_notification is not None:
+                session.on_notification(message)
+
+
+def _nobody(server: str, outcome: str, seconds: float) -> None:
+    """Who is told of calls before the worker is listened to."""

@@ -1,0 +1,276 @@
+"""One tool server: a process that speaks MCP, JSON-RPC in lines, on its standard input and output.
+
+Requests of any number of sessions go to it at the same time, under numbers of its own. One that dies, or floods its
+output, takes the requests it had down with it, each with a typed failure; the next request starts it anew. One that is
+silent for longer than its time limit is told to stop, and ended if it does not answer even a ping.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aworld_train.serving.manifest import ServerEntry
+from aworld_train.serving.worker.failures import METHOD_NOT_FOUND, CallFailure, RemoteError
+
+PROTOCOL = "2025-06-18"
+_MESSAGE_BYTES = 32 << 20  # longest line; a picture is some megabytes, in base64
+_START_SECONDS = 60.0
+_PING_SECONDS = 10.0
+
+Spawn = Callable[[str, ServerEntry, int, int], Awaitable[int]]
+"""Starts a server with the descriptors as its standard input and output, and returns its pid."""
+Notify = Callable[[dict[str, Any]], None]
+"""Takes a notification from a server."""
+
+
+@dataclass
+class _Call:
+    answer: asyncio.Future[dict[str, Any]]
+    on_progress: Notify | None
+    progress_token: Any = None
+
+
+@dataclass
+class _Process:
+    """A running server; what a dead one had is not mixed with what its successor has."""
+
+    pid: int
+    writer: asyncio.StreamWriter
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    calls: dict[int, _Call] = field(default_factory=dict)
+    dead: CallFailure | None = None
+    reading: asyncio.Task[None] | None = None
+
+
+class ToolServer:
+    """A tool server by name, running or not.
+
+    Args:
+        name: Its name.
+        entry: What the manifest says of it.
+        spawn: Starts it.
+        on_notification: Gets what it says by itself, except progress.
+    """
+
+    def __init__(self, name: str, entry: ServerEntry, spawn: Spawn, on_notification: Notify):
+        self.name = name
+        self.entry = entry
+        self._spawn = spawn
+        self._on_notification = on_notification
+        self._process: _Process | None = None
+        self._starting = asyncio.Lock()
+        self._number = 0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.dead is None
+
+    async def capabilities(self) -> dict[str, Any]:
+        """What it says it can do; starts it if it is not running."""
+        return (await self._running()).capabilities
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        on_progress: Notify | None = None,
+        seconds: float | None = None,
+    ) -> dict[str, Any]:
+        """Ask for something and wait, no longer than ``seconds`` (default: the entry's).
+
+        Cancelling it tells the server.
+
+        Raises:
+            CallFailure: It could not be started, died, wrote too much, or did not answer in time.
+            RemoteError: It answered with an error.
+        """
+        seconds = self.entry.timeout if seconds is None else seconds
+        process = await self._running()
+        number, call = self._send(process, method, params, on_progress)
+        try:
+            return await asyncio.wait_for(asyncio.shield(call.answer), seconds)
+        except TimeoutError:
+            self._cancel(process, number, f"no answer within {seconds:g} seconds")
+            asyncio.get_running_loop().create_task(self._end_if_stuck(process)).add_done_callback(_seen)
+            raise CallFailure(
+                "tool_timeout", f"{self.name} did not answer within {seconds:g} seconds"
+            ) from None
+        except asyncio.CancelledError:
+            self._cancel(process, number, "the client gave up")
+            raise
+        finally:
+            process.calls.pop(number, None)
+            call.answer.cancel()
+
+    def stop(self) -> None:
+        """End it with everything in its process group; requests under way fail."""
+        if self._process is not None:
+            self._die(self._process, CallFailure("tool_crashed", f"{self.name} was stopped"))
+
+    async def _running(self) -> _Process:
+        async with self._starting:
+            if self._process is None or self._process.dead is not None:
+                self._process = await self._start()
+            return self._process
+
+    async def _start(self) -> _Process:
+        their_in, our_out = os.pipe()
+        our_in, their_out = os.pipe()
+        try:
+            pid = await self._spawn(self.name, self.entry, their_in, their_out)
+        except CallFailure:
+            os.close(our_out)
+            os.close(our_in)
+            raise
+        finally:
+            os.close(their_in)
+            os.close(their_out)
+        reader, writer = await _streams(our_in, our_out)
+        process = _Process(pid, writer)
+        process.reading = asyncio.create_task(self._read(process, reader))
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await self._shake_hands(process)
+        except (TimeoutError, RemoteError, CallFailure) as error:
+            reason = (
+                f"no answer within {_START_SECONDS:g} seconds"
+                if isinstance(error, TimeoutError)
+                else str(error)
+            )
+            self._die(process, CallFailure("tool_crashed", f"{self.name} could not be started: {reason}"))
+            raise process.dead or error from error
+        except asyncio.CancelledError:
+            self._die(process, CallFailure("tool_crashed", f"{self.name} was not waited for"))
+            raise
+        return process
+
+    async def _shake_hands(self, process: _Process) -> None:
+        hello = {
+            "protocolVersion": PROTOCOL,
+            "capabilities": {},
+            "clientInfo": {"name": "aworld-train", "version": "1"},
+        }
+        _, call = self._send(process, "initialize", hello, None)
+        answer = await call.answer
+        process.capabilities = answer.get("capabilities") or {}
+        self._write(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def _send(
+        self, process: _Process, method: str, params: Mapping[str, Any] | None, on_progress: Notify | None
+    ) -> tuple[int, _Call]:
+        self._number += 1
+        number = self._number
+        call = _Call(asyncio.get_running_loop().create_future(), on_progress)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+            meta = params.get("_meta")
+            if isinstance(meta, dict) and "progressToken" in meta:
+                call.progress_token = meta["progressToken"]
+                message["params"]["_meta"] = {**meta, "progressToken": number}
+        process.calls[number] = call
+        self._write(process, message)
+        return number, call
+
+    def _write(self, process: _Process, message: dict[str, Any]) -> None:
+        process.writer.write(json.dumps(message).encode() + b"\n")
+
+    def _cancel(self, process: _Process, number: int, reason: str) -> None:
+        if process.dead is None:
+            params = {"requestId": number, "reason": reason}
+            self._write(process, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    async def _end_if_stuck(self, process: _Process) -> None:
+        """A server that still answers a ping may be slow; one that does not is of no use to anybody."""
+        if process.dead is not None:
+            return
+        number, call = self._send(process, "ping", None, None)
+        try:
+            await asyncio.wait_for(asyncio.shield(call.answer), _PING_SECONDS)
+        except TimeoutError:
+            self._die(process, CallFailure("tool_crashed", f"{self.name} hung and was ended"))
+        except (CallFailure, RemoteError):
+            pass
+        finally:
+            process.calls.pop(number, None)
+
+    async def _read(self, process: _Process, reader: asyncio.StreamReader) -> None:
+        reason = CallFailure("tool_crashed", f"{self.name} ended unexpectedly")
+        try:
+            while line := await reader.readline():
+                self._take(process, line)
+        except ValueError:
+            reason = CallFailure(
+                "tool_output_too_large",
+                f"{self.name} wrote more than {_MESSAGE_BYTES >> 20} MB in one message",
+            )
+        except OSError as error:
+            reason = CallFailure("tool_crashed", f"{self.name} cannot be read: {error.strerror}")
+        self._die(process, reason)
+
+    def _take(self, process: _Process, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return  # something printed by mistake; the protocol has no answer to it
+        if not isinstance(message, dict):
+            return
+        if "method" in message:
+            self._take_method(process, message)
+            return
+        number = message.get("id")
+        call = process.calls.get(number) if isinstance(number, int) else None
+        if call is None or call.answer.done():
+            return
+        if "error" in message:
+            call.answer.set_exception(RemoteError(message["error"]))
+        else:
+            call.answer.set_result(message.get("result") or {})
+
+    def _take_method(self, process: _Process, message: dict[str, Any]) -> None:
+        if "id" in message:
+            # Sampling, roots, elicitation: nobody behind the gateway offers them. A ping deserves an answer.
+            known = message["method"] == "ping"
+            error = {"code": METHOD_NOT_FOUND, "message": f"{message['method']} is not offered"}
+            answer = {"result": {}} if known else {"error": error}
+            self._write(process, {"jsonrpc": "2.0", "id": message["id"], **answer})
+        elif message["method"] == "notifications/progress":
+            params = message.get("params") or {}
+            call = process.calls.get(params.get("progressToken", -1))
+            if call is not None and call.on_progress is not None:
+                call.on_progress({**message, "params": {**params, "progressToken": call.progress_token}})
+        else:
+            self._on_notification(message)
+
+    def _die(self, process: _Process, reason: CallFailure) -> None:
+        if process.dead is not None:
+            return
+        process.dead = reason
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.writer.close()
+        if process.reading is not None and process.reading is not asyncio.current_task():
+            process.reading.cancel()
+        for call in process.calls.values():
+            if not call.answer.done():
+                call.answer.set_exception(reason)
+
+
+async def _streams(our_in: int, our_out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_MESSAGE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(our_in, "rb"))
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(our_out, "wb")
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,11 @@
+"""The Python API: one trainer for every framework.
+
+    AgentTrainer(config="recipes/quickstart.yaml").train()
+
+``aworld-train train`` is a caller of it, so the command and the API are one path.
+"""
+
+from aworld_train.trainer.agent_trainer import AgentTrainer
+from aworld_train.trainer.processor import TrainerProcessor
+
+__all__ = ["AgentTrainer", "TrainerProcessor"]

@@ -1,0 +1,214 @@
+"""VeRL as a training framework: gathers what was given into one recipe, checks it whole, and hands it to ``launch``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from aworld_train import recipe as recipes
+from aworld_train.dataset import FileSummary, check_file
+from aworld_train.errors import DatasetError, RecipeError, UsageError
+from aworld_train.launch.progress import NoProgress, Progress, progress_for
+from aworld_train.launch.summary import RunSummary
+from aworld_train.model.check import check_model
+from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import merge
+from aworld_train.reward.loading import load_reward
+from aworld_train.reward.naming import name_reward
+from aworld_train.trainer.processor import TrainerProcessor
+
+
+class VerlProcessor(TrainerProcessor):
+    """Trains with VeRL. ``check_config`` comes last and sees everything, so explicit arguments win over the recipe."""
+
+    def __init__(self, run_path: str):
+        super().__init__(run_path)
+        self._given: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, Any] = {}
+        self.loaded: LoadedRecipe | None = None
+        self.data: dict[str, FileSummary] = {}
+
+    def check_agent(self, agent: Any = None) -> dict[str, Any]:
+        """Keep an agent section: an object of the schema, a mapping, or a YAML file with one.
+
+        Raises:
+            UsageError: something else was given.
+        """
+        section = _agent_section(agent)
+        if section:
+            self._given["agent"] = section
+        return section
+
+    def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
+        """Keep the data given; files are checked at once, tables when they have been written below the run path.
+
+        Raises:
+            DatasetError: a file is not what VeRL can train on.
+        """
+        for split, given in (("train", dataset), ("val", test_dataset)):
+            if given is None:
+                continue
+            if isinstance(given, str | Path):
+                check_file(Path(given))
+                self._given.setdefault("dataset", {})[split] = str(given)
+            else:
+                self._tables[split] = given
+        return {**self._given.get("dataset", {}), **self._tables}
+
+    def check_reward(self, reward_func: Any = None) -> str | None:
+        """Keep the reward function by the name under which VeRL's workers can load it.
+
+        Raises:
+            RewardError: it cannot be loaded by name, or not called as VeRL does.
+        """
+        if reward_func is None:
+            return None
+        spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
+        load_reward(spec)
+        self._given["reward"] = {"function": spec}
+        return spec
+
+    def check_config(self, config: Any = None) -> Recipe:
+        """Lay what was given over the recipe and check all of it: keys, values, model, data, reward, VeRL's own schema.
+
+        Raises:
+            AworldTrainError: the first thing that is wrong.
+        """
+        loaded = self._load(config)
+        recipe = loaded.recipe
+        tables = {
+            split: _write_table(table, self.run_dir(recipe), split) for split, table in self._tables.items()
+        }
+        if tables:
+            loaded = self._load(loaded, {"dataset": {split: str(path) for split, path in tables.items()}})
+            recipe = loaded.recipe
+        check_model(recipe.model.path)
+        self.data = {split: _checked(recipe, split) for split in ("train", "val")}
+        if self.data["train"].rows < recipe.trainer.batch_size:
+            raise DatasetError(
+                f"{recipe.dataset.train} has {self.data['train'].rows} tasks, fewer than one step takes "
+                f"(trainer.batch_size is {recipe.trainer.batch_size})."
+            )
+        load_reward(recipe.reward.function)
+        from aworld_train.adapter.verl.compose import compose
+
+        compose(recipe, self.run_dir(recipe))
+        self.loaded = loaded
+        return recipe
+
+    def run_dir(self, recipe: Recipe) -> Path:
+        """The folder of the recipe's run."""
+        return Path(self.run_path) / recipe.name
+
+    def train(self, *, resume: bool = False, quiet: bool = False) -> RunSummary:
+        """Train to the recipe's last step, showing progress on stderr.
+
+        Args:
+            resume: go on with an earlier run of the same recipe.
+            quiet: show no progress.
+
+        Raises:
+            AworldTrainError: the run failed; its ``summary.json`` says how far it got.
+        """
+        from aworld_train.launch.training import train
+
+        loaded = self._checked()
+        progress: Progress = progress_for(Console(stderr=True), quiet=quiet) if not quiet else NoProgress()
+        return train(
+            loaded,
+            self.run_dir(loaded.recipe),
+            train_data=self.data["train"],
+            val_data=self.data["val"],
+            resume=resume,
+            progress=progress,
+        )
+
+    def plan(self) -> tuple[Path, list[str]]:
+        """Write the composed configuration without running it; the run folder and the exact command."""
+        from aworld_train.launch.verl import write_plan
+
+        recipe = self._checked().recipe
+        return self.run_dir(recipe), write_plan(recipe, self.run_dir(recipe))
+
+    def _checked(self) -> LoadedRecipe:
+        if self.loaded is None:
+            raise ValueError("check_config has not been called.")
+        return self.loaded
+
+    def _load(self, config: Any, more: Mapping[str, Any] | None = None) -> LoadedRecipe:
+        """The configuration as a loaded recipe, with everything given explicitly laid over it."""
+        loaded = (
+            config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
+        )
+        given = merge(self._given, more or {})
+        return recipes.read(merge(loaded.unresolved, given)) if given else loaded
+
+
+def _agent_section(agent: Any) -> dict[str, Any]:
+    if agent is None:
+        return {}
+    if isinstance(agent, str | Path):
+        import yaml
+
+        try:
+            read = yaml.safe_load(Path(agent).read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise UsageError(f"The agent file {agent} cannot be read: {error}") from None
+        if not isinstance(read, dict):
+            raise UsageError(
+                f"The agent file {agent} holds no mapping; it should look like the agent section of a recipe."
+            )
+        return dict(read.get("agent", read))
+    if is_dataclass(agent) and not isinstance(agent, type):
+        return {
+            key: value.value if isinstance(value, Enum) else value for key, value in asdict(agent).items()
+        }
+    if isinstance(agent, Mapping):
+        return dict(agent)
+    raise UsageError(
+        f"An agent is an agent section (object or mapping) or a YAML file holding one, not a {type(agent).__name__}."
+    )
+
+
+def _checked(recipe: Recipe, split: str) -> FileSummary:
+    path = getattr(recipe.dataset, split)
+    if not path:
+        raise RecipeError(
+            f"dataset.{split} is not set: training needs a Parquet file of "
+            f"{'training' if split == 'train' else 'validation'} tasks; make one with `aworld-train dataset build`."
+        )
+    summary = check_file(Path(path))
+    other = set(summary.agents) - {recipe.agent.name}
+    if other:
+        raise DatasetError(
+            f"{path} has rows for the agent {', '.join(sorted(other))}, but the recipe trains {recipe.agent.name} "
+            "(agent.name)."
+        )
+    return summary
+
+
+def _write_table(table: Any, run_dir: Path, split: str) -> Path:
+    """Write rows given as an object into the run folder, as a file like any other."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = run_dir.parent / ".data"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run_dir.name}-{split}.parquet"
+    if isinstance(table, pa.Table):
+        pq.write_table(table, path)
+    elif isinstance(table, Sequence):
+        pq.write_table(pa.Table.from_pylist(list(table)), path)
+    else:
+        write: Callable[[str], object] | None = getattr(table, "to_parquet", None)
+        if write is None:
+            raise DatasetError(
+                f"The {split} dataset is a {type(table).__name__}; give a Parquet file, a pyarrow.Table, a list of "
+                "rows, or an object with to_parquet."
+            )
+        write(str(path))
+    return path

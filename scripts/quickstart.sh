@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+set -euo pipefail
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
+
+usage() {
+    cat <<'END'
+usage: scripts/quickstart.sh [--seed N] [KEY=VALUE ...]
+
+From a fresh checkout to a trained agent: makes .venv, a dataset and a small model, and runs recipes/quickstart.yaml.
+Needs no GPU, 6 GB of disk and about ten minutes on two cores, three of them for the installation. What is done is
+not done again: a run that was interrupted goes on, and of one that is complete the result is shown.
+
+  --seed N    another small model, trained with another seed, as the run quickstart-seedN; 0 is the recipe as it is
+  KEY=VALUE   changes to the recipe, such as name=long trainer.steps=30; paths are relative to the repository
+
+Environment:
+  PYTHON           the Python to make .venv with, 3.11 or 3.12; else the first of python3.11, python3.12, python3
+  TORCH_INDEX_URL  a package index that has torch's CPU builds; on Linux, PyPI has the CUDA build only, which works
+                   and is several GB larger (for the address choose Linux, Pip, CPU on pytorch.org/get-started)
+END
+}
+
+seed=0 name="" overrides=()
+while (($#)); do
+    case $1 in
+        -h | --help) usage && exit ;;
+        --seed) (($# > 1)) || die 2 "--seed needs a number."
+            seed=$2 && shift ;;
+        --seed=*) seed=${1#*=} ;;
+        -*) die 2 "There is no option $1. See scripts/quickstart.sh --help." ;;
+        name=*) name=${1#*=} ;;
+        *=*) overrides+=("$1") ;;
+        *) die 2 "$1 is neither an option nor KEY=VALUE. See scripts/quickstart.sh --help." ;;
+    esac
+    shift
+done
+[[ $seed =~ ^[0-9]+$ ]] || die 2 "--seed needs a whole number, not '$seed'."
+seed=$((10#$seed))
+
+model=models/tiny recipe=(recipes/quickstart.yaml)
+if ((seed)); then
+    model+=-seed$seed name=${name:-quickstart-seed$seed}
+    recipe+=(model.path="$model" trainer.seed="$seed")
+fi
+name=${name:-quickstart}
+recipe+=(name="$name" ${overrides[@]+"${overrides[@]}"})
+run=runs/$name
+
+cd -- "$root"
+set_up cpu
+
+# step SAYING COMMAND...: a command that fails says why, so only its exit code is passed on.
+step() {
+    local code=0
+    say "$1"
+    shift
+    "$@" >/dev/null || code=$?
+    ((code != 130)) || interrupted
+    ((code == 0)) || exit "$code"
+}
+
+train() {
+    # The tasks do not depend on the seed, so that runs with different seeds are measured alike.
+    if [[ -f data/arithmetic/dataset.json ]]; then
+        say "The dataset data/arithmetic is there."
+    else
+        step "Making the dataset data/arithmetic." aworld-train dataset build arithmetic --out data/arithmetic
+    fi
+    step "Making the small model $model, unless it is there (a minute or two)." \
+        aworld-train model tiny --out "$model" --seed "$seed" \
+        --train data/arithmetic/train.parquet --val data/arithmetic/val.parquet
+    if [[ -f $run/recipe.yaml ]]; then
+        step "Going on with the run in $run." aworld-train train "${recipe[@]}" --resume
+    else
+        step "Training (about five minutes); the run folder is $run." aworld-train train "${recipe[@]}"
+    fi
+}
+
+# With changes to the recipe, `train --resume` says whether the run that is there was made with the same ones.
+if ((${#overrides[@]} == 0)) && grep -q '"status": "completed"' "$run/summary.json" 2>/dev/null; then
+    say "The run in $run is complete. To start anew, remove that folder or give another name with name=..."
+else
+    train
+fi
+
+python - "$run" <<'END'
+import json, sys
+from pathlib import Path
+
+run = Path(sys.argv[1])
+summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+before, after = (summary["val"][when] for when in ("before", "after"))
+accuracy = [f"{part['accuracy']:.1%}" if part["accuracy"] is not None else "not measured" for part in (before, after)]
+curve = next((path for path in (run / "learning_curve.png", run / "metrics.jsonl") if path.exists()), "none")
+print(f"""
+accuracy        {accuracy[0]} -> {accuracy[1]} of {after['n']} tasks it was not trained on
+training        {summary['steps_done']} steps, {summary['episodes']} episodes, {summary['tool_calls']} tool calls, {summary['seconds']:.0f} s
+run folder      {run}
+summary         {run / 'summary.json'}
+learning curve  {curve}
+trained model   {summary['checkpoint']}""")
+END
+say "Done."

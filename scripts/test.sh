@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# usage: scripts/test.sh [PYTEST ARGUMENT ...]
+#
+# Without arguments, every check: lint, format, types, dependencies, then all tests but the benchmarks. With arguments
+# only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything failed.
+# PYTHON and TORCH_INDEX_URL as in quickstart.sh.
+set -euo pipefail
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
+cd -- "$root"
+set_up cpu,dev
+
+(($# == 0)) || exec python -m pytest "$@"
+
+failed=()
+check() {
+    say "$*"
+    python -m "$@" || failed+=("$*")
+}
+check ruff check .
+check ruff format --check .
+check mypy
+check pip check
+
+# pytest comes last and has the last word of the output; what failed before it is said first.
+((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
+say "pytest"
+python -m pytest tests/unit tests/integration tests/e2e -m "not bench" || exit
+((${#failed[@]} == 0))

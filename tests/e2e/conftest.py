@@ -1,0 +1,139 @@
+"""A workspace with real data and a real small model, made once for all end-to-end tests through the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+CLI = [sys.executable, "-m", "aworld_train"]
+SMALL = [
+    "trainer.steps=4",
+    "trainer.batch_size=4",
+    "trainer.microbatch_size=16",
+    "trainer.save_every=1",
+    "trainer.val_every=4",
+    "rollout.n=4",
+    "dataset.val_limit=16",
+]
+"""Overrides that make a run short: what is tested is how it goes, not what is learned."""
+
+
+@dataclass
+class Workspace:
+    """Where the tests run: data/arithmetic, models/tiny, and the runs they make."""
+
+    path: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.path / "runs"
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start ``aworld-train`` in the background, in a session of its own."""
+        return subprocess.Popen(
+            [*CLI, *arguments],
+            cwd=self.path,
+            env={**os.environ, "AWORLD_TRAIN_STATE": str(self.path / "state")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, seconds: float = 400) -> "subprocess.CompletedProcess[str]":
+        """Run ``aworld-train`` to its end."""
+        process = self.start(*arguments)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def summary(self, name: str) -> dict[str, Any]:
+        return json.loads((self.runs / name / "summary.json").read_text())
+
+    def metrics(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.runs / name / "metrics.jsonl").read_text().splitlines()]
+
+    def episodes(self, name: str) -> list[dict[str, Any]]:
+        file = self.runs / name / "traces" / "episodes.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    space = Workspace(tmp_path_factory.mktemp("e2e"))
+    data = space.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
+    assert data.returncode == 0, data.stderr
+    files = ["--train", "data/arithmetic/train.parquet", "--val", "data/arithmetic/val.parquet"]
+    model = space.run("model", "tiny", "--out", "models/tiny", "--seed", "0", *files)
+    assert model.returncode == 0, model.stderr
+    return space
+
+
+def wait_for(
+    what: str, condition: Callable[[], Any], seconds: float, process: "subprocess.Popen[str]"
+) -> Any:
+    """Poll until ``condition`` gives something; a process that ends first is an error that shows its output."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        if process.poll() is not None:
+            out, err = process.communicate()
+            raise AssertionError(f"the run ended with {process.returncode} before {what}\n{out}\n{err}")
+        time.sleep(0.1)
+    raise AssertionError(f"no {what} within {seconds} seconds")
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def find(processes: list[psutil.Process], *words: str) -> psutil.Process | None:
+    """The innermost process whose command line has all the words."""
+    found = None
+    for process in processes:
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if all(word in line for word in words) and "guard.py" not in line:
+            found = process
+    return found
+
+
+def assert_all_gone(processes: list[psutil.Process], seconds: float = 15) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not alive, [p.cmdline() for p in alive]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running() -> Iterator[None]:
+    """No test may leave a process of a run behind, whatever happened in it."""
+    yield
+    left = [p for p in psutil.process_iter(["name"]) if p.info["name"] in ("raylet", "gcs_server")]
+    mine = [p for p in left if _is_ours(p)]
+    for process in mine:
+        process.kill()
+    assert not mine, f"left running: {mine}"
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return "/e2e" in process.environ().get("AWORLD_TRAIN_RUN_DIR", "")
+    except psutil.Error:
+        return False

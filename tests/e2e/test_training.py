@@ -1,0 +1,73 @@
+"""The main job, for real: VeRL's own trainer, GRPO, episodes with a real MCP server, and an agent that gets better."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import SMALL, Workspace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(workspace: Workspace) -> None:
+    done = workspace.run(
+        "train", "recipes/quickstart.yaml", "--json", "trainer.steps=8", "trainer.val_every=4", seconds=700
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary == workspace.summary("quickstart")
+    assert summary["status"] == "completed"
+    assert summary["steps_done"] == summary["steps_planned"] == 8
+    before, after = summary["val"]["before"], summary["val"]["after"]
+    assert before["n"] == after["n"] == 256
+    assert 0.15 <= before["accuracy"] <= 0.65
+    assert after["accuracy"] - before["accuracy"] >= 0.20
+    assert summary["tool_calls"] > 0
+    assert summary["correct_with_tool"] > 0.5
+    assert summary["episodes"] == 8 * 16 * 8
+    assert [row["step"] for row in workspace.metrics("quickstart")] == list(range(9))
+    # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
+    assert all(row["rollout_probs_diff_max"] < 1e-4 for row in workspace.metrics("quickstart")[1:])
+    model = Path(summary["checkpoint"])
+    assert (model / "model.safetensors").is_file()
+
+    checkpoint = str(workspace.runs / "quickstart" / "checkpoints" / "global_step_8")
+    measured = workspace.run(
+        "eval", "recipes/quickstart.yaml", "--checkpoint", checkpoint, "--limit", "256", "--json"
+    )
+    assert measured.returncode == 0, measured.stderr
+    report = json.loads(measured.stdout)
+    assert report["n"] == 256
+    assert report["errors"] == 0
+    assert report["tool_calls"] > 0
+    # The same tasks, the same weights, greedy: only rounding in another batch may differ.
+    assert abs(report["accuracy"] - after["accuracy"]) <= 0.02
+
+
+def test_two_ranks_with_two_replicas_and_a_kl_loss_train(workspace: Workspace) -> None:
+    overrides = [
+        "name=ranks",
+        "cluster.ranks=2",
+        "algorithm.kl_coef=0.01",
+        "trainer.steps=2",
+        "trainer.val_every=2",
+    ]
+    short = [
+        o for o in SMALL if not o.startswith(("trainer.steps", "trainer.val_every", "trainer.microbatch"))
+    ]
+    done = workspace.run(
+        "train", "recipes/quickstart.yaml", *short, *overrides, "trainer.microbatch_size=8", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = workspace.metrics("ranks")
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert all("kl" in row for row in rows[1:])
+    assert rows[2]["kl"] > 0
+    assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows[1:])
+    shards = list(
+        (workspace.runs / "ranks" / "checkpoints" / "global_step_2" / "actor").glob(
+            "model_world_size_2_rank_*.pt"
+        )
+    )
+    assert len(shards) == 2

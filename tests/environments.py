@@ -1,0 +1,80 @@
+"""Tool environments for tests: real ones, on both backends, and clients to use them with."""
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+from mcp.types import CallToolResult, TextContent
+
+from aworld_train.env import EnvConnection
+from aworld_train.env.containers import engine_answers
+
+DIRECTORIES = Path(__file__).parent / "data"
+ODD = DIRECTORIES / "odd-environment"
+REQUIRED = "AWORLD_TRAIN_TESTS_NEED_DOCKER"
+"""Set where the absence of an engine is a failure."""
+
+
+def need_docker() -> None:
+    """Skip the test where there is no Docker engine; fail it where there has to be one."""
+    if engine_answers():
+        return
+    if os.environ.get(REQUIRED):
+        pytest.fail(f"no Docker engine answers, and {REQUIRED} is set")
+    pytest.skip("no Docker engine answers")
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def session(
+    connection: EnvConnection, servers: str = "", **options: Any
+) -> AsyncIterator[ClientSession]:
+    """A session by the official SDK, over HTTP."""
+    headers = {"Authorization": f"Bearer {connection.token}", **({"MCP_SERVERS": servers} if servers else {})}
+    async with (
+        streamablehttp_client(connection.mcp_url, headers=headers) as (read, write, _),
+        ClientSession(read, write, **options) as opened,
+    ):
+        await opened.initialize()
+        yield opened
+
+
+def text_of(result: CallToolResult) -> str:
+    """The text of a result that has one part, and is no error."""
+    (part,) = result.content
+    assert isinstance(part, TextContent)
+    assert not result.isError, part.text
+    return part.text
+
+
+async def call(opened: ClientSession, tool: str, **arguments: Any) -> str:
+    """The text that a tool answers."""
+    return text_of(await opened.call_tool(tool, arguments))
+
+
+def eventually(holds: Callable[[], object], within: float = 10.0) -> bool:
+    """Whether it holds within so many seconds."""
+    deadline = time.monotonic() + within
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,182 @@
+"""Bad input gets one clear paragraph and exit code 1 or 2: no traceback, and nothing lost or left behind."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPE = """\
+name: t
+model:
+  path: model
+env:
+  docker_dir: calculator-mcp-server
+  backend: process
+dataset:
+  train: data/train.parquet
+  val: data/val.parquet
+trainer:
+  steps: 2
+"""
+
+
+def cli(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "aworld_train", *arguments],
+        cwd=cwd,
+        env={**os.environ, "AWORLD_TRAIN_STATE": str(cwd / "state")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    built = cli(
+        "dataset",
+        "build",
+        "arithmetic",
+        "--out",
+        "data",
+        "--limit",
+        "200",
+        "--split",
+        "train=0.5",
+        "--split",
+        "val=0.5",
+        cwd=folder,
+    )
+    assert built.returncode == 0, built.stderr
+    model = folder / "model"
+    model.mkdir()
+    for name in (
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors",
+        "chat_template.jinja",
+    ):
+        (model / name).write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def workspace(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def refused(process: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    """One paragraph on stderr, nothing on stdout, the exit code, no traceback."""
+    assert process.returncode == code, process.stderr
+    assert process.stdout == ""
+    assert "Traceback" not in process.stderr
+    paragraph = process.stderr[process.stderr.index("error: ") :]
+    assert "\n" not in paragraph.strip()
+    for word in words:
+        assert word in process.stderr
+
+
+def test_an_unknown_key_is_named_with_file_line_and_nearest_key(workspace: Path) -> None:
+    (workspace / "recipe.yaml").write_text(RECIPE.replace("  steps: 2", "  stepz: 2"))
+    refused(cli("train", "recipe.yaml", cwd=workspace), 2, "recipe.yaml:11", "trainer.stepz", "trainer.steps")
+
+
+def test_a_wrong_type_is_named_with_its_value(workspace: Path) -> None:
+    refused(cli("train", "recipe.yaml", "trainer.steps=many", cwd=workspace), 2, "trainer.steps", "many")
+
+
+def test_a_missing_recipe_dataset_or_model_is_named(workspace: Path) -> None:
+    refused(cli("train", "recip.yaml", cwd=workspace), 2, "recip.yaml", "recipe.yaml")
+    refused(
+        cli("train", "recipe.yaml", "dataset.train=data/none.parquet", cwd=workspace), 1, "data/none.parquet"
+    )
+    refused(cli("train", "recipe.yaml", "model.path=nowhere", cwd=workspace), 1, "nowhere", "model tiny")
+
+
+def test_an_empty_dataset_is_refused(workspace: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(workspace / "data/train.parquet").slice(0, 0), workspace / "empty.parquet")
+    refused(cli("train", "recipe.yaml", "dataset.train=empty.parquet", cwd=workspace), 1, "empty.parquet")
+
+
+def test_a_model_without_tokenizer_or_chat_template_is_refused(workspace: Path) -> None:
+    (workspace / "model" / "chat_template.jinja").unlink()
+    refused(cli("train", "recipe.yaml", cwd=workspace), 1, "model", "chat template")
+    (workspace / "model" / "tokenizer.json").unlink()
+    refused(cli("train", "recipe.yaml", cwd=workspace), 1, "model", "no tokenizer")
+
+
+def test_a_port_in_use_is_named(workspace: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        process = cli(
+            "env",
+            "up",
+            "--docker-dir",
+            "calculator-mcp-server",
+            "--backend",
+            "process",
+            "--port",
+            port,
+            cwd=workspace,
+        )
+    assert process.returncode in (1, 2)
+    assert port in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_an_unknown_environment_is_answered_with_the_nearest(workspace: Path) -> None:
+    refused(
+        cli("env", "up", "--docker-dir", "calculator-mcp-sever", cwd=workspace), 2, "calculator-mcp-server"
+    )
+
+
+def test_no_environment_at_all_is_said_and_the_run_says_it_failed(workspace: Path) -> None:
+    process = cli("train", "recipe.yaml", "env.docker_dir=null", cwd=workspace)
+    refused(process, 1, "env.docker_dir", "MCP_SERVER_URL")
+    summary = json.loads((workspace / "runs" / "t" / "summary.json").read_text())
+    assert (summary["status"], summary["error"]["kind"]) == ("failed", "environment")
+
+
+def test_with_json_an_error_is_one_object_on_stdout(workspace: Path) -> None:
+    process = cli("train", "recipe.yaml", "trainer.steps=many", "--json", cwd=workspace)
+    assert process.returncode == 2
+    assert json.loads(process.stdout)["error"]["kind"] == "recipe"
+    assert "Traceback" not in process.stderr
+
+
+def test_debug_shows_the_traceback(workspace: Path) -> None:
+    process = cli("--debug", "train", "recipe.yaml", "trainer.steps=many", cwd=workspace)
+    assert process.returncode == 2
+    assert "Traceback" in process.stderr
+
+
+def test_a_checkpoint_that_is_none_is_refused_by_eval(workspace: Path) -> None:
+    refused(cli("eval", "recipe.yaml", "--checkpoint", "data", cwd=workspace), 1, "data", "checkpoint")
+
+
+def test_a_dry_run_writes_the_configuration_and_prints_the_command(workspace: Path) -> None:
+    import shlex
+
+    import yaml
+
+    process = cli("train", "recipe.yaml", "--dry-run", cwd=workspace)
+    assert process.returncode == 0, process.stderr
+    command = shlex.split(process.stdout)
+    assert command[1:3] == ["-m", "verl.trainer.main_ppo"]
+    config = yaml.safe_load((workspace / "runs" / "t" / "verl.yaml").read_text())
+    assert config["trainer"]["total_training_steps"] == 2
+    assert "${" not in (workspace / "runs" / "t" / "verl.yaml").read_text()

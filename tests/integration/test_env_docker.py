@@ -1,0 +1,484 @@
+"""Environments in containers, on a real engine: nothing is left of them, and nothing gets out of them."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from docker.models.containers import Container
+from mcp import McpError
+
+import docker
+from aworld_train.env import EnvConnection, down, find, status, up
+from aworld_train.env.backend import Size
+from aworld_train.env.directory import find_directory
+from aworld_train.env.images import image_name
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tools import ToolServer, ToolSession
+from tests.environments import ODD, call, eventually, need_docker, session
+
+# The function that every supported release of the MCP SDK has is deprecated in the latest ones.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning"),
+    pytest.mark.timeout(600),
+]
+
+SMALL = Size(cpus=1.0, memory=512 << 20)
+LABEL = "aworld-train.environment"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Any:
+    need_docker()
+    return docker.from_env()
+
+
+@pytest.fixture(scope="module")
+def fragile(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvConnection]:
+    """Two small workers that the tests of this module ill-treat."""
+    keys = tmp_path_factory.mktemp("keys") / "env"
+    keys.write_text("LOCKED_KEY=the-locked-one\n")
+    limits = {"vanish_seconds": 2.0}
+    yield up(
+        ODD, name="fragile", backend="docker", workers=2, size=SMALL, env_file=keys, limits=limits, wait=120
+    )
+    down("fragile")
+
+
+def containers(name: str) -> list[Container]:
+    found: list[Container] = docker.from_env().containers.list(
+        all=True, filters={"label": f"{LABEL}={name}"}, ignore_removed=True
+    )
+    return found
+
+
+def container(name: str, part: str) -> Container:
+    return next(one for one in containers(name) if one.name.endswith(part))
+
+
+def left_of(name: str) -> list[str]:
+    """Everything of that name that the engine or this machine still has."""
+    client = docker.from_env()
+    label = {"label": f"{LABEL}={name}"}
+    found = [one.name for one in containers(name)]
+    found += [one.name for one in client.networks.list(filters=label)]
+    found += [one.name for one in client.volumes.list(filters=label)]
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            command = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if b"aworld_train.env.keeper" in command and name.encode() in command:
+                found.append(f"process {entry.name}")
+    return found
+
+
+def all_ready(connection: EnvConnection, within: float = 60.0) -> bool:
+    def ready() -> bool:
+        (now,) = status(connection.name)
+        return now.workers.get("ready") == connection.workers
+
+    return eventually(ready, within)
+
+
+def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "aworld_train", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+# From nothing to nothing
+
+START = ("env", "up", "--docker-dir", str(ODD), "--name", "cold", "--backend", "docker", "--workers", "1")
+
+
+async def test_up_call_down_leaves_nothing(engine: Any) -> None:
+    started = await asyncio.to_thread(
+        cli,
+        "env",
+        "up",
+        "--docker-dir",
+        str(ODD),
+        "--name",
+        "cold",
+        "--backend",
+        "docker",
+        "--workers",
+        "1",
+        "--wait",
+        "120",
+    )
+    assert started.returncode == 0, started.stderr
+    said = json.loads(started.stdout)
+    assert list(said)[:3] == ["ip", "port", "token"]
+    assert "locked is off: LOCKED_KEY not set" in " ".join(started.stderr.split())
+    again = await asyncio.to_thread(cli, *START)
+    assert json.loads(again.stdout) == said
+    async with session(EnvConnection(**said)) as opened:
+        assert "echo" in [tool.name for tool in (await opened.list_tools()).tools]
+        assert await call(opened, "echo", text="hello") == "hello"
+    tested = await asyncio.to_thread(cli, "env", "test", "cold", "--json")
+    assert (tested.returncode, json.loads(tested.stdout)["failed"]) == (0, {})
+    assert len(left_of("cold")) == 4
+    ended = await asyncio.to_thread(cli, "env", "down", "cold", "--json")
+    assert json.loads(ended.stdout) == {"environments": [{"name": "cold", "stopped": True}]}
+    assert left_of("cold") == []
+
+
+async def test_hundreds_of_short_sessions_leak_nothing(engine: Any) -> None:
+    sessions, workers = 500, 4
+    connection = await asyncio.to_thread(
+        up, ODD, name="short", backend="docker", workers=workers, size=SMALL, servers=("odd",), wait=120
+    )
+    server = ToolServer(
+        connection.mcp_url, {"Authorization": f"Bearer {connection.token}"}, connect_timeout=120
+    )
+    gateway = container("short", "gateway")
+    begun = {one.name: one.attrs["State"]["StartedAt"] for one in containers("short")}
+    turn = asyncio.Semaphore(2 * workers)
+
+    async def play(number: int) -> None:
+        async with turn, ToolSession(server) as tools:
+            seen = (await tools.call("what_is_here", {})).text
+            assert "LEAK-" not in seen, seen
+            assert not (await tools.call("leave_behind", {"mark": f"LEAK-{number}"})).is_error
+
+    try:
+        await asyncio.gather(*(play(number) for number in range(100)))
+        before = await asyncio.to_thread(memory_of, gateway)
+        await asyncio.gather(*(play(number) for number in range(100, sessions)))
+        grown = await asyncio.to_thread(memory_of, gateway) - before
+        # 400 sessions that are kept take more than 8 MB.
+        assert grown < 4 << 20, f"the gateway grew by {grown >> 10} KB"
+        assert all_ready(connection)
+        for one in containers("short"):
+            assert one.attrs["State"]["StartedAt"] == begun[one.name], f"{one.name} was started anew"
+    finally:
+        await asyncio.to_thread(down, "short")
+    assert left_of("short") == []
+
+
+def memory_of(one: Container) -> int:
+    """Bytes that its processes use, without what the kernel caches for them."""
+    stats = one.stats(stream=False)["memory_stats"]
+    caches = stats["stats"].get("inactive_file", stats["stats"].get("total_inactive_file", 0))
+    return int(stats["usage"]) - int(caches)
+
+
+# Faults
+
+
+async def test_a_worker_that_is_killed_in_a_call_is_a_typed_failure_and_comes_back(
+    fragile: EnvConnection,
+) -> None:
+    assert all_ready(fragile)
+    async with session(fragile) as opened:
+        waiting = asyncio.ensure_future(opened.call_tool("wait", {"seconds": 15}))
+        await asyncio.sleep(1.0)
+        kill(await asyncio.to_thread(busy_worker, fragile))
+        began = time.monotonic()
+        with pytest.raises(McpError) as failed:
+            await waiting
+        assert failed.value.error.data["type"] == "worker_lost"
+        assert time.monotonic() - began < 5
+    # The agent's own client says so in its own terms.
+    server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
+    async with ToolSession(server) as tools:
+        waiting_too = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await asyncio.sleep(1.0)
+        kill(await asyncio.to_thread(busy_worker, fragile))
+        with pytest.raises(EnvironmentLost, match="worker of this session was lost"):
+            await waiting_too
+    async with session(fragile) as opened:
+        assert await call(opened, "echo", text="on") == "on"
+    assert all_ready(fragile)
+
+
+def busy_worker(connection: EnvConnection) -> Container:
+    """The one worker that has a session."""
+    states = httpx.get(f"http://{connection.ip}:{connection.port}/health").json()["states"]
+    assert states.count("busy") == 1
+    return container(connection.name, f"worker-{states.index('busy')}")
+
+
+def kill(one: Container) -> None:
+    """As a fault would, not as a person: what `docker kill` ended stays so."""
+    os.kill(one.attrs["State"]["Pid"], signal.SIGKILL)
+
+
+async def test_a_gateway_that_is_killed_comes_back_at_the_same_address(fragile: EnvConnection) -> None:
+    assert all_ready(fragile)
+    server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
+    async with ToolSession(server) as tools:
+        waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
+        await asyncio.sleep(1.0)
+        kill(await asyncio.to_thread(container, "fragile", "gateway"))
+        began = time.monotonic()
+        with pytest.raises(EnvironmentLost):
+            await waiting
+        assert time.monotonic() - began < 5
+    assert all_ready(fragile)
+    async with session(fragile) as opened:
+        assert await call(opened, "echo", text="on") == "on"
+        assert "cancelled" not in await call(opened, "shell", command="ls -A")
+
+
+async def test_thousands_of_processes_end_with_their_session(fragile: EnvConnection) -> None:
+    assert all_ready(fragile)
+    begun = {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")}
+    async with session(fragile) as opened:
+        # It may be that there is no room left for the thread that would write the answer.
+        try:
+            assert 100 < int(await call(opened, "fork", processes=10_000)) < 512
+        except McpError as error:
+            assert error.error.data["type"] in ("tool_timeout", "tool_crashed")
+    assert all_ready(fragile)
+    assert {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")} == begun
+
+
+async def test_a_fork_bomb_ends_with_its_session(fragile: EnvConnection) -> None:
+    assert all_ready(fragile)
+    async with session(fragile) as opened:
+        with suppress(McpError):
+            await opened.call_tool("shell", {"command": "bomb() { bomb | bomb & }; bomb; sleep 1"})
+    assert all_ready(fragile)
+    async with session(fragile) as opened:
+        assert await call(opened, "echo", text="on") == "on"
+
+
+async def test_a_full_workspace_is_empty_for_the_next_session(fragile: EnvConnection) -> None:
+    assert all_ready(fragile)
+    async with session(fragile) as opened:
+        assert 200 < int(await call(opened, "fill")) <= 256
+        assert await call(opened, "echo", text="still") == "still"
+    assert all_ready(fragile)
+    for _ in range(2):
+        async with session(fragile) as opened:
+            assert (await call(opened, "shell", command="ls -A")) == ""
+
+
+SPAWNER = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep -q '[s]pawner[.]py' && basename $p; done"
+
+
+async def test_a_session_that_tampers_with_its_worker_does_not_reach_the_next(fragile: EnvConnection) -> None:
+    """Kill what starts tools, put a file beside the socket, leave System V memory: the worker is started anew."""
+    for damage in (
+        f"kill -9 $({SPAWNER})",
+        f"kill -STOP $({SPAWNER})",
+        "touch /run/aworld/*/LEFT",
+        "python3 -c 'import ctypes; print(ctypes.CDLL(None).shmget(77, 4096, 0o1600))'",
+    ):
+        assert all_ready(fragile), damage
+        with suppress(McpError, Exception):
+            async with session(fragile) as opened:
+                await opened.call_tool("shell", {"command": damage})
+                await opened.call_tool("others_key", {})
+        assert all_ready(fragile), damage
+        for _ in range(2):
+            async with session(fragile) as opened:
+                assert "LEFT" not in await call(opened, "shell", command="ls -A /run/aworld/*")
+                assert await call(opened, "shell", command="tail -n +2 /proc/sysvipc/shm") == ""
+                assert await call(opened, "echo", text="on") == "on"
+
+
+# Starts that are cut off
+
+
+def make_directory(path: Path, dockerfile: str, server: str = "") -> Path:
+    shutil.copytree(ODD, path)
+    (path / "Dockerfile").write_text((ODD / "Dockerfile").read_text() + dockerfile)
+    if server:
+        (path / "odd.py").write_text(server + (ODD / "odd.py").read_text())
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_start_that_is_cut_off_while_building_leaves_nothing(
+    engine: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    path = make_directory(tmp_path / "slow", f"RUN sleep 60 # {tmp_path.name} {number}\n")
+    before = {one.id for one in engine.containers.list(all=True)}
+    started = starting(path, "cut-build")
+
+    def building() -> list[Container]:
+        return [
+            one
+            for one in engine.containers.list(all=True, ignore_removed=True)
+            if one.id not in before and "sleep 60" in str(one.attrs["Config"]["Cmd"])
+        ]
+
+    assert eventually(building, 120)
+    started.send_signal(number)
+    assert started.wait(20) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert cli("env", "down", "--orphans").returncode == 0
+    assert left_of("cut-build") == []
+    assert eventually(lambda: not building(), 90)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_start_that_is_cut_off_is_an_orphan_and_can_be_removed(
+    engine: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    path = make_directory(tmp_path / "slow", "", "import time; time.sleep(60)\n")
+    started = starting(path, "cut-start")
+    assert eventually(lambda: len(left_of("cut-start")) >= 4, 120)
+    started.send_signal(number)
+    started.wait(20)
+    if number == signal.SIGKILL:
+        assert [one.state for one in status("cut-start")] == ["abandoned"]
+    assert cli("env", "down", "--orphans").returncode == 0
+    assert left_of("cut-start") == []
+
+
+def starting(path: Path, name: str) -> "subprocess.Popen[bytes]":
+    command = [
+        "env",
+        "up",
+        "--docker-dir",
+        str(path),
+        "--name",
+        name,
+        "--backend",
+        "docker",
+        "--workers",
+        "1",
+    ]
+    return subprocess.Popen(
+        [sys.executable, "-m", "aworld_train", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=_hear_interrupts,
+    )
+
+
+def _hear_interrupts() -> None:
+    """As at a terminal; what a shell runs in the background is started deaf."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_an_orphan_is_no_environment_that_is_being_started_or_used(fragile: EnvConnection) -> None:
+    assert cli("env", "down", "--orphans").returncode == 0
+    assert all_ready(fragile)
+
+
+OWNER = """
+import os, sys, time
+from aworld_train.env import up
+up(sys.argv[1], name="owned", backend="docker", workers=1, servers=("odd",), owner_pid=os.getpid(), wait=120)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_environment_ends_with_its_owner(engine: Any, number: signal.Signals) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(ODD)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    with owner, owner.stdout:
+        assert owner.stdout.readline() == "up\n"
+        owner.send_signal(number)
+    assert eventually(lambda: left_of("owned") == [], 30)
+
+
+def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:
+    path = make_directory(tmp_path / "bad", "RUN echo 'the last words' && false\n")
+    failed = cli("env", "up", "--docker-dir", str(path), "--name", "bad-build", "--backend", "docker")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "could not be built" in failed.stderr
+    assert "the last words" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert left_of("bad-build") == []
+
+
+# Security
+
+
+async def test_a_worker_reaches_no_neighbour_and_no_service_of_the_host(fragile: EnvConnection) -> None:
+    assert all_ready(fragile)
+    with socket.create_server(("127.0.0.1", 0)) as hosts:
+        port = hosts.getsockname()[1]
+        networks = [
+            one.attrs["NetworkSettings"]["Networks"]["aworld-fragile"] for one in containers("fragile")
+        ]
+        addresses = {network["IPAddress"] for network in networks}
+        assert len(addresses) == 3
+        async with session(fragile) as one, session(fragile) as other:
+            listen = "nohup python3 -m http.server 9999 >/dev/null 2>&1 & sleep 2; hostname -i"
+            others = (await call(other, "shell", command=listen)).strip()
+            assert others in addresses
+            assert await call(other, "connect", host="127.0.0.1", port=9999) == "connected"
+            for address in addresses - {(await call(one, "shell", command="hostname -i")).strip()}:
+                for there in (9999, 8080):
+                    assert (await call(one, "connect", host=address, port=there)).startswith("refused")
+            for gateway in {network["Gateway"] for network in networks} | {
+                "127.0.0.1",
+                "host.docker.internal",
+            }:
+                assert (await call(one, "connect", host=gateway, port=port)).startswith("refused")
+                assert (await call(one, "connect", host=gateway, port=fragile.port)).startswith("refused")
+
+
+async def test_a_worker_has_no_privileges_and_no_place_to_write_but_its_own(fragile: EnvConnection) -> None:
+    async with session(fragile) as opened:
+        said = await call(opened, "read_file", path="/proc/self/status")
+        facts = dict(line.split(":\t", 1) for line in said.splitlines() if ":\t" in line)
+        assert facts["Uid"].split() == ["10001"] * 4
+        assert {facts[name].strip("0") for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {""}
+        assert facts["NoNewPrivs"] == "1"
+        for place in ("/x", "/opt/aworld/x", "/srv/odd/x", "/etc/x", "/var/x", "/run/x"):
+            assert "cannot touch" in await call(opened, "shell", command=f"touch {place}")
+        assert "docker.sock" not in await call(opened, "read_file", path="/proc/self/mountinfo")
+
+
+async def test_a_key_can_be_read_by_nobody_but_its_server(fragile: EnvConnection, engine: Any) -> None:
+    async with session(fragile) as opened:
+        assert await call(opened, "locked_key") == "the-locked-one"
+        pid = await call(opened, "locked_pid")
+        for secret in (f"/proc/{pid}/environ", f"/proc/{pid}/mem", "/proc/1/environ", "/proc/1/mem"):
+            assert "Permission denied" in await call(opened, "read_file", path=secret)
+        # What it forked is called as it is; it is the first of them.
+        spawner = min((await call(opened, "shell", command=SPAWNER)).split(), key=int)
+        assert "Permission denied" in await call(opened, "read_file", path=f"/proc/{spawner}/environ")
+    record = find("fragile")
+    assert record is not None
+    secrets = ["the-locked-one", record.credentials.secret, fragile.token]
+    image = engine.images.get(image_name(find_directory(ODD)))
+    shown = {
+        "image": json.dumps(image.attrs) + json.dumps(image.history()),
+        "gateway": json.dumps({**container("fragile", "gateway").attrs, "Config": None}),
+        "labels": json.dumps([one.labels for one in containers("fragile")]),
+        "logs": b"".join(one.logs() for one in containers("fragile")).decode(),
+        "network": json.dumps([one.attrs for one in engine.networks.list()]),
+    }
+    for place, text in shown.items():
+        assert not [secret for secret in secrets if secret in text], place
+    assert "the-locked-one" not in json.dumps(container("fragile", "gateway").attrs)
+    for one in containers("fragile"):
+        if "worker" in one.name:
+            assert record.credentials.secret not in json.dumps(one.attrs)
+
+
+# The engine itself
+
+
+@pytest.mark.skipif(
+    "AWORLD_TRAIN_TESTS_ENGINE" not in os.environ,
+    reason="restarts the engine: set AWORLD_TRAIN_TESTS_ENGINE to a program that takes `stop` and `start`",
+)
+async def test_an_environment_comes_back_with_its_engine(fragile: EnvConnection) -> None:
+    program = os.environ["AWORLD_TRAIN_TESTS_ENGINE"]
+    for action in ("stop", "start"):
+        await asyncio.to_thread(
+            subprocess.run, [program, action], check=True, timeout=120, stdout=subprocess.DEVNULL
+        )
+    assert all_ready(fragile, 90)
+    async with session(fragile) as opened:
+        assert await call(opened, "echo", text="back") == "back"

@@ -1,0 +1,351 @@
+"""The rollout server, called as Ray would call it: many requests on one event loop, and no request left waiting."""
+
+import asyncio
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from verl.workers.config import RolloutConfig
+from verl.workers.rollout.replica import TokenOutput
+
+from aworld_train.adapter.verl.cpu.server import TransformersServer
+from tests.models import tiny_qwen3
+
+VOCABULARY = 97
+END = 3
+RESPONSE = 160
+WITHIN = 30.0
+GREEDY = {"temperature": 0.0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Qwen3 with a tokenizer, as a directory that Hugging Face libraries load."""
+    place = tmp_path_factory.mktemp("model")
+    tiny_qwen3(VOCABULARY, eos_token_id=END).save_pretrained(place)
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token=f"w{END}", pad_token="w1", unk_token="w0"
+    ).save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def model(model_dir: Path) -> Qwen3ForCausalLM:
+    return Qwen3ForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+
+
+@pytest.fixture
+def server(model_dir: Path) -> TransformersServer:
+    rollout = RolloutConfig(
+        name="transformers", prompt_length=64, response_length=RESPONSE, tensor_model_parallel_size=1
+    )
+    model_config = OmegaConf.create(
+        {
+            "_target_": "verl.workers.config.HFModelConfig",
+            "path": str(model_dir),
+            "override_config": {"attn_implementation": "sdpa"},
+        }
+    )
+    # As one of many replicas it computes with one thread.
+    return TransformersServer(rollout, model_config, replica_rank=0, replicas=64)
+
+
+def prompt(seed: int, length: int = 20) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(VOCABULARY) for _ in range(length)]
+
+
+def best_tokens(
+    model: Qwen3ForCausalLM, given: list[int], sampled: list[int]
+) -> tuple[list[int], list[float]]:
+    """What the model finds most likely at each place of ``sampled``, and the log-probability of what is there."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([given + sampled])).logits[0, len(given) - 1 : -1]
+    logprobs = logits.log_softmax(-1).gather(1, torch.tensor(sampled)[:, None])[:, 0]
+    return logits.argmax(-1).tolist(), logprobs.tolist()
+
+
+def other_weights(model: Qwen3ForCausalLM, seed: int = 1) -> Qwen3ForCausalLM:
+    torch.manual_seed(seed)
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return changed
+
+
+def parts(model: Qwen3ForCausalLM) -> list[tuple[list[str], list[np.ndarray]]]:
+    """The weights in two parts, as the trainer sends them."""
+    named = [(name, tensor.numpy()) for name, tensor in model.state_dict().items()]
+    half = len(named) // 2
+    return [([n for n, _ in part], [a for _, a in part]) for part in (named[:half], named[half:])]
+
+
+async def load(server: TransformersServer, model: Qwen3ForCausalLM, step: int | None) -> None:
+    first, second = parts(model)
+    await server.update_weights(*first, False, None)
+    await server.update_weights(*second, True, step)
+
+
+def start(server: TransformersServer, given: list[int], **params: Any) -> "asyncio.Task[TokenOutput]":
+    return asyncio.create_task(server.generate("r", given, {**GREEDY, **params}))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN):
+        while not holds():  # noqa: ASYNC110 - the batcher rings no bell
+            await asyncio.sleep(0.001)
+
+
+async def until_sampled(server: TransformersServer, tokens: int) -> None:
+    await until(lambda: any(len(r.tokens) >= tokens for r in server._batcher.running))
+
+
+async def results(*tasks: "asyncio.Task[TokenOutput]") -> list[Any]:
+    async with asyncio.timeout(WITHIN):
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_concurrent_requests_get_what_the_model_finds_most_likely(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    rng = random.Random(0)
+    prompts = [prompt(i, rng.randint(1, 60)) for i in range(24)]
+    tasks = []
+    for given in prompts:
+        tasks.append(start(server, given, max_tokens=rng.randint(1, 40)))
+        await asyncio.sleep(rng.choice([0, 0, 0.005]))
+    for given, output in zip(prompts, await results(*tasks), strict=True):
+        best, logprobs = best_tokens(model, given, output.token_ids)
+        assert output.token_ids == best
+        assert output.log_probs == pytest.approx(logprobs, abs=2e-5)
+        assert output.stop_reason == "completed"
+
+
+async def test_the_end_token_of_the_model_ends_a_turn(server: TransformersServer) -> None:
+    outputs = await results(
+        *(
+            asyncio.create_task(
+                server.generate(str(i), prompt(i), {"temperature": 5.0, "max_tokens": RESPONSE})
+            )
+            for i in range(8)
+        )
+    )
+    for output in outputs:
+        assert END not in output.token_ids[:-1]
+        assert output.token_ids[-1] == END or len(output.token_ids) == RESPONSE
+    assert any(output.token_ids[-1] == END for output in outputs)
+
+
+async def test_without_a_limit_the_response_length_is_the_limit(server: TransformersServer) -> None:
+    [output] = await results(start(server, prompt(0)))
+    assert len(output.token_ids) == RESPONSE
+
+
+async def test_a_sequence_never_grows_beyond_what_the_model_may_hold(server: TransformersServer) -> None:
+    [output] = await results(start(server, prompt(0, 200), max_tokens=RESPONSE))
+    assert len(output.token_ids) == 64 + RESPONSE - 200
+
+
+async def test_an_aborted_request_keeps_its_tokens_and_says_so(server: TransformersServer) -> None:
+    task = start(server, prompt(0), max_tokens=RESPONSE)
+    await until_sampled(server, 3)
+    said = await server.abort_all_requests()
+    [output] = await results(task)
+    assert said == {"aborted_count": 1, "request_ids": ["r"]}
+    assert output.stop_reason == "aborted"
+    assert 3 <= len(output.token_ids) == len(output.log_probs) < RESPONSE
+
+
+async def test_after_an_abort_requests_wait_for_resume(server: TransformersServer) -> None:
+    await server.abort_all_requests()
+    task = start(server, prompt(0), max_tokens=2)
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    assert server._batcher.idle
+    await server.resume_generation()
+    [output] = await results(task)
+    assert len(output.token_ids) == 2
+
+
+async def test_a_request_stays_out_if_the_door_closes_again_before_its_turn(
+    server: TransformersServer,
+) -> None:
+    await server.abort_all_requests()
+    task = start(server, prompt(0), max_tokens=1)
+    await asyncio.sleep(0)
+    await server.resume_generation()
+    await server.abort_all_requests()
+    await asyncio.sleep(0.2)
+    assert not task.done()
+    await server.resume_generation()
+    [output] = await results(task)
+    assert output.stop_reason == "completed"
+
+
+async def test_after_an_abort_that_rejects_requests_fail_at_once_until_resume(
+    server: TransformersServer,
+) -> None:
+    await server.abort_all_requests(reject_request=True)
+    [error] = await results(start(server, prompt(0)))
+    assert isinstance(error, RuntimeError)
+    assert "takes no requests" in str(error)
+    await server.resume_generation()
+    [output] = await results(start(server, prompt(0), max_tokens=1))
+    assert output.stop_reason == "completed"
+
+
+async def test_one_request_can_be_aborted_and_the_others_go_on(server: TransformersServer) -> None:
+    other = start(server, prompt(1), max_tokens=60)
+    chosen = asyncio.create_task(server.generate("chosen", prompt(2), {**GREEDY, "max_tokens": RESPONSE}))
+    await until_sampled(server, 2)
+    assert await server.abort_request("chosen") == {"aborted": True, "request_id": "chosen"}
+    assert await server.abort_request("unknown") == {"aborted": False, "request_id": "unknown"}
+    ended, went_on = await results(chosen, other)
+    assert ended.stop_reason == "aborted"
+    assert (went_on.stop_reason, len(went_on.token_ids)) == ("completed", 60)
+
+
+async def test_weights_loaded_in_the_middle_of_a_turn_count_from_the_next_token_on(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    changed = other_weights(model)
+    given = prompt(0)
+    task = start(server, given, max_tokens=150)
+    await until_sampled(server, 5)
+    await load(server, changed, step=4)
+    [output] = await results(task)
+    assert len(output.token_ids) == 150
+    old, new = best_tokens(model, given, output.token_ids), best_tokens(changed, given, output.token_ids)
+    switch = next(i for i, token in enumerate(output.token_ids) if token != old[0][i])
+    assert switch >= 5
+    # The token at which old and new first differ may lie after the load; from there on it is the new model alone.
+    assert output.token_ids[switch:] == new[0][switch:]
+    assert output.log_probs[:5] == pytest.approx(old[1][:5], abs=2e-5)
+    assert output.log_probs[switch:] == pytest.approx(new[1][switch:], abs=2e-5)
+
+
+async def test_nothing_is_decoded_between_the_first_and_the_last_part_of_new_weights(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    changed = other_weights(model)
+    first, second = parts(changed)
+    begun = start(server, prompt(0), max_tokens=150)
+    await until_sampled(server, 5)
+    await server.update_weights(*first, False, None)
+    in_flight = [*server._batcher.waiting, *server._batcher.running]
+    before = [len(request.tokens) for request in in_flight]
+    late = start(server, prompt(1), max_tokens=20)
+    await asyncio.sleep(0.2)
+    assert [len(request.tokens) for request in in_flight] == before
+    await server.update_weights(*second, True, 1)
+    output, late_output = await results(begun, late)
+    assert output.token_ids[before[0] :] == best_tokens(changed, prompt(0), output.token_ids)[0][before[0] :]
+    assert late_output.token_ids == best_tokens(changed, prompt(1), late_output.token_ids)[0]
+
+
+async def test_what_old_weights_computed_is_not_used_under_new_ones(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    changed = other_weights(model)
+    given = prompt(0, 40)
+    begun = start(server, given, max_tokens=100)
+    await until_sampled(server, 20)
+    await load(server, changed, step=1)
+    [output] = await results(begun)
+    # The next turn goes on from a sequence of which a part was sampled by the old weights.
+    longer = given + output.token_ids + prompt(1, 5)
+    [following] = await results(start(server, longer, max_tokens=20))
+    assert following.extra_fields["num_cached_tokens"] > len(given)
+    best, logprobs = best_tokens(changed, longer, following.token_ids)
+    assert following.token_ids == best
+    assert following.log_probs == pytest.approx(logprobs, abs=2e-5)
+
+
+async def test_the_step_of_the_weights_is_reported(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    async def reported() -> int | None:
+        [output] = await results(start(server, prompt(0), max_tokens=1))
+        return output.extra_fields["global_steps"]
+
+    assert await reported() is None
+    await load(server, model, step=7)
+    assert await reported() == 7
+    await load(server, model, step=None)
+    assert await reported() == 7
+
+
+async def test_weights_the_model_does_not_have_are_refused_and_nobody_waits_for_them(
+    server: TransformersServer,
+) -> None:
+    task = start(server, prompt(0), max_tokens=150)
+    await until_sampled(server, 1)
+    with pytest.raises(KeyError, match=r"no\.such\.weight"):
+        await server.update_weights(["no.such.weight"], [np.zeros(1, np.float32)], True, 1)
+    [error] = await results(task)
+    assert "new weights could not be loaded" in str(error)
+
+
+async def test_an_error_in_a_step_reaches_every_request_in_flight_and_the_next_ones_work(
+    server: TransformersServer, model: Qwen3ForCausalLM
+) -> None:
+    tasks = [start(server, prompt(i), max_tokens=150) for i in range(5)]
+    await until_sampled(server, 2)
+    # A token id that the model has no embedding for is an error inside the forward pass of a step.
+    tasks.append(start(server, [VOCABULARY + 1000], max_tokens=5))
+    for error in await results(*tasks):
+        assert isinstance(error, RuntimeError)
+        assert "decoding failed: IndexError" in str(error)
+    [output] = await results(start(server, prompt(0), max_tokens=30))
+    assert output.token_ids == best_tokens(model, prompt(0), output.token_ids)[0]
+
+
+async def test_a_request_whose_caller_gave_up_disturbs_no_other(server: TransformersServer) -> None:
+    given_up, other = start(server, prompt(0), max_tokens=30), start(server, prompt(1), max_tokens=60)
+    await until_sampled(server, 2)
+    given_up.cancel()
+    _, output = await results(given_up, other)
+    assert len(output.token_ids) == 60
+    await until(lambda: server._batcher.idle)
+
+
+@pytest.mark.parametrize(
+    ("given", "params", "images", "complaint"),
+    [
+        ([1, 2], {"temperature": -1}, None, "temperature must be at least 0"),
+        ([1, 2], {"repetition_penalty": 1.5}, None, "does not support repetition_penalty"),
+        ([1, 2], {"guided_json": "{}"}, None, "does not know the sampling parameter"),
+        ([1, 2], {}, ["an image"], "serves text only"),
+        ([], {}, None, "at least one token"),
+        ([1] * (64 + RESPONSE), {}, None, "the prompt has 224 tokens"),
+    ],
+    ids=["temperature", "penalty", "unknown", "image", "empty", "long"],
+)
+async def test_what_cannot_be_served_is_refused_and_leaves_the_server_working(
+    server: TransformersServer, given: list[int], params: dict[str, Any], images: Any, complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        await asyncio.wait_for(server.generate("r", given, params, image_data=images), WITHIN)
+    [output] = await results(start(server, prompt(0), max_tokens=1))
+    assert output.stop_reason == "completed"
+
+
+async def test_memory_of_finished_sequences_is_given_back_when_the_trainer_asks(
+    server: TransformersServer,
+) -> None:
+    await results(start(server, prompt(0, 40), max_tokens=10))
+    assert len(server._batcher.prefixes) > 0
+    await server.sleep()
+    assert server._batcher.prefixes.bytes == 0
+    await server.wake_up()

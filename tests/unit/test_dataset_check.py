@@ -1,0 +1,154 @@
+"""What cannot be trained on is told before training, in one paragraph that names the file and the row."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aworld_train.dataset import build, check_file
+from aworld_train.dataset.check import first_rows
+from aworld_train.dataset.rows import row, write_rows
+from aworld_train.dataset.schema import SCHEMA, VERSION_KEY
+from aworld_train.dataset.tasks import Task, TaskKind
+from aworld_train.errors import DatasetError
+
+
+def good(index: int = 0) -> dict[str, Any]:
+    subject = f"{index}+1"
+    task = Task(
+        "arithmetic", "arithmetic", TaskKind.expression, subject, f"What is {subject}?", str(index + 1)
+    )
+    return dict(row(task, index, "train"))
+
+
+def write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = SCHEMA) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+def test_a_good_file_is_summarised(tmp_path: Path) -> None:
+    report = build("arithmetic", tmp_path / "out", limit=20)
+    summary = check_file(report.out / "train.parquet")
+    assert summary.to_json() == {
+        "path": str(report.out / "train.parquet"),
+        "rows": 18,
+        "data_sources": {"arithmetic": 18},
+        "agents": {"mcp_agent": 18},
+        "splits": {"train": 18},
+        "schema_version": 1,
+        "bytes": (report.out / "train.parquet").stat().st_size,
+    }
+
+
+def test_a_file_from_elsewhere_with_more_columns_in_another_order_is_good(tmp_path: Path) -> None:
+    foreign = {
+        "extra": 1,
+        "prompt": [
+            {"content": "Solve it.", "role": "system", "name": None},
+            {"content": "1+1?", "role": "user"},
+        ],
+        "extra_info": {"split": "test", "index": 5, "answer": "It is two."},
+        "reward_model": {"ground_truth": "2", "style": "rule"},
+        "data_source": "openai/gsm8k",
+    }
+    summary = check_file(write(tmp_path / "foreign.parquet", [foreign], schema=None))
+    assert (summary.rows, summary.schema_version, summary.agents) == (1, None, {})
+
+
+def changed(**columns: Any) -> list[dict[str, Any]]:
+    return [good(0), {**good(1), **columns}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "has no rows"),
+        (changed(data_source=None), "row 1 has no data_source"),
+        (changed(prompt=None), "row 1 has an empty prompt"),
+        (changed(prompt=[]), "row 1 has an empty prompt"),
+        (changed(prompt=[{"role": "human", "content": "hi"}]), "role is 'human'"),
+        (changed(prompt=[{"role": "user", "content": " "}]), "empty user message"),
+        (changed(prompt=[{"role": "user", "content": None}]), "empty user message"),
+        (changed(prompt=[{"role": "system", "content": "Be kind."}]), "ends with a message of the system"),
+        (changed(reward_model=None), "row 1 has no answer"),
+        (changed(reward_model={"style": "rule", "ground_truth": " "}), "row 1 has no answer"),
+        (changed(reward_model={"style": "rule", "ground_truth": "?"}), "kept hidden"),
+        (changed(extra_info=None), r"row 1 has no extra_info\.index"),
+        (changed(extra_info={"index": None}), r"row 1 has no extra_info\.index"),
+        (changed(extra_info={"index": 0}), r"row 1 has the extra_info\.index 0 of row 0"),
+    ],
+)
+def test_a_row_that_cannot_be_trained_on_is_named(
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
+    path = write(tmp_path / "bad.parquet", rows)
+    with pytest.raises(DatasetError, match=message) as caught:
+        check_file(path)
+    assert str(path) in caught.value.message
+    with pytest.raises(DatasetError, match=message):
+        write_rows(tmp_path / "new.parquet", rows)
+    assert not (tmp_path / "new.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("prompt", "What is 1+1?", "'prompt' is string, not a list of messages"),
+        ("prompt", ["What is 1+1?"], "not a list of messages"),
+        ("reward_model", "2", "not a struct with the text 'ground_truth'"),
+        ("reward_model", {"ground_truth": 2}, "not a struct with the text 'ground_truth'"),
+        ("extra_info", {"split": "train"}, "not a struct with the integer 'index'"),
+        ("extra_info", {"index": "0"}, "not a struct with the integer 'index'"),
+        ("data_source", 3, "'data_source' is int64, not text"),
+        ("agent_name", 3, "'agent_name' is int64, not text"),
+    ],
+)
+def test_a_column_of_another_type_is_named(tmp_path: Path, column: str, value: Any, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        check_file(write(tmp_path / "bad.parquet", [{**good(), column: value}], schema=None))
+
+
+@pytest.mark.parametrize("column", ["data_source", "prompt", "reward_model", "extra_info"])
+def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
+    with pytest.raises(DatasetError, match=f"has no column '{column}'"):
+        check_file(write(tmp_path / "bad.parquet", [good()], SCHEMA.remove(SCHEMA.get_field_index(column))))
+
+
+def test_a_file_of_a_later_schema_version_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "later.parquet", [good()], SCHEMA.with_metadata({VERSION_KEY: b"2"}))
+    with pytest.raises(DatasetError, match="schema version 2"):
+        check_file(path)
+
+
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="There is no dataset file"):
+        check_file(tmp_path / "nowhere.parquet")
+    with pytest.raises(DatasetError, match="is a directory"):
+        check_file(tmp_path)
+    (tmp_path / "text.parquet").write_text("question,answer\n")
+    with pytest.raises(DatasetError, match="is not a parquet file"):
+        check_file(tmp_path / "text.parquet")
+
+
+def test_a_file_whose_data_is_damaged_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    write_rows(path, [good(i) for i in range(3000)])
+    content = bytearray(path.read_bytes())
+    content[100 : len(content) // 2] = b"\xff" * (len(content) // 2 - 100)
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="cannot be read"):
+        check_file(path)
+
+
+def test_every_row_of_a_large_file_is_checked(tmp_path: Path) -> None:
+    path = write(tmp_path / "large.parquet", [*(good(i) for i in range(10_000)), good(17)])
+    with pytest.raises(DatasetError, match=r"row 10000 has the extra_info\.index 17 of row 17"):
+        check_file(path)
+
+
+def test_the_first_rows_come_back_as_plain_values(tmp_path: Path) -> None:
+    path = write(tmp_path / "three.parquet", [good(i) for i in range(3)])
+    assert first_rows(path, 2) == [good(0), good(1)]
+    assert len(first_rows(path, 99)) == 3

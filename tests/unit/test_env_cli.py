@@ -1,0 +1,119 @@
+"""``aworld-train env`` where nothing is up: what it prints, and which errors it raises."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from aworld_train.cli.env import app
+from aworld_train.env import containers
+from aworld_train.errors import EnvironmentFailure, UsageError
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWORLD_TRAIN_STATE", str(tmp_path))
+    # What is up on an engine of this machine is no part of these tests.
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    containers._client.cache_clear()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_list_shows_the_calculator() -> None:
+    assert "calculator-mcp-server" in run("list").stdout
+    listed = json.loads(run("list", "--json").stdout)["directories"]
+    assert {"name", "description", "servers", "path"} == set(listed[0])
+    calculator = next(one for one in listed if one["name"] == "calculator-mcp-server")
+    assert calculator["servers"] == ["calculator"]
+
+
+def test_status_of_nothing_is_an_empty_list_and_no_error() -> None:
+    found = run("status", "--json")
+    assert (found.exit_code, json.loads(found.stdout)) == (0, {"environments": []})
+    found = run("status")
+    assert (found.exit_code, found.stdout) == (0, "")
+
+
+def test_down_of_what_is_not_up_is_no_error() -> None:
+    found = run("down", "tools", "--json")
+    assert (found.exit_code, json.loads(found.stdout)) == (
+        0,
+        {"environments": [{"name": "tools", "stopped": False}]},
+    )
+    assert json.loads(run("down", "--all", "--json").stdout) == {"environments": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "reason"),
+    [
+        (["status", "tools"], EnvironmentFailure, "No environment 'tools' is up"),
+        (["logs", "tools"], EnvironmentFailure, "No environment 'tools' is up"),
+        (["config", "tools"], EnvironmentFailure, "No environment 'tools' is up"),
+        (["config"], EnvironmentFailure, "No environment is up"),
+        (["down"], EnvironmentFailure, "No environment is up"),
+        (["test", "tools"], EnvironmentFailure, "No environment 'tools' is up"),
+        (["token"], EnvironmentFailure, "No environment is up"),
+        (["down", "tools", "--all"], UsageError, "only one of them"),
+        (["down", "--all", "--orphans"], UsageError, "only one of them"),
+        (["token", "tools", "--ttl", "soon"], UsageError, "'soon' is no span of time"),
+        (["up", "--docker-dir", "calculator"], UsageError, "did you mean 'calculator-mcp-server'"),
+        (["up", "--docker-dir", "calculator-mcp-server", "--backend", "podman"], UsageError, "no backend"),
+        (["up", "--docker-dir", "calculator-mcp-server", "--port", "65536"], UsageError, "65536 is no port"),
+        (["up", "--docker-dir", "calculator-mcp-server", "--name", "a/b"], UsageError, "cannot be the name"),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--backend", "docker"],
+            EnvironmentFailure,
+            "use --backend process",
+        ),
+        (
+            ["build", "--docker-dir", "calculator-mcp-server"],
+            EnvironmentFailure,
+            "No Docker engine answers at",
+        ),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--backend", "process", "--vnc"],
+            UsageError,
+            "no desktop for --vnc",
+        ),
+        (["up", "--docker-dir", "calculator-mcp-server", "--workers", "0"], UsageError, "--workers is 0"),
+        (["up", "--docker-dir", "calculator-mcp-server", "--cpus", "0"], UsageError, "--cpus is 0"),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--memory", "lots"],
+            UsageError,
+            "no amount of memory",
+        ),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--ttl", "0d"],
+            UsageError,
+            "'0d' is no span of time",
+        ),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
+            UsageError,
+            "did you mean 'calculator'",
+        ),
+        (
+            ["up", "--docker-dir", "calculator-mcp-server", "--env-file", "/no/such/file"],
+            UsageError,
+            "no file /no/such/file (--env-file)",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_a_typed_error(
+    arguments: list[str], error: type[Exception], reason: str
+) -> None:
+    found = run(*arguments)
+    assert type(found.exception) is error
+    assert reason in str(found.exception)
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["up", "build", "down", "status", "test", "list", "logs", "config", "token"]
+)
+def test_the_help_of_each_command_has_an_example(command: str) -> None:
+    assert f"aworld-train env {command}" in run(command, "--help").stdout

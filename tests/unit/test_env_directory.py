@@ -1,0 +1,141 @@
+"""Environment directories: found by name or path, understood or refused."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aworld_train.env.directory import find_directory, known_directories
+from aworld_train.errors import UsageError
+from aworld_train.serving.manifest import ServerEntry, ToolCall
+
+ONE = "{name: a, servers: {s: {command: [run]}}}"
+
+
+def make(path: Path, manifest: str) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "servers.yaml").write_text(manifest)
+    return path
+
+
+def test_the_calculator_is_found_by_name_and_says_how_it_is_proved() -> None:
+    found = find_directory("calculator-mcp-server")
+    assert (found.path / "server.py").is_file()
+    assert found.manifest.servers["calculator"].test == ToolCall(
+        "calculator", {"expression": "6 * 7"}, expect="42"
+    )
+    assert found.name in [one.name for one in known_directories()]
+
+
+def test_a_directory_is_found_by_path_and_what_it_does_not_say_is_the_default(tmp_path: Path) -> None:
+    path = make(tmp_path / "mine", "{name: tools, servers: {s: {command: [run, it]}}}")
+    found = find_directory(path)
+    assert (found.path, found.name) == (path, "tools")
+    assert found.manifest.servers == {"s": ServerEntry(command=("run", "it"))}
+    assert (found.manifest.sessions_per_worker, found.manifest.desktop) == (1, False)
+
+
+def test_all_that_a_server_can_say_is_understood(tmp_path: Path) -> None:
+    said = """
+name: tools
+sessions_per_worker: 3
+servers:
+  s:
+    function: s:run
+    keys: [KEY]
+    optional_keys: [OTHER]
+    timeout: 5
+    test: {tool: t, arguments: {x: [1]}, expect: "1"}
+"""
+    manifest = find_directory(make(tmp_path / "mine", said)).manifest
+    assert manifest.sessions_per_worker == 3
+    call = ToolCall("t", {"x": [1]}, "1")
+    assert manifest.servers == {
+        "s": ServerEntry(function="s:run", keys=("KEY",), optional_keys=("OTHER",), timeout=5.0, test=call)
+    }
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_all_of_them() -> None:
+    with pytest.raises(UsageError, match=r"did you mean 'calculator-mcp-server'\? Known names: "):
+        find_directory("calculator-mcp-sever")
+
+
+def test_a_directory_without_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no servers\.yaml"):
+        find_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [
+        ("{name: a, servers: {s: {command: [x]}}, sesions_per_worker: 2}", "mean 'sessions_per_worker'"),
+        ("{name: a, servers: {s: {comand: [x]}}}", r"no key 'servers\.s\.comand', did you mean 'command'"),
+        ("{name: a, servers: {s: {command: [x], test: {tol: x}}}}", "did you mean 'tool'"),
+        ("{name: a, servers: {test: {comand: [x]}}}", "did you mean 'command'"),
+        (
+            "{name: a, servers: {s: {command: [x], nothing_like_it: 1}}}",
+            r"no key 'servers\.s\.nothing_like_it'\.",
+        ),
+        ("{nmae: a, servers: {s: {command: [x]}}}", "no key 'nmae', did you mean 'name'"),
+        ("{servers: {s: {command: [x]}}}", "name"),
+        ("{name: a}", "servers"),
+        ("{name: a, servers: {}}", "at least one tool server"),
+        ("{name: a, servers: {s: {}}}", r"servers\.s: .*either a command or a function"),
+        ("{name: a, servers: {s: {command: [x], function: 'y:z'}}}", "either a command or a function"),
+        ("{name: a, servers: {s: {function: y}}}", "it has to be module:name"),
+        ("{name: a, servers: {s: {command: run}}}", r"servers\.s\.command"),
+        ("{name: a, servers: {s: {command: [x], timeout: soon}}}", r"servers\.s\.timeout"),
+        ("{name: a, servers: {s: {command: [x], timeout: 0}}}", "timeout has to be more than 0"),
+        ("{name: a, servers: {s: {command: [x]}}, sessions_per_worker: 0}", "at least 1"),
+        ("{name: a, servers: {'a,b': {command: [x]}}}", "'a,b' cannot be the name of a server"),
+        ("{name: a, servers: {' ': {command: [x]}}}", "' ' cannot be the name of a server"),
+        ("{name: a, servers: {s: {command: [x], test: {}}}}", r"servers\.s\.test\.tool"),
+        ("name: [", "cannot be used"),
+        ("- a", "cannot be used"),
+        ("", "cannot be used"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused_with_file_and_reason(
+    tmp_path: Path, manifest: str, reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason) as refused:
+        find_directory(make(tmp_path / "mine", manifest))
+    assert str(tmp_path / "mine" / "servers.yaml") in refused.value.message
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+anything = st.recursive(
+    scalars,
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(scalars, inside, max_size=2),
+    max_leaves=5,
+)
+words = st.sampled_from(
+    ["name", "servers", "command", "function", "test", "tool", "timeout", "keys", "expect", "s"]
+)
+nearly = st.recursive(
+    anything, lambda inside: st.dictionaries(words | scalars, inside, max_size=4), max_leaves=12
+)
+
+
+@given(nearly)
+def test_whatever_a_manifest_says_is_understood_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, said: object
+) -> None:
+    path = make(tmp_path_factory.getbasetemp() / "any", yaml.safe_dump(said))
+    try:
+        assert find_directory(path).manifest.servers
+    except UsageError as refused:
+        assert "servers.yaml cannot be used: " in refused.message
+
+
+def test_the_digest_changes_with_a_file_and_not_with_what_programs_leave(tmp_path: Path) -> None:
+    found = find_directory(make(tmp_path / "mine", ONE))
+    before = found.digest()
+    for left in ("__pycache__", ".mypy_cache"):
+        (found.path / left).mkdir()
+        (found.path / left / "file").write_text("x")
+    assert found.digest() == before
+    (found.path / "server.py").write_text("x")
+    assert found.digest() != before

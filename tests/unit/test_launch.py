@@ -1,0 +1,246 @@
+"""Supervision in its parts: the run folder, the account, the guarded process, and what people see."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from rich.console import Console
+
+from aworld_train.errors import UsageError
+from aworld_train.launch.account import Account
+from aworld_train.launch.curve import draw_curve
+from aworld_train.launch.process import run_guarded
+from aworld_train.launch.progress import LineProgress, Status
+from aworld_train.launch.run_folder import RunFolder, open_run_folder
+from aworld_train.launch.summary import RunSummary
+
+
+def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool = False) -> RunFolder:
+    data = path.parent / "data.bin"
+    if not data.exists():
+        data.write_bytes(b"rows")
+    return open_run_folder(path, recipe or {"name": "r", "trainer": {"lr": 1}}, [data], resume=resume)
+
+
+def checkpoint(folder: RunFolder, step: int) -> None:
+    model = folder.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    (folder.checkpoints / "latest_checkpointed_iteration.txt").write_text(str(step))
+
+
+def episode(
+    step: int, *, validate: bool = False, correct: float | None = 1.0, tool_calls: int = 1, **more: Any
+) -> str:
+    line = {
+        "step": step,
+        "validate": validate,
+        "index": 0,
+        "outcome": "answered",
+        "tool_calls": tool_calls,
+        "tool_errors": 0,
+        "cause": None,
+        **more,
+    }
+    if correct is not None:
+        line |= {"reward": correct, "scores": {"acc": correct}}
+    return json.dumps(line) + "\n"
+
+
+def trained(step: int, **more: Any) -> str:
+    return json.dumps({"step": step, "data": {"actor/loss": 0.1, "critic/score/mean": 0.5, **more}}) + "\n"
+
+
+def validated(step: int) -> str:
+    return json.dumps({"step": step, "data": {"val-core/x/acc/mean@1": 0.5}}) + "\n"
+
+
+def append(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write("".join(lines))
+
+
+def test_a_folder_that_is_not_empty_is_refused_without_resume(tmp_path: Path) -> None:
+    open_run(tmp_path / "run").close()
+    with pytest.raises(UsageError, match="--resume"):
+        open_run(tmp_path / "run")
+    open_run(tmp_path / "run", resume=True).close()
+
+
+def test_a_run_that_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run to resume"):
+        open_run(tmp_path / "run", resume=True)
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    held = open_run(tmp_path / "run")
+    with pytest.raises(UsageError, match="in use"):
+        open_run(tmp_path / "run", resume=True)
+    held.close()
+
+
+def test_a_changed_recipe_or_changed_data_is_not_resumed(tmp_path: Path) -> None:
+    open_run(tmp_path / "run").close()
+    with pytest.raises(UsageError, match=r"trainer\.lr"):
+        open_run(tmp_path / "run", {"name": "r", "trainer": {"lr": 2}}, resume=True)
+    (tmp_path / "data.bin").write_bytes(b"other rows")
+    with pytest.raises(UsageError, match=r"data\.bin"):
+        open_run(tmp_path / "run", resume=True)
+
+
+def test_only_a_whole_checkpoint_counts(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    assert folder.last_checkpoint() is None
+    checkpoint(folder, 3)
+    (folder.checkpoints / "global_step_4" / "actor").mkdir(parents=True)
+    found = folder.last_checkpoint()
+    assert found is not None
+    assert found[0] == 3
+
+
+def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    log = folder.path / "logs" / "m.jsonl"
+    summary = RunSummary("r", steps_planned=2)
+    account = Account(folder, summary, log, 0)
+    append(folder.episodes, *[episode(0, validate=True, correct=c) for c in (1.0, 0.0, 0.0, 0.0)])
+    append(log, validated(0))
+    append(folder.episodes, episode(1), episode(1, correct=None, outcome="environment", cause="gone"))
+    append(log, trained(1), trained(2))
+    append(folder.episodes, episode(2, validate=True, tool_calls=0), episode(2, validate=True, tool_calls=2))
+    assert account.refresh(3.0)
+    append(log, validated(2))
+    assert account.refresh(4.0)
+    assert not account.refresh(5.0)
+    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert rows[0]["val_accuracy"] == 0.25
+    assert rows[1]["outcomes"] == {"answered": 1, "environment": 1}
+    assert (summary.steps_done, summary.episodes, summary.trained_episodes) == (2, 2, 1)
+    assert summary.environment_losses == 1
+    assert (summary.val["before"].accuracy, summary.val["before"].n) == (0.25, 4)
+    assert (summary.val["after"].accuracy, summary.val["after"].n) == (1.0, 2)
+    assert summary.correct_with_tool == 0.5
+    assert account.worst_cause() == "gone"
+
+
+def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    summary = RunSummary("r")
+    account = Account(folder, summary, folder.path / "m", 0)
+    append(
+        folder.episodes,
+        episode(1, correct=None, outcome="environment", retried=True, cause="gone"),
+        episode(1),
+    )
+    account.refresh(1.0)
+    assert (summary.episodes, summary.trained_episodes, summary.environment_losses) == (1, 1, 1)
+
+
+def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    first = Account(folder, RunSummary("r"), folder.path / "m1", 0)
+    append(folder.episodes, episode(0, validate=True), episode(1), episode(2))
+    append(folder.path / "m1", validated(0), trained(1), trained(2))
+    first.refresh(1.0)
+    summary = RunSummary("r")
+    second = Account(folder, summary, folder.path / "m2", 1)
+    append(folder.episodes, episode(2), episode(2))
+    append(folder.path / "m2", trained(2))
+    second.refresh(1.0)
+    rows = [json.loads(line)["step"] for line in folder.metrics.read_text().splitlines()]
+    assert rows == [0, 1, 2]
+    assert summary.episodes == 3
+    assert summary.val["before"].n == 1
+
+
+def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    account = Account(folder, RunSummary("r"), folder.path / "m", 0)
+    line = episode(1)
+    append(folder.episodes, line[:20])
+    assert not account.refresh(1.0)
+    append(folder.episodes, line[20:])
+    assert account.refresh(1.0)
+    assert account.summary.episodes == 1
+
+
+def test_metrics_hold_no_number_that_json_does_not_know(tmp_path: Path) -> None:
+    folder = open_run(tmp_path / "run")
+    account = Account(folder, RunSummary("r"), folder.path / "m", 0)
+    append(folder.path / "m", trained(1, **{"x": float("nan")}))
+    account.refresh(1.0)
+    assert "NaN" not in folder.metrics.read_text()
+
+
+TREE = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import os, time; os.setsid(); time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep({seconds})
+sys.exit({code})
+"""
+
+
+def guarded(tmp_path: Path, *, seconds: float, code: int, stop_after: float = 600) -> tuple[Any, int]:
+    began = time.monotonic()
+    log = tmp_path / "log"
+    end = run_guarded(
+        [sys.executable, "-c", TREE.format(seconds=seconds, code=code)],
+        environment=os.environ,
+        cwd=tmp_path,
+        log=log,
+        watch=lambda: "enough" if time.monotonic() - began > stop_after else None,
+        every=0.1,
+    )
+    return end, int(log.read_text().split()[0])
+
+
+def test_a_guarded_command_ends_with_its_exit_code_and_takes_its_children_along(tmp_path: Path) -> None:
+    end, child = guarded(tmp_path, seconds=0.2, code=7)
+    assert (end.code, end.stopped_because) == (7, None)
+    assert not psutil.pid_exists(child)
+
+
+def test_a_watched_command_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    end, child = guarded(tmp_path, seconds=600, code=0, stop_after=1.0)
+    assert end.stopped_because == "enough"
+    assert not psutil.pid_exists(child)
+
+
+def test_plain_progress_is_a_line_per_milestone(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = LineProgress(Console(file=sys.stdout, width=40, force_terminal=False))
+    moment = Status(
+        "training",
+        2,
+        4,
+        0,
+        16,
+        reward=0.5,
+        accuracy=0.25,
+        tool_calls=9,
+        tokens_per_second=310.4,
+        seconds_left=61,
+    )
+    progress.update(moment, milestone=True)
+    progress.update(moment, milestone=False)
+    assert capsys.readouterr().out == (
+        "step 2/4 · reward 0.500 · accuracy 0.250 · 9 tool calls · 310 tokens/s · 1:01 left\n"
+    )
+
+
+def test_the_curve_is_drawn_from_the_metrics(tmp_path: Path) -> None:
+    rows = [{"step": 0, "val_accuracy": 0.2, "val_n": 8}]
+    rows += [{"step": s, "reward": 0.1 * s, "tool_calls": s, "episodes": 4} for s in (1, 2)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    picture = draw_curve(tmp_path)
+    assert picture is not None
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert draw_curve(tmp_path) is None

@@ -1,0 +1,118 @@
+"""Values of the right type that make no sense together are refused before anything starts."""
+
+import pytest
+
+from aworld_train import recipe
+from aworld_train.errors import RecipeError
+
+
+def refusal(*overrides: str) -> str:
+    with pytest.raises(RecipeError) as caught:
+        recipe.load({}, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "agent.max_turns",
+        "agent.max_tool_result_chars",
+        "agent.tool_timeout",
+        "agent.episode_timeout",
+        "algorithm.clip_low",
+        "algorithm.clip_high",
+        "cluster.ranks",
+        "dataset.max_prompt_tokens",
+        "dataset.val_limit",
+        "env.workers",
+        "model.lora.alpha",
+        "reward.timeout",
+        "rollout.agent_workers",
+        "rollout.gpu_memory",
+        "rollout.max_response_tokens",
+        "rollout.max_running",
+        "rollout.n",
+        "rollout.temperature",
+        "rollout.top_k",
+        "rollout.top_p",
+        "trainer.batch_size",
+        "trainer.grad_clip",
+        "trainer.keep_checkpoints",
+        "trainer.lr",
+        "trainer.microbatch_size",
+        "trainer.minibatch_size",
+        "trainer.save_every",
+        "trainer.stall_timeout",
+        "trainer.steps",
+        "trainer.val_every",
+    ],
+)
+def test_zero_is_refused_where_it_would_do_nothing(key: str) -> None:
+    assert f"override {key}=0: `{key}` must be " in refusal(f"{key}=0")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "algorithm.entropy_coef",
+        "algorithm.kl_coef",
+        "env.recovery_timeout",
+        "model.lora.rank",
+        "trainer.seed",
+        "trainer.warmup_steps",
+        "trainer.weight_decay",
+    ],
+)
+def test_negative_amounts_are_refused_and_zero_is_not(key: str) -> None:
+    assert f"`{key}` must not be negative" in refusal(f"{key}=-1")
+    recipe.load({}, [f"{key}=0"])
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("rollout.top_p=1.01", "`rollout.top_p` must be above 0 and at most 1, it is 1.01"),
+        ("rollout.gpu_memory=2", "`rollout.gpu_memory` must be above 0 and at most 1, it is 2.0"),
+        ("trainer.lr=.nan", "`trainer.lr` must be a finite number, it is nan"),
+        ("rollout.temperature=.inf", "`rollout.temperature` must be a finite number, it is inf"),
+        ("name=../up", "`name` must be letters, digits"),
+        ("name=a/b", "`name` must be letters, digits"),
+        ("name=.hidden", "`name` must be letters, digits"),
+        ("name=" + "a" * 101, "`name` must be letters, digits"),
+        ("reward.function=score", "`reward.function` must be `module:function` or `file.py:function`"),
+        ("env.url=localhost:8080", "`env.url` must begin with http:// or https://"),
+        ("env.servers=['a,b']", "`env.servers` must hold names without commas"),
+        ("env.servers=[a, a]", "`env.servers` names a server twice"),
+        ("model.path=' '", "`model.path` must not be empty"),
+        ("rollout.n=1", "grpo compares the episodes of one task, so `rollout.n` must be at least 2"),
+        (
+            "trainer.minibatch_size=5",
+            "`trainer.batch_size` (16) must be a multiple of `trainer.minibatch_size` (5)",
+        ),
+        ("trainer.minibatch_size=32", "`trainer.batch_size` (16) must be a multiple of"),
+        ("cluster.ranks=3", "must be a multiple of the 3 ranks that share them"),
+        ("trainer.microbatch_size=7", "must be a multiple of `trainer.microbatch_size` (7)"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(override: str, sentence: str) -> None:
+    assert sentence in refusal(override)
+
+
+def test_an_environment_is_started_or_used_but_not_both() -> None:
+    assert "and the other to null" in refusal("env.docker_dir=gaia", "env.url=http://localhost:1/mcp")
+
+
+def test_all_nonsense_is_said_at_once() -> None:
+    message = refusal("trainer.steps=0", "rollout.top_p=3", "cluster.ranks=0")
+    assert message.startswith("3 problems:\n")
+
+
+def test_one_episode_per_task_is_fine_without_a_group_baseline() -> None:
+    assert recipe.load({}, ["rollout.n=1", "algorithm.name=reinforce_plus_plus"]).rollout.n == 1
+
+
+def test_a_base_recipe_loads_but_cannot_be_trained() -> None:
+    base = recipe.load({"name": "base"})
+    with pytest.raises(RecipeError, match=r"`base` cannot be trained: set model\.path and dataset\.train"):
+        recipe.require_trainable(base)
+    recipe.require_trainable(recipe.load(base, ["model.path=tiny", "dataset.train=train.parquet"]))

@@ -1,0 +1,107 @@
+"""``aworld-train recipe``: what is printed where, in text and as JSON."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from aworld_train import recipe
+from aworld_train.cli.recipe import app
+from aworld_train.errors import DependencyMissing, RecipeError
+
+needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
+TRAINABLE = """\
+# A small recipe for tests.
+name: small
+model: {path: models/tiny}
+dataset: {train: train.parquet, val: val.parquet}
+"""
+
+
+@pytest.fixture(autouse=True)
+def recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(TRAINABLE)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_show_prints_a_recipe_that_loads_as_itself() -> None:
+    shown = run("show", "small.yaml", "trainer.steps=3")
+    assert shown.exit_code == 0
+    assert recipe.load(yaml.safe_load(shown.stdout)) == recipe.load("small.yaml", ["trainer.steps=3"])
+
+
+def test_show_as_json_prints_one_object() -> None:
+    assert json.loads(run("show", "small.yaml", "--json").stdout)["name"] == "small"
+
+
+@needs_verl
+def test_show_verl_prints_the_composed_configuration() -> None:
+    composed = json.loads(run("show", "small.yaml", "--verl", "--json").stdout)
+    assert composed["actor_rollout_ref"]["model"]["path"] == "models/tiny"
+
+
+@needs_verl
+def test_a_secret_among_verls_keys_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hunter2")
+    key = "verl.ray_kwargs.ray_init.runtime_env.env_vars.SOME_API_KEY"
+    refused = run("show", "small.yaml", f"{key}=${{oc.env:SOME_API_KEY}}", "--verl", "--json")
+    assert isinstance(refused.exception, RecipeError)
+    assert f"{key} looks like a secret" in str(refused.exception)
+    assert "hunter2" not in str(refused.exception) + refused.output
+
+
+@needs_verl
+def test_check_passes_a_sound_recipe() -> None:
+    assert run("check", "small.yaml").stdout == "small.yaml: fine\n"
+    checked = json.loads(run("check", "small.yaml", "--json").stdout)
+    assert checked == {
+        "name": "small",
+        "digest": recipe.digest(recipe.load("small.yaml")),
+        "verl_checked": True,
+    }
+
+
+@needs_verl
+def test_check_refuses_a_key_that_verl_does_not_have() -> None:
+    refused = run("check", "small.yaml", "verl.trainer.total_epoch=3")
+    assert isinstance(refused.exception, RecipeError)
+    assert "did you mean `trainer.total_epochs`?" in str(refused.exception)
+
+
+def test_check_refuses_a_recipe_that_cannot_be_trained() -> None:
+    refused = run("check", "small.yaml", "dataset.train=null")
+    assert isinstance(refused.exception, RecipeError)
+    assert str(refused.exception) == "the recipe `small` cannot be trained: set dataset.train"
+
+
+def test_check_says_so_when_verl_is_not_there_to_check_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise DependencyMissing("verl is not installed")
+
+    monkeypatch.setattr("aworld_train.cli.recipe._composed", missing)
+    checked = run("check", "small.yaml", "--json")
+    assert json.loads(checked.stdout)["verl_checked"] is False
+    assert "verl's keys were not checked: verl is not installed" in checked.stderr
+
+
+def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aworld_train.recipe.locate.shipped_folder", Path.cwd)
+    Path("base").mkdir()
+    Path("base/cpu.yaml").write_text("name: cpu\n")
+    assert run("list").stdout == "base/cpu\nsmall     A small recipe for tests.\n"
+    rows = json.loads(run("list", "--json").stdout)["recipes"]
+    assert [(row["name"], row["purpose"]) for row in rows] == [
+        ("base/cpu", ""),
+        ("small", "A small recipe for tests."),
+    ]
+
+
+def test_schema_is_one_json_object() -> None:
+    assert json.loads(run("schema").stdout) == recipe.json_schema()

@@ -1,0 +1,32 @@
+"""The recipes that ship are sound."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from aworld_train import recipe
+
+SHIPPED = recipe.shipped()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_recipe_loads_and_says_what_it_is_for(name: str) -> None:
+    recipe.load(SHIPPED[name])
+    assert SHIPPED[name].read_text(encoding="utf-8").startswith("# ")
+
+
+@pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
+@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith("base/")])
+def test_a_shipped_recipe_can_be_trained_and_composed(name: str, tmp_path: Path) -> None:
+    from aworld_train.adapter.verl import schema
+    from aworld_train.adapter.verl.compose import compose
+
+    loaded = recipe.load(SHIPPED[name])
+    recipe.require_trainable(loaded)
+    composed = compose(loaded, tmp_path)
+    schema.check(composed, composed)
+
+
+def test_shipped_recipes_are_found_by_name() -> None:
+    assert {"base/cpu", "quickstart"} <= set(SHIPPED)

@@ -1,0 +1,84 @@
+"""The default reward through verl's own loader and reward manager, as a reward worker runs it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aworld_train.reward import resolve_reward
+
+pytest.importorskip("verl", reason="verl is not installed")
+
+TURNS = "{call}\nuser\n<tool_response>\n<answer>5</answer>\n</tool_response>\nassistant\n{last}"
+
+
+class Characters:
+    """A tokenizer whose ids are code points."""
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(character) for character in text]
+
+    def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
+        return "".join(chr(int(i)) for i in ids)
+
+
+async def scored(response: str, agent_fields: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What verl records for one response whose ground truth is 5."""
+    import numpy as np
+    import torch
+    from omegaconf import OmegaConf
+    from verl import DataProto
+    from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    path, name = resolve_reward("aworld_train.reward.answer:score_answer")
+    config = OmegaConf.create({"reward": {"custom_reward_function": {"path": path, "name": name}}})
+    tokenizer = Characters()
+    ids = torch.tensor([tokenizer.encode(response)])
+    columns: dict[str, Any] = {
+        "data_source": "arithmetic",
+        "reward_model": {"style": "rule", "ground_truth": "5"},
+        "extra_info": {"index": 0, "expression": "2+3", "question": None},
+        "__num_turns__": 4,
+    }
+    if agent_fields is not None:
+        columns["tool_extra_fields"] = agent_fields
+    arrays = {}
+    for column, value in columns.items():
+        arrays[column] = np.empty(1, dtype=object)
+        arrays[column][0] = value
+    data = DataProto.from_dict(
+        tensors={"responses": ids, "attention_mask": torch.ones_like(ids)}, non_tensors=arrays
+    )
+    manager = NaiveRewardManager(config, tokenizer, get_custom_reward_fn(config))
+    result: dict[str, Any] = await manager.run_single(data)
+    return result
+
+
+async def test_verl_finds_the_reward_and_records_its_score_and_details() -> None:
+    result = await scored(TURNS.format(call="2+3?", last="<answer>5</answer>"))
+    assert result == {
+        "reward_score": 1.0,
+        "reward_extra_info": {"score": 1.0, "acc": 1.0, "answered": 1.0},
+    }
+
+
+async def test_a_tool_that_prints_the_answer_wins_nothing_in_verl() -> None:
+    response = TURNS.format(call="2+3?", last="Done.")
+    assert (await scored(response))["reward_score"] == 0.0
+    assert (await scored(response, {"assistant_text": "2+3? Done."}))["reward_score"] == 0.0
+
+
+async def test_what_the_agent_loop_says_was_the_assistants_decides() -> None:
+    result = await scored("<answer>6</answer>", {"assistant_text": "<answer>5</answer>", "turns": 2})
+    assert result["reward_score"] == 1.0
+
+
+def test_a_reward_in_a_file_is_loaded_by_verl_too(tmp_path: Path) -> None:
+    from verl.utils.import_utils import load_extern_object
+
+    (tmp_path / "own.py").write_text(
+        "def own(data_source, solution_str, ground_truth, extra_info):\n    return 1.0\n"
+    )
+    function = load_extern_object(*resolve_reward(f"{tmp_path}/own.py:own"))
+    assert function("s", "", "", {}) == 1.0

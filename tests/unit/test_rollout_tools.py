@@ -1,0 +1,432 @@
+"""An episode's tools against a real MCP server over a real socket, also one that is slow, dies or comes back."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from aworld_train.rollout import tools as tools_module
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
+
+# The function that every supported release of the MCP SDK has is deprecated in the latest ones.
+pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
+
+CALCULATOR = Path(__file__).parents[1] / "calculator_over_http.py"
+TOKEN = "secret"
+WITHIN = 60.0
+
+# Tools that sleep, fail and answer with other things than text; settings as the calculator's.
+ODD_SERVER = """
+import asyncio, os
+from mcp import types
+from mcp.server.fastmcp import FastMCP
+
+server = FastMCP("odd", host="127.0.0.1", port=int(os.environ["PORT"]), log_level="ERROR")
+
+@server.tool()
+async def slow(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return f"slept {seconds}"
+
+@server.tool()
+async def two_parts() -> list[types.ContentBlock]:
+    picture = types.ImageContent(type="image", data="", mimeType="image/png")
+    return [types.TextContent(type="text", text="one"), picture, types.TextContent(type="text", text="two")]
+
+@server.tool()
+async def echo(value: object) -> str:
+    return repr(value)
+
+@server.custom_route("/health", methods=["GET"])
+async def health(request):
+    from starlette.responses import Response
+    return Response()
+
+server.run("streamable-http")
+"""
+
+
+class ServerProcess:
+    """A server that can be killed, stopped and started again on the same port."""
+
+    def __init__(self, command: list[str]):
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._command = command
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def health(self) -> str:
+        return f"http://127.0.0.1:{self.port}/health"
+
+    def start(self) -> None:
+        environment = {**os.environ, "MCP_SERVER_TOKEN": TOKEN, "PORT": str(self.port)}
+        self.process = subprocess.Popen(self._command, env=environment, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + WITHIN
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(self.health, timeout=5).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(0.1)
+        raise TimeoutError(f"{self._command} did not start")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def calculator() -> Iterator[ServerProcess]:
+    server = ServerProcess([sys.executable, str(CALCULATOR)])
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def mortal() -> Iterator[ServerProcess]:
+    """A calculator for one test, which may kill it."""
+    server = ServerProcess([sys.executable, str(CALCULATOR)])
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def odd() -> Iterator[ServerProcess]:
+    server = ServerProcess([sys.executable, "-c", ODD_SERVER])
+    yield server
+    server.kill()
+
+
+def tool_server(
+    process: ServerProcess, token: str = TOKEN, call: float = WITHIN, connect: float = WITHIN
+) -> ToolServer:
+    return ToolServer(process.url, {"Authorization": f"Bearer {token}"}, call, connect)
+
+
+async def nothing_left(
+    tasks_before: set["asyncio.Task[object]"], port: int, kept: int = 0, within: float = 10.0
+) -> None:
+    """Wait until this process has no task left of the sessions that were closed, and so many sockets at most."""
+
+    def left() -> list[object]:
+        tasks = asyncio.all_tasks() - tasks_before
+        sockets = [c for c in psutil.Process().net_connections("tcp") if c.raddr and c.raddr.port == port]
+        open_ones = [c for c in sockets if c.status != psutil.CONN_TIME_WAIT]
+        return [*tasks, *(open_ones if len(open_ones) > kept else [])]
+
+    deadline = time.monotonic() + within
+    while left():
+        assert time.monotonic() < deadline, left()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_call_gives_the_tools_text(calculator: ServerProcess) -> None:
+    async with ToolSession(tool_server(calculator)) as tools:
+        result = await tools.call("calculator", {"expression": "6*7"})
+        assert (result.text, result.is_error) == ("42", False)
+        result = await tools.call("calculator", {"expression": "1/0"})
+        assert (result.text, result.is_error) == ("Error: division by zero", True)
+        result = await tools.call("calculator", {"expression": "2+2"})
+        assert (result.text, result.is_error) == ("4", False)
+
+
+async def test_a_proxy_for_the_world_is_not_asked_for_tools_on_this_machine(
+    calculator: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    assert await wait_until_healthy(calculator.health, 5)
+    async with ToolSession(tool_server(calculator)) as tools:
+        assert (await tools.call("calculator", {"expression": "6*7"})).text == "42"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("no_such_tool", {}), ("calculator", {}), ("calculator", {"expression": 5}), ("", {})],
+    ids=["unknown tool", "argument missing", "argument of another type", "no name"],
+)
+async def test_what_the_server_refuses_is_an_error_result_and_the_session_goes_on(
+    calculator: ServerProcess, name: str, arguments: dict[str, object]
+) -> None:
+    async with ToolSession(tool_server(calculator)) as tools:
+        result = await tools.call(name, arguments)
+        assert result.is_error
+        assert result.text
+        assert (await tools.call("calculator", {"expression": "1+1"})).text == "2"
+
+
+def nested(depth: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (float("inf"), "cannot be written as JSON"),
+        (float("nan"), "cannot be written as JSON"),
+        ("\ud800", "cannot be written as JSON"),
+        (nested(100), "nested more than 100 deep"),
+        (nested(400), "nested more than 100 deep"),
+        (nested(20_000), "cannot be written as JSON"),
+    ],
+    ids=["infinity", "not a number", "half a character", "just too deep", "deep", "abyss"],
+)
+async def test_arguments_that_no_tool_could_be_sent_are_an_error_result_and_the_session_goes_on(
+    odd: ServerProcess, value: object, complaint: str
+) -> None:
+    async with ToolSession(tool_server(odd)) as tools:
+        result = await tools.call("echo", {"value": value})
+        assert result.is_error
+        assert complaint in result.text
+        assert (await tools.call("echo", {"value": 1})).text == "1"
+
+
+@pytest.mark.parametrize(
+    "value", [nested(90), 10**400, -0.0, "\x00\u2028 é 漢 🙂", {"": [None, True, {}]}], ids=ascii
+)
+async def test_arguments_arrive_as_they_were_written(odd: ServerProcess, value: object) -> None:
+    async with ToolSession(tool_server(odd)) as tools:
+        result = await tools.call("echo", {"value": value})
+    assert (result.text, result.is_error) == (repr(value), False)
+
+
+async def test_parts_that_are_no_text_are_named(odd: ServerProcess) -> None:
+    async with ToolSession(tool_server(odd)) as tools:
+        result = await tools.call("two_parts", {})
+    assert result.text == "one\n[image content, not shown]\ntwo"
+
+
+async def test_a_tool_that_takes_too_long_is_an_error_result_and_the_session_goes_on(
+    odd: ServerProcess,
+) -> None:
+    async with ToolSession(tool_server(odd, call=1.0)) as tools:
+        await tools.call("slow", {"seconds": 0})
+        began = time.monotonic()
+        result = await tools.call("slow", {"seconds": 60})
+        assert 0.9 < time.monotonic() - began < 6
+        assert (result.text, result.is_error) == ("Error: no answer within 1 seconds", True)
+        assert (await tools.call("slow", {"seconds": 0})).text == "slept 0.0"
+
+
+async def test_a_call_given_up_does_not_end_the_session_later_on(odd: ServerProcess) -> None:
+    async with ToolSession(tool_server(odd, call=1.0, connect=1.0)) as tools:
+        assert (await tools.call("slow", {"seconds": 60})).is_error
+        # Longer than both limits together: the request that was given up is still open, and may not time out now.
+        for _ in range(5):
+            assert (await tools.call("slow", {"seconds": 0.6})).text == "slept 0.6"
+
+
+async def test_a_wrong_token_is_a_lost_environment_that_says_why(calculator: ServerProcess) -> None:
+    async with ToolSession(tool_server(calculator, token="wrong")) as tools:
+        with pytest.raises(EnvironmentLost, match="401"):
+            await tools.call("calculator", {"expression": "1+1"})
+
+
+async def test_a_failure_that_was_told_is_not_told_again_by_asyncio(
+    calculator: ServerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ToolSession(tool_server(calculator, token="wrong")) as tools:
+        with pytest.raises(EnvironmentLost):
+            await tools.call("calculator", {"expression": "1+1"})
+    del tools
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_server_that_is_not_there_is_a_lost_environment_at_once(mortal: ServerProcess) -> None:
+    mortal.kill()
+    began = time.monotonic()
+    async with ToolSession(tool_server(mortal)) as tools:
+        with pytest.raises(EnvironmentLost, match=str(mortal.port)):
+            await tools.call("calculator", {"expression": "1+1"})
+    with pytest.raises(EnvironmentLost):
+        await tool_server(mortal).schemas()
+    assert time.monotonic() - began < 10
+
+
+async def test_a_server_that_hangs_at_the_door_is_a_lost_environment_after_the_connect_timeout(
+    mortal: ServerProcess,
+) -> None:
+    before = asyncio.all_tasks()
+    mortal.freeze()
+    began = time.monotonic()
+    try:
+        async with ToolSession(tool_server(mortal, connect=1.0)) as tools:
+            with pytest.raises(EnvironmentLost, match="did not open a session within 1 seconds"):
+                await tools.call("calculator", {"expression": "1+1"})
+        assert time.monotonic() - began < 4
+        await nothing_left(before, mortal.port)
+    finally:
+        mortal.thaw()
+
+
+async def test_a_server_killed_between_two_calls_is_a_lost_environment_within_seconds(
+    mortal: ServerProcess,
+) -> None:
+    async with ToolSession(tool_server(mortal)) as tools:
+        await tools.call("calculator", {"expression": "1+1"})
+        mortal.kill()
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(EnvironmentLost):
+                await tools.call("calculator", {"expression": "1+1"})
+    assert time.monotonic() - began < 10
+
+
+async def test_a_server_killed_during_a_call_is_a_lost_environment_within_seconds() -> None:
+    server = ServerProcess([sys.executable, "-c", ODD_SERVER])
+    async with ToolSession(tool_server(server)) as tools:
+        await tools.call("slow", {"seconds": 0})
+        call = asyncio.create_task(tools.call("slow", {"seconds": 60}))
+        await asyncio.sleep(0.5)
+        server.kill()
+        began = time.monotonic()
+        with pytest.raises(EnvironmentLost):
+            await call
+    assert time.monotonic() - began < 10
+
+
+async def test_after_a_restart_the_old_session_is_lost_and_a_new_one_works(mortal: ServerProcess) -> None:
+    async with ToolSession(tool_server(mortal)) as tools:
+        await tools.call("calculator", {"expression": "1+1"})
+        mortal.kill()
+        mortal.start()
+        with pytest.raises(EnvironmentLost):
+            await tools.call("calculator", {"expression": "1+1"})
+    async with ToolSession(tool_server(mortal)) as tools:
+        assert (await tools.call("calculator", {"expression": "1+1"})).text == "2"
+
+
+async def test_sixty_sessions_at_once_each_get_their_own_answers_and_leave_some_connections_to_the_next(
+    calculator: ServerProcess,
+) -> None:
+    before = asyncio.all_tasks()
+
+    async def episode(number: int) -> list[str]:
+        async with ToolSession(tool_server(calculator)) as tools:
+            return [(await tools.call("calculator", {"expression": f"{number}*{k}"})).text for k in range(3)]
+
+    for _ in range(3):
+        async with asyncio.timeout(WITHIN):
+            answers = await asyncio.gather(*(episode(number) for number in range(60)))
+        assert answers == [[str(number * k) for k in range(3)] for number in range(60)]
+    await nothing_left(before, calculator.port, kept=64)
+
+
+async def test_sessions_that_were_lost_or_stopped_leave_nothing_either(mortal: ServerProcess) -> None:
+    before = asyncio.all_tasks()
+
+    async def lost() -> None:
+        async with ToolSession(tool_server(mortal)) as tools:
+            await tools.call("calculator", {"expression": "1+1"})
+            await begun.wait()
+            await tools.call("calculator", {"expression": "1+1"})
+
+    async def stopped() -> None:
+        async with asyncio.timeout(1.0), ToolSession(tool_server(mortal)) as tools:
+            await tools.call("calculator", {"expression": "1+1"})
+            await asyncio.sleep(60)
+
+    begun = asyncio.Event()
+    episodes = [asyncio.create_task(make()) for make in (lost, stopped, lost, stopped)]
+    await asyncio.wait({episodes[1], episodes[3]}, timeout=WITHIN)
+    mortal.kill()
+    begun.set()
+    ended = await asyncio.gather(*episodes, return_exceptions=True)
+    assert [type(e) for e in ended] == [EnvironmentLost, TimeoutError, EnvironmentLost, TimeoutError]
+    await nothing_left(before, mortal.port)
+
+
+async def test_an_episode_that_calls_no_tool_opens_no_session() -> None:
+    async with ToolSession(ToolServer("http://127.0.0.1:1/mcp", {})) as tools:
+        assert tools._task is None
+
+
+async def test_the_tools_are_listed_as_functions(calculator: ServerProcess) -> None:
+    [schema] = await tool_server(calculator).schemas()
+    assert schema["type"] == "function"
+    assert schema["function"]["name"] == "calculator"
+    assert schema["function"]["description"]
+    assert schema["function"]["parameters"]["required"] == ["expression"]
+
+
+async def test_many_episodes_ask_for_the_tools_once(
+    calculator: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    original = ToolSession.__init__
+
+    def counting(self: ToolSession, server: ToolServer) -> None:
+        opened.append(server)
+        original(self, server)
+
+    monkeypatch.setattr(ToolSession, "__init__", counting)
+    server = ToolServer(calculator.url, {"Authorization": f"Bearer {TOKEN}", "X-Test": "once"})
+    listed = await asyncio.gather(*(server.schemas() for _ in range(50)))
+    listed.append(await server.schemas())
+    assert len(opened) == 1
+    assert all(tools == listed[0] for tools in listed)
+
+
+async def test_episodes_that_wait_for_a_list_of_tools_share_its_failure(mortal: ServerProcess) -> None:
+    mortal.freeze()
+    began = time.monotonic()
+    try:
+        server = tool_server(mortal, connect=1.0)
+        failures = await asyncio.gather(*(server.schemas() for _ in range(20)), return_exceptions=True)
+    finally:
+        mortal.thaw()
+    assert all(isinstance(failure, EnvironmentLost) for failure in failures)
+    assert time.monotonic() - began < 15
+
+
+async def test_a_list_of_tools_is_asked_for_anew_after_a_minute(
+    calculator: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ToolServer(calculator.url, {"Authorization": f"Bearer {TOKEN}", "X-Test": "minute"})
+    first = await server.schemas()
+    assert await server.schemas() is first
+    monkeypatch.setattr(tools_module, "_SCHEMA_SECONDS", -1.0)
+    again = await server.schemas()
+    assert again == first
+    assert again is not first
+
+
+async def test_health_is_waited_for(mortal: ServerProcess) -> None:
+    assert await wait_until_healthy(mortal.health, 5)
+    mortal.kill()
+    began = time.monotonic()
+    assert not await wait_until_healthy(mortal.health, 1.0)
+    assert time.monotonic() - began < 8
+    waiting = asyncio.create_task(wait_until_healthy(mortal.health, WITHIN))
+    await asyncio.to_thread(mortal.start)
+    assert await waiting

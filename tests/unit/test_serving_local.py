@@ -1,0 +1,71 @@
+"""A part of a process environment is kept running, in folders that are empty whenever it starts."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aworld_train.serving.local import Part
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Iterator[Part]:
+    """A part that runs until it is ended."""
+    made = Part("none", {}, [tmp_path / "folder"])
+    made._command = ["/bin/sleep", "600"]
+    yield made
+    made.stop()
+    made.end(time.monotonic() + 5)
+
+
+def kill(part: Part) -> None:
+    assert part._process is not None
+    part._process.kill()
+    part._process.wait()
+    part.look()
+
+
+def test_one_that_ends_is_started_again_in_empty_folders(part: Part, tmp_path: Path) -> None:
+    part.keep()
+    first = part.pid
+    (tmp_path / "folder" / "left").mkdir()
+    part.look()
+    part.keep()
+    assert part.pid == first
+    kill(part)
+    assert part.pid is None
+    part.keep()
+    assert part.pid not in (None, first)
+    assert list((tmp_path / "folder").iterdir()) == []
+    assert (tmp_path / "folder").stat().st_mode & 0o077 == 0
+
+
+def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
+    part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    waited = []
+    for lasts in (1.0, 1.0, 1.0, 1.0, 1.0, 100.0, 1.0):
+        part.keep()
+        now += lasts
+        kill(part)
+        began = now
+        part.keep()
+        while part.pid is None:
+            now += 0.5
+            part.keep()
+        waited.append(now - began)
+    assert waited == [0.0, 0.5, 2.0, 10.0, 10.0, 0.0, 0.5]
+    monkeypatch.undo()
+
+
+def test_one_that_does_not_listen_is_ended_at_the_deadline(part: Part) -> None:
+    part._command = ["/bin/bash", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
+    part.keep()
+    time.sleep(0.3)
+    part.stop()
+    began = time.monotonic()
+    part.end(began + 0.5)
+    assert 0.4 < time.monotonic() - began < 5

@@ -1,0 +1,201 @@
+"""A wipe: every process of a session and every file, however well hidden, and nothing else.
+
+It ends the processes that descend from the one it runs in: that is never this one, but one made for the test.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aworld_train.serving.worker.wipe import empty
+
+PROGRAM = """
+import ctypes, json, os, signal, subprocess, sys, time
+from pathlib import Path
+from aworld_train.serving.worker.wipe import Ground, NotClean, bury, verify, wipe
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as a worker: what is left behind becomes its child
+folders = tuple(map(Path, sys.argv[1:]))
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+def started(*before):
+    lines = [*before, "print(flush=True)", "import time", "time.sleep(600)"]
+    process = subprocess.Popen([sys.executable, "-c", ";".join(lines)], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.returncode = 0  # it is buried by the wipe
+    return process.pid
+
+"""
+
+
+def run(program: str, *folders: Path) -> Any:
+    """What a process of its own prints as JSON."""
+    command = [sys.executable, "-c", PROGRAM + textwrap.dedent(program), *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_process_is_ended_but_those_spared() -> None:
+    found = run("""
+        spared = started()
+        others = [
+            started(),
+            started("import os", "os.setsid()"),
+            started("import signal", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"),
+        ]
+        stopped = started()
+        os.kill(stopped, signal.SIGSTOP)
+        # Left behind by a parent that ended: it was put into a session of its own.
+        leave = ["bash", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"]
+        left = int(subprocess.run(leave, capture_output=True).stdout)
+        # A tree, of which the root is ended first.
+        root = subprocess.Popen(["bash", "-c", "bash -c 'sleep 600; true' & echo $!; wait"], stdout=subprocess.PIPE)
+        branch = int(root.stdout.readline())
+        root.returncode = 0
+        ended = [*others, stopped, left, root.pid, branch]
+        before = [lives(pid) for pid in [spared, *ended]]
+        wipe(Ground((), frozenset({os.getpid(), spared}), whole_machine=False))
+        print(json.dumps([before, lives(spared), [lives(pid) for pid in ended]]))
+        os.kill(spared, signal.SIGKILL)
+    """)
+    assert found == [[True] * 8, True, [False] * 7]
+
+
+def test_processes_of_others_are_left_alone() -> None:
+    bystander = subprocess.Popen(["sleep", "600"])
+    try:
+        assert (
+            run("""
+            one = started()
+            wipe(Ground((), frozenset({os.getpid()}), whole_machine=False))
+            print(json.dumps(lives(one)))
+        """)
+            is False
+        )
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_spared_process_that_was_stopped_goes_on() -> None:
+    state = run("""
+        spared = started()
+        os.kill(spared, signal.SIGSTOP)
+        wipe(Ground((), frozenset({os.getpid(), spared}), whole_machine=False))
+        time.sleep(0.1)
+        print(json.dumps(Path(f"/proc/{spared}/stat").read_text().rpartition(")")[2].split()[0]))
+        os.kill(spared, signal.SIGKILL)
+    """)
+    assert state == "S"
+
+
+def test_folders_are_emptied_and_kept(tmp_path: Path) -> None:
+    folders = [tmp_path / "workspace", tmp_path / "home"]
+    outside = tmp_path / "outside"
+    for folder in (*folders, outside):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    fill(folders[0], outside)
+    run(
+        """
+        wipe(Ground(folders, frozenset({os.getpid()}), whole_machine=False))
+        print(json.dumps("wiped"))
+        """,
+        *folders,
+    )
+    assert [list(folder.iterdir()) for folder in folders] == [[], []]
+    assert [path.name for path in outside.iterdir()] == ["file"]
+
+
+def fill(folder: Path, outside: Path) -> None:
+    """Everything that a folder can hold."""
+    (folder / ".hidden" / "deep" / "deeper").mkdir(parents=True)
+    (folder / ".hidden" / "deep" / "deeper" / "file").write_text("x")
+    closed = folder / "closed"
+    (closed / "inside" / "more").mkdir(parents=True)
+    (closed / "inside" / "file").write_text("x")
+    (closed / "inside").chmod(0)
+    closed.chmod(0)
+    (folder / "to-a-folder").symlink_to(outside)
+    (folder / "to-a-file").symlink_to(outside / "file")
+    (folder / "to-nothing").symlink_to("nowhere")
+    (folder / ".hidden" / "to-a-folder").symlink_to(outside)
+    os.link(outside / "file", folder / "linked")
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(folder / "socket"))
+    (folder / "a\nline \udc80").write_text("x")
+    (folder / "big").write_bytes(bytes(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [("(folders[0] / 'kept').touch()", "still has kept"), ("started()", r"processes \[")],
+)
+def test_what_is_left_is_seen(tmp_path: Path, left: str, said: str) -> None:
+    found = run(
+        f"""
+        ground = Ground(folders, frozenset({{os.getpid()}}), whole_machine=False)
+        verify(ground)
+        {left}
+        try:
+            verify(ground)
+        except NotClean as reason:
+            print(json.dumps(str(reason)))
+        wipe(ground)
+        """,
+        tmp_path,
+    )
+    assert __import__("re").search(said, found)
+
+
+names = st.text(
+    st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1, max_size=4
+).filter(lambda name: name not in (".", "..") and len(os.fsencode(name)) < 200)
+trees: st.SearchStrategy[Any] = st.recursive(
+    st.none(), lambda inside: st.dictionaries(names, inside, max_size=3), max_leaves=12
+)
+
+
+@given(st.dictionaries(names, trees, max_size=4), st.integers(0, 0o777))
+def test_any_tree_is_emptied(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any], mode: int
+) -> None:
+    folder = tmp_path_factory.mktemp("tree")
+
+    def plant(place: Path, inside: dict[str, Any]) -> None:
+        for name, what in inside.items():
+            if what is None:
+                (place / name).write_text("x")
+            else:
+                (place / name).mkdir()
+                plant(place / name, what)
+                (place / name).chmod(mode)
+
+    plant(folder, tree)
+    empty(folder)
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+
+
+def test_a_folder_of_any_depth_is_emptied(tmp_path: Path) -> None:
+    dig = "import os\nfor _ in range(5000):\n os.mkdir('d'); open('f', 'w').close(); os.chdir('d')"
+    subprocess.run([sys.executable, "-c", dig], cwd=tmp_path, check=True)
+    empty(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,113 @@
+"""A recipe becomes one resolved VeRL configuration that says the same thing, and nothing that VeRL does not know."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl import schema
+from aworld_train.adapter.verl.command import verl_environment
+from aworld_train.adapter.verl.compose import agent_file, compose
+from aworld_train.errors import RecipeError
+
+
+def composed(tmp_path: Path, *overrides: str, **options: Any) -> dict[str, Any]:
+    recipe = recipes.load(
+        {"model": {"path": "org/model"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}, overrides
+    )
+    return compose(recipe, tmp_path, **options)
+
+
+def leaf(config: dict[str, Any], key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+def test_the_whole_configuration_is_resolved_and_known_to_verl(tmp_path: Path, engine: str) -> None:
+    config = composed(tmp_path, f"rollout.engine={engine}")
+    assert "${" not in str(config)
+    assert "???" not in str(config)
+    schema.check(config, config)
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("trainer.steps=7", "trainer.total_training_steps", 7),
+        ("trainer.lr=3e-5", "actor_rollout_ref.actor.optim.lr", 3e-5),
+        ("trainer.batch_size=32", "actor_rollout_ref.actor.ppo_mini_batch_size", 32),
+        ("trainer.seed=9", "actor_rollout_ref.rollout.seed", 9),
+        ("rollout.temperature=0.7", "actor_rollout_ref.rollout.temperature", 0.7),
+        ("rollout.top_k=5", "actor_rollout_ref.rollout.top_k", 5),
+        ("rollout.max_response_tokens=99", "data.max_response_length", 99),
+        ("rollout.max_response_tokens=99", "actor_rollout_ref.rollout.response_length", 99),
+        ("algorithm.kl_coef=0.01", "actor_rollout_ref.actor.use_kl_loss", True),
+        ("algorithm.clip_high=0.3", "actor_rollout_ref.actor.clip_ratio_high", 0.3),
+        ("cluster.ranks=2", "trainer.n_gpus_per_node", 2),
+        ("cluster.ranks=2", "ray_kwargs.ray_init.num_gpus", 2),
+        ("agent.tool_parser=qwen3_coder", "actor_rollout_ref.rollout.multi_turn.format", "qwen3_coder"),
+        ("dataset.val_limit=5", "data.val_max_samples", 5),
+        ("trainer.loggers=[tensorboard]", "trainer.logger", ["console", "file", "tensorboard"]),
+        ("verl.actor_rollout_ref.actor.ppo_epochs=3", "actor_rollout_ref.actor.ppo_epochs", 3),
+    ],
+)
+def test_what_the_recipe_says_is_what_verl_is_told(
+    tmp_path: Path, override: str, key: str, value: object
+) -> None:
+    assert leaf(composed(tmp_path, override), key) == value
+
+
+def test_without_a_gpu_everything_is_float32_and_the_cpu_engine_is_loaded(tmp_path: Path) -> None:
+    config = composed(tmp_path)
+    assert leaf(config, "trainer.device") == "cpu"
+    assert (
+        leaf(config, "actor_rollout_ref.model.external_lib") == "aworld_train.adapter.verl.cpu.registration"
+    )
+    assert leaf(config, "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype") == "fp32"
+    with_gpu = composed(tmp_path, "rollout.engine=vllm")
+    assert leaf(with_gpu, "trainer.device") == "cuda"
+    assert leaf(with_gpu, "actor_rollout_ref.model.external_lib") is None
+
+
+def test_a_measurement_takes_no_step_and_a_resumed_run_does_not_measure_again(tmp_path: Path) -> None:
+    measured = composed(tmp_path, val_only=True)
+    assert leaf(measured, "trainer.val_only") is True
+    assert leaf(measured, "trainer.resume_mode") == "disable"
+    assert leaf(composed(tmp_path, val_first=False), "trainer.val_before_train") is False
+
+
+def test_a_key_that_verl_does_not_know_is_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="ppo_epochs"):
+        composed(tmp_path, "verl.actor_rollout_ref.actor.ppo_epoch=3")
+
+
+def test_a_secret_is_not_written_into_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "hush")
+    with pytest.raises(RecipeError, match="environment variable"):
+        composed(tmp_path, "verl.ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY=${oc.env:KEY}")
+
+
+def test_verls_own_sampler_is_kept_where_its_group_filter_is_asked_for(tmp_path: Path) -> None:
+    assert leaf(composed(tmp_path), "trainer.v1.sampler.custom_sampler.name") == "GroupSampler"
+    filtered = composed(tmp_path, "verl.algorithm.filter_groups.enable=true")
+    assert leaf(filtered, "trainer.v1.sampler.custom_sampler.name") is None
+
+
+def test_the_agent_file_holds_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_SERVER_TOKEN", "hush")
+    (entry,) = agent_file(recipes.load({"agent": {"max_turns": 3, "system_prompt": "Be brief."}}))
+    assert (entry["max_turns"], entry["system_prompt"]) == (3, "Be brief.")
+    assert "hush" not in str(entry)
+
+
+def test_the_private_ray_keeps_its_token_to_itself(tmp_path: Path) -> None:
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", tmp_path)
+    token = Path(variables["RAY_AUTH_TOKEN_PATH"])
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert len(token.read_text()) == 64
+    assert token.read_text() not in str(variables)
+    assert variables["VERL_PLATFORM"] == "cpu"

@@ -1,0 +1,65 @@
+"""Which episodes become a training batch: whole groups of at least two healthy ones, and never nothing."""
+
+from typing import Any
+
+import pytest
+
+from aworld_train.adapter.verl.sampler import GroupSampler
+
+
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys that were removed from VeRL's transfer queue, which does not run here."""
+    removed: list[str] = []
+    monkeypatch.setattr(
+        "verl.trainer.ppo.v1.replay_buffer.tq.kv_clear", lambda *, partition_id, keys: removed.extend(keys)
+    )
+    return removed
+
+
+def materialize(
+    episodes: dict[str, int], *, min_group: int = 2, partition: str = "train", rows: int = 1
+) -> Any:
+    """The batch made of groups with so many healthy episodes each, every episode with ``rows`` rows."""
+    sampler = GroupSampler(
+        trainer_mode="sync",
+        trainer_config={},
+        max_off_policy_threshold=8,
+        max_off_policy_strategy="drop",
+        sampler_kwargs={"min_group": min_group},
+        refill_fn=None,
+    )
+    snapshot = {
+        f"{uid}_{session}_{row}": {"status": "success"}
+        for uid, count in episodes.items()
+        for session in range(count)
+        for row in range(rows)
+    }
+    sampler.partitions[partition] = dict(snapshot)
+    return sampler._materialize_batch(partition, list(episodes), snapshot)
+
+
+def groups(batch: Any) -> set[str]:
+    return {key.split("_")[0] for key in batch.keys}
+
+
+def test_a_group_with_a_single_healthy_episode_is_left_out(cleared: list[str]) -> None:
+    assert groups(materialize({"a": 8, "b": 1, "c": 2, "d": 0})) == {"a", "c"}
+    assert "b_0_0" in cleared
+
+
+def test_several_rows_of_one_episode_are_one_episode(cleared: list[str]) -> None:
+    assert groups(materialize({"a": 2, "b": 1}, rows=3)) == {"a"}
+
+
+def test_without_groups_single_episodes_are_trained_on(cleared: list[str]) -> None:
+    assert groups(materialize({"a": 1, "b": 1}, min_group=1)) == {"a", "b"}
+
+
+def test_a_step_without_any_healthy_group_is_an_error(cleared: list[str]) -> None:
+    with pytest.raises(RuntimeError, match="nothing to train on"):
+        materialize({"a": 1, "b": 0})
+
+
+def test_validation_takes_every_episode(cleared: list[str]) -> None:
+    assert groups(materialize({"a": 1, "b": 0}, partition="val")) == {"a"}
