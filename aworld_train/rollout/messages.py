@@ -1,0 +1,165 @@
+"""Chat messages in one form, whoever wrote them: what agents send, what templates render, what histories match by.
+
+Every dialect (OpenAI chat, OpenAI responses, Anthropic messages) is turned into these at the door. A message's ``key``
+says what it means and leaves out what programs change on the way back: how arguments are spaced, how content is cut
+into parts, what the model thought, which identifier a call was given.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class BadRequest(ValueError):
+    """A request that cannot be answered as it was asked; ``parameter`` names what is wrong in it."""
+
+    def __init__(self, message: str, parameter: str | None = None):
+        super().__init__(message)
+        self.parameter = parameter
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A tool call as the model wrote it; ``arguments`` is JSON text that may be anything."""
+
+    name: str
+    arguments: str
+    call_id: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation.
+
+    Attributes:
+        role: Who speaks.
+        content: The text; other content does not reach a language model here.
+        tool_calls: What an assistant asks for.
+        call_id: The call that a tool's result belongs to.
+        name: The tool that a result comes from, where it is known.
+        reasoning: What the assistant thought, where the program sends it back.
+    """
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
+    reasoning: str = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the message means; equal for messages that a conversation may be continued with alike."""
+        calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
+        return (self.role, self.content.strip(), calls)
+
+    def for_template(self) -> dict[str, Any]:
+        """The message as chat templates read it: arguments as an object where they are one."""
+        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            plain["tool_calls"] = [
+                {
+                    "id": call.call_id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": _object_or_text(call.arguments)},
+                }
+                for call in self.tool_calls
+            ]
+        if self.role == "tool":
+            plain |= {"tool_call_id": self.call_id} if self.call_id else {}
+            plain |= {"name": self.name} if self.name else {}
+        if self.reasoning:
+            plain["reasoning_content"] = self.reasoning
+        return plain
+
+    def for_chat(self) -> dict[str, Any]:
+        """The message as the OpenAI chat API has it."""
+        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            plain["tool_calls"] = [
+                {
+                    "id": call.call_id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.tool_calls
+            ]
+        if self.role == "tool":
+            plain["tool_call_id"] = self.call_id
+        return plain
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """What an agent asks the model, whatever the dialect it asked in.
+
+    Attributes:
+        messages: The whole conversation; at least one message.
+        tools: OpenAI function schemas.
+        use_tools: False where the agent forbids tool calls this time.
+        max_tokens: Most new tokens, or None.
+        stop: Texts that end the turn; they are not part of the answer.
+        temperature: What the agent would like; the trainer decides.
+        top_p: As above.
+        top_k: As above.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+    use_tools: bool = True
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the model answered.
+
+    Attributes:
+        content: The text for the reader, without reasoning and tool calls.
+        reasoning: What came before it inside the model's thinking tags.
+        tool_calls: The calls it wrote, each with an identifier.
+        finish_reason: ``stop``, ``tool_calls`` or ``length`` (cut off).
+        prompt_tokens: How many tokens the model was given.
+        tokens: The sampled tokens; empty where an outside endpoint answered, as are the next two.
+        logprobs: The log-probability of each.
+        texts: The text of each.
+        malformed: Whether it began a tool call that cannot be read.
+    """
+
+    content: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: Literal["stop", "tool_calls", "length"] = "stop"
+    prompt_tokens: int = 0
+    tokens: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    texts: Sequence[str] = field(default=(), repr=False)
+    malformed: bool = False
+
+    @property
+    def message(self) -> Message:
+        """The answer as the next request will contain it."""
+        return Message("assistant", self.content, self.tool_calls, reasoning=self.reasoning)
+
+
+def canonical_arguments(arguments: str) -> str:
+    """Arguments as JSON with sorted keys and no spaces; text that is no JSON stays as it is."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments.strip()
+
+
+def _object_or_text(arguments: str) -> Any:
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return found if isinstance(found, dict) else arguments
