@@ -8,16 +8,20 @@ into parts, what the model thought, which identifier a call was given.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class BadRequest(ValueError):
-    """A request that cannot be answered as it was asked; ``parameter`` names what is wrong in it."""
+class Refused(Exception):
+    """A request that gets no answer: an HTTP status, a code for programs, a sentence for people."""
 
-    def __init__(self, message: str, parameter: str | None = None):
+    def __init__(
+        self, message: str, *, status: int = 400, code: str = "invalid_request", parameter: str = ""
+    ):
         super().__init__(message)
+        self.status = status
+        self.code = code
         self.parameter = parameter
 
 
@@ -147,6 +151,17 @@ class Completion:
     def message(self) -> Message:
         """The answer as the next request will contain it."""
         return Message("assistant", self.content, self.tool_calls, reasoning=self.reasoning)
+
+
+class Conversation(Protocol):
+    """One agent's side of an episode: what a dialect hands its requests to."""
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Sample an answer.
+
+        Raises:
+            Refused: with the status and code that the agent is to be told.
+        """
 
 
 def canonical_arguments(arguments: str) -> str:
