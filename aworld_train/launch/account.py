@@ -27,7 +27,7 @@ class _Tally:
     causes: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
-        if line.get("cause"):
+        if line.get("cause") and line.get("treatment") != "trained":
             self.causes[line["cause"]] += 1
         self.environment_losses += line["outcome"] == "environment"
         if line.get("retried"):

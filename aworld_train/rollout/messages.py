@@ -54,6 +54,18 @@ class Message:
     name: str = ""
     reasoning: str = ""
 
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> "Message":
+        """A message as datasets have it: the chat API's, with content as text or as text parts."""
+        calls = [call["function"] for call in given.get("tool_calls") or ()]
+        return cls(
+            given["role"],
+            _text(given.get("content")),
+            tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
+            call_id=given.get("tool_call_id") or "",
+            name=given.get("name") or "",
+        )
+
     @property
     def key(self) -> tuple[Any, ...]:
         """What the message means; equal for messages that a conversation may be continued with alike."""
@@ -170,6 +182,17 @@ def canonical_arguments(arguments: str) -> str:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
         return arguments.strip()
+
+
+def _text(content: Any) -> str:
+    """Content that is text, or a list of parts of which those that are text count."""
+    if isinstance(content, str) or content is None:
+        return content or ""
+    return "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
+
+
+def _as_text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def _object_or_text(arguments: str) -> Any:

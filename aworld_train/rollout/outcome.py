@@ -1,35 +1,69 @@
-"""How an episode can end, and which endings may be trained on.
+"""How an episode can end, and what becomes of its tokens.
 
-Every episode has exactly one outcome. The agent's own doing (a good or bad answer, a malformed call, too many turns,
-too many tokens) is what training is about. What the agent did not do (a tool environment that went away, an engine
-that failed, time that ran out) is never trained on: such an episode is left out and counted, not scored 0.
+Every episode has exactly one outcome. The model's own doing (a good or bad answer, a malformed call, too many turns,
+too many tokens, going round in circles) is what training is about. What the model did not do (a tool environment that
+went away, an engine that failed, an agent program that crashed, time that ran out) is never scored 0: such an episode
+is left out and counted. A recipe may treat an outcome otherwise.
 """
 
 from enum import StrEnum
+
+
+class Treatment(StrEnum):
+    """What becomes of an episode's tokens."""
+
+    trained = "trained"
+    masked = "masked"  # it counts in its group's baseline, and nothing of it is trained on
+    dropped = "dropped"
 
 
 class Outcome(StrEnum):
     """The one way an episode ended."""
 
     answered = "answered"
-    malformed_call = "malformed_call"
+    wrong_format = "format"
     max_turns = "max_turns"
     overlong = "overlong"
+    repetition = "repetition"
     timeout = "timeout"
     environment = "environment"
+    tool = "tool"
     provider = "provider"
+    agent = "agent"
+    infrastructure = "infrastructure"
 
     @property
-    def trainable(self) -> bool:
-        """Whether the tokens of such an episode may be trained on."""
-        return self in _AGENTS_OWN
+    def treatment(self) -> Treatment:
+        """What becomes of such an episode unless the recipe says otherwise."""
+        return Treatment.trained if self in _MODELS_OWN else Treatment.dropped
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people."""
+        return _MEANINGS[self]
 
 
-_AGENTS_OWN = frozenset({Outcome.answered, Outcome.malformed_call, Outcome.max_turns, Outcome.overlong})
+_MODELS_OWN = frozenset(
+    {Outcome.answered, Outcome.wrong_format, Outcome.max_turns, Outcome.overlong, Outcome.repetition}
+)
+
+_MEANINGS = {
+    Outcome.answered: "the agent came to an answer",
+    Outcome.wrong_format: "the model's last turn began a tool call that cannot be read",
+    Outcome.max_turns: "the model used up its turns",
+    Outcome.overlong: "the model used up its tokens",
+    Outcome.repetition: "the model repeated itself",
+    Outcome.timeout: "the episode's time ran out",
+    Outcome.environment: "the tool environment could not be reached or went away",
+    Outcome.tool: "a helper that tools depend on failed",
+    Outcome.provider: "the engine, or another language model, failed",
+    Outcome.agent: "the agent program failed",
+    Outcome.infrastructure: "something else failed around the episode",
+}
 
 
 class EpisodeFailure(Exception):
-    """Ends an episode from inside with an outcome that is not the agent's own doing."""
+    """Ends an episode from inside with an outcome."""
 
     outcome = Outcome.provider
 
@@ -38,3 +72,15 @@ class EnvironmentLost(EpisodeFailure):
     """The tool environment cannot be reached, or went away in the middle of a session."""
 
     outcome = Outcome.environment
+
+
+class ToolHelperFailed(EpisodeFailure):
+    """What condenses long tool results failed."""
+
+    outcome = Outcome.tool
+
+
+class AgentFailed(EpisodeFailure):
+    """The agent program crashed, or came to no answer."""
+
+    outcome = Outcome.agent

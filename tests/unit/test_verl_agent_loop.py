@@ -188,8 +188,9 @@ async def run(
     engine: ScriptedEngine, messages: list[dict[str, Any]] = MESSAGES, **settings: Any
 ) -> tuple[Any, EpisodeSlot]:
     slot = open_slot(step=1, validate=False, index=0)
-    output = await loop(engine, **settings).run({"temperature": 1.0, "logprobs": True}, raw_prompt=messages)
-    return output, slot
+    rows = await loop(engine, **settings).run({"temperature": 1.0, "logprobs": True}, raw_prompt=messages)
+    assert len(rows) <= 1, "a history that only grows is one row"
+    return rows[0] if rows else [], slot
 
 
 async def schemas() -> list[dict[str, Any]]:
@@ -279,7 +280,8 @@ async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: C
     output, slot = await run(engine, prompt_length=len(whole) - 1)
     assert output == []
     assert engine.prompts == []
-    assert (slot.line["outcome"], slot.line["prompt_tokens"]) == ("overlong", len(whole))
+    assert slot.line["outcome"] == "overlong"
+    assert f"{len(whole)} tokens" in slot.line["cause"]
     output, _ = await run(ScriptedEngine([sampled("42" + END)]), prompt_length=len(whole))
     assert output.prompt_ids == list(whole)
 
@@ -301,7 +303,7 @@ async def test_a_call_that_cannot_be_read_ends_the_episode_and_is_trained_on(
 ) -> None:
     engine = ScriptedEngine([sampled(text + END)])
     output, slot = await run(engine, response_length=50_000)
-    assert slot.line["outcome"] == "malformed_call"
+    assert slot.line["outcome"] == "format"
     assert output.response_ids == sampled(text + END)
     assert set(output.response_mask) == {1}
 
@@ -346,7 +348,7 @@ async def test_an_engine_that_fails_is_not_the_agents_fault(calculator: Calculat
     engine = ScriptedEngine([sampled(call("6*7") + END), RuntimeError("out of memory")])
     output, slot = await run(engine)
     assert output == []
-    assert (slot.line["outcome"], slot.line["trainable"]) == ("provider", False)
+    assert (slot.line["outcome"], slot.line["treatment"]) == ("provider", "dropped")
     assert "out of memory" in slot.line["cause"]
     assert (slot.line["turns"], slot.line["tool_calls"]) == (1, 1)
 
@@ -377,7 +379,7 @@ async def test_a_lost_environment_is_not_the_agents_fault_and_is_recorded(
 
     output, slot = await run(ScriptedEngine([sampled(call("1+1") + END), killed]))
     assert output == []
-    assert (slot.line["outcome"], slot.line["trainable"]) == ("environment", False)
+    assert (slot.line["outcome"], slot.line["treatment"]) == ("environment", "dropped")
     assert slot.line["cause"]
     [lost] = (run_dir / "traces" / "episodes.jsonl").read_text().splitlines()
     assert json.loads(lost)["outcome"] == "environment"

@@ -8,35 +8,55 @@ import json
 import os
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import Episode
+from aworld_train.rollout.graph import Row
+from aworld_train.rollout.outcome import Outcome, Treatment
+
+if TYPE_CHECKING:
+    from aworld_train.adapter.verl.agent_loop import Played
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
 
 
 class EpisodeSlot:
-    """One episode in the making, and in the end one line of JSON."""
+    """One episode in the making, and in the end one line of JSON.
+
+    Attributes:
+        validate: Whether the model is measured, not trained.
+        line: What is known so far.
+        outputs: The rows that VeRL was given, of which it scores the last.
+    """
 
     def __init__(self, step: int, validate: bool, index: int):
+        self.validate = validate
         self.line: dict[str, Any] = {"step": step, "validate": validate, "index": index}
-        self.output: Any = None
+        self.outputs: list[Any] = []
 
-    def finish(self, episode: Episode, cause: str | None, seconds: float) -> None:
+    def finish(
+        self, played: "Played", rows: list[tuple[str, Row]], treatment: Treatment, seconds: float
+    ) -> None:
         """Take down what the episode came to."""
-        assert episode.outcome is not None
+        episode = played.episode
+        agents = episode.agents.values()
         self.line |= {
-            "outcome": episode.outcome.value,
-            "trainable": episode.outcome.trainable,
+            "outcome": played.outcome.value,
+            "treatment": treatment.value,
             "turns": episode.turns,
-            "tool_calls": episode.tool_calls,
-            "tool_errors": episode.tool_errors,
-            "prompt_tokens": len(episode.path.prompt),
-            "response_tokens": len(episode.path.response),
-            "sampled_tokens": sum(episode.path.mask),
+            "tool_calls": played.tools.calls,
+            "tool_errors": played.tools.errors,
+            "rows": len(rows),
+            "prompt_tokens": sum(len(row.prompt) for _, row in rows),
+            "response_tokens": sum(len(row.response) for _, row in rows),
+            "sampled_tokens": sum(sum(row.mask) for _, row in rows),
+            "unique_tokens": sum(agent.graph.unique_tokens for agent in agents),
+            "given_tokens": episode.given_tokens,
+            "branches": dict(episode.branches),
+            "agents": {agent.name: len(agent.completions) for agent in agents},
             "seconds": round(seconds, 4),
-            "cause": cause,
+            "generate_seconds": round(episode.generate_seconds, 4),
+            "tool_seconds": round(played.tools.seconds, 4),
+            "cause": played.cause,
         }
 
     def lost(self, cause: str) -> None:
@@ -44,16 +64,17 @@ class EpisodeSlot:
         _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
 
     def write(self, error: BaseException | None) -> None:
-        """Append the line to the run's record. A loop that raised leaves a line too, as an untrainable episode."""
+        """Append the line to the run's record. A loop that raised leaves a line too, as a dropped episode."""
         if "outcome" not in self.line or error is not None:
             self.line |= {
-                "outcome": Outcome.provider.value,
-                "trainable": False,
+                "outcome": Outcome.infrastructure.value,
+                "treatment": Treatment.dropped.value,
                 "cause": f"{type(error).__name__}: {error}" if error else "the agent loop reported nothing",
             }
-        if self.output is not None:
-            self.line["reward"] = self.output.reward_score
-            scores = self.output.extra_fields.get("reward_extra_info") or {}
+        if self.outputs:
+            scored = self.outputs[-1]
+            self.line["reward"] = scored.reward_score
+            scores = scored.extra_fields.get("reward_extra_info") or {}
             self.line["scores"] = {k: v for k, v in scores.items() if isinstance(v, int | float)}
         _append(self.line)
 

@@ -1,0 +1,113 @@
+"""The model under training as an episode sees it: VeRL's engine, VeRL's parser of tool calls, the model's template."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from verl.experimental.agent_loop.tool_parser import ToolParser
+
+from aworld_train.rollout.messages import ToolCall
+from aworld_train.rollout.model import THINKING_ENDS, ParsedTurn, Sampled, Sampling, split_thinking
+from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.rollout.template import ChatTemplate
+
+
+class VerlModel:
+    """One episode's model.
+
+    Args:
+        server_manager: VeRL's, which gives tokens for tokens.
+        tokenizer: The model's.
+        parser: Name of VeRL's parser for the way the model writes tool calls.
+        template_options: Further arguments of the chat template.
+        end_tokens: Tokens that end a turn, beside those that tokenizer and parser know.
+    """
+
+    def __init__(
+        self,
+        server_manager: Any,
+        tokenizer: Any,
+        parser: str,
+        template_options: Mapping[str, Any],
+        end_tokens: Sequence[int] = (),
+    ):
+        self._server_manager = server_manager
+        self._tokenizer = tokenizer
+        self._parser = _parser(parser, tokenizer)
+        stops = list(self._parser.stop_token_ids)
+        self._extra = {"stop_token_ids": stops} if stops else {}
+        ends = {tokenizer.eos_token_id, *stops, *end_tokens} - {None}
+        self.template = _template(tokenizer, tuple(sorted(ends)), json.dumps(dict(template_options)))
+        self.first_steps: int | None = None
+        self.last_steps: int | None = None
+
+    async def generate(
+        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
+    ) -> Sampled:
+        params = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "repetition_penalty": 1.0,
+            "logprobs": True,
+            "max_tokens": max_tokens,
+            **self._extra,
+        }
+        try:
+            output = await self._server_manager.generate(
+                request_id=request_id, prompt_ids=tokens, sampling_params=params
+            )
+        except Exception as error:
+            raise EpisodeFailure(f"the engine failed: {type(error).__name__}: {error}") from error
+        steps = output.extra_fields.get("global_steps")
+        self.first_steps = steps if self.first_steps is None else self.first_steps
+        self.last_steps = steps
+        if output.stop_reason in ("aborted", "abort") or not output.token_ids:
+            raise EpisodeFailure("the engine gave the request up")
+        sampled = list(output.token_ids)
+        if output.log_probs is None or len(output.log_probs) != len(sampled):
+            raise EpisodeFailure("the engine gave not one log-probability per token")
+        ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
+        return Sampled(sampled, list(output.log_probs), ended)
+
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+        reasoning, said = self._split(list(tokens))
+        content, found = await self._parser.extract_tool_calls(said)
+        calls = [ToolCall(call.name, call.arguments) for call in found]
+        opened = getattr(self._parser, "tool_call_start_token", None)
+        begun = self._tokenizer.decode(said).count(opened) if opened is not None else len(calls)
+        if not reasoning:
+            reasoning, content = split_thinking(content)
+        for special in self._tokenizer.all_special_tokens:
+            content = content.replace(special, "")
+        return ParsedTurn(content.strip(), reasoning, calls, malformed=begun != len(calls))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def _split(self, tokens: list[int]) -> tuple[str, list[int]]:
+        """The thinking as text and the tokens after it; a call that is only thought of is none."""
+        ends = _thinking_token(self._tokenizer)
+        if ends is None or ends not in tokens:
+            return "", tokens
+        at = tokens.index(ends) + 1
+        return split_thinking(self.text(tokens[:at]))[0], tokens[at:]
+
+
+@lru_cache(maxsize=8)
+def _parser(name: str, tokenizer: Any) -> Any:
+    return ToolParser.get_tool_parser(name, tokenizer)
+
+
+@lru_cache(maxsize=8)
+def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
+    """One for all episodes of a process: what it has found out about a template is kept."""
+    return ChatTemplate(tokenizer, ends, json.loads(options))
+
+
+@lru_cache(maxsize=8)
+def _thinking_token(tokenizer: Any) -> int | None:
+    """The token that ends thinking, where the tokenizer has one."""
+    found = tokenizer.get_vocab().get(THINKING_ENDS)
+    return int(found) if found is not None else None

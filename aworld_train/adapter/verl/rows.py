@@ -1,0 +1,56 @@
+"""A finished episode as VeRL takes it: one output per row, of which all have the episode's reward.
+
+A scorer may give agents rewards of their own by returning ``score/<agent>`` beside ``score``.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+
+from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.rollout.graph import Row
+
+if TYPE_CHECKING:
+    from aworld_train.adapter.verl.agent_loop import Played
+
+
+class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
+    """A row that knows its agent."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As VeRL's, with the agent's own reward where the scorer gave it one."""
+        scores = self.extra_fields.get("reward_extra_info") or {}
+        own = scores.get(f"score/{self.extra_fields['agent']}")
+        if own is not None:
+            self.reward_score = float(own)
+        return dict(super().as_dict())
+
+
+def output_rows(
+    played: "Played", rows: list[tuple[str, Row]], model: VerlModel, *, masked: bool
+) -> list[EpisodeRow]:
+    """The rows of an episode; VeRL scores the last one and gives the score to all."""
+    episode, tools = played.episode, played.tools
+    return [
+        EpisodeRow(
+            prompt_ids=row.prompt,
+            response_ids=row.response,
+            response_mask=[0] * len(row.mask) if masked else row.mask,
+            response_logprobs=row.logprobs,
+            num_turns=2 * len(row.turns),
+            metrics=AgentLoopMetrics(generate_sequences=episode.generate_seconds, tool_calls=tools.seconds),
+            extra_fields={
+                "agent": agent,
+                "assistant_text": played.answer,
+                "outcome": played.outcome.value,
+                "tool_call_count": tools.calls,
+                "tool_error_count": tools.errors,
+                "min_global_steps": model.first_steps,
+                "max_global_steps": model.last_steps,
+                # VeRL reads these two of every agent loop.
+                "turn_scores": [],
+                "tool_rewards": [],
+            },
+        )
+        for agent, row in rows
+    ]

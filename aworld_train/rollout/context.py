@@ -1,0 +1,154 @@
+"""Histories that grow too long for the model's context, made shorter where the model is asked, whoever asks.
+
+An agent goes on sending its whole history. Once a policy has shortened it, the shortened history stands for the old one
+from then on: the messages after it are put behind what is left, so a reset happens once and the shortened conversation
+grows like any other. The full history keeps its own path in the graph, and is trained on as it was.
+
+Long tool results can be condensed before the model sees them, by another model that is asked for nothing else.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from aworld_train.rollout.messages import Message
+from aworld_train.rollout.outcome import EpisodeFailure, ToolHelperFailed
+
+Policy = Literal["discard_tools", "summarize", "keep_last_k"]
+
+DISCARDED = "[This tool result was removed to save space. Call the tool again if it is needed.]"
+ASK_FOR_SUMMARY = (
+    "The conversation is about to be cut to save space. Sum up, for yourself, what the task asks for, what was done "
+    "and found out so far with all facts and figures that matter, and what remains to be done. Call no tool."
+)
+SUMMARY_FOLLOWS = "What was done so far, summed up because the conversation had grown too long:\n\n"
+
+_CONDENSE = (
+    "You condense what a tool returned for an assistant that works on the task below. Keep every fact, figure, name, "
+    "link and error that may matter for the task, word for word where it counts, and leave out the rest. Do not solve "
+    "the task and add nothing."
+)
+
+Ask = Callable[[list[Message]], Awaitable[str]]
+"""Asks a language model for a text."""
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    """What a recipe says about long histories.
+
+    Attributes:
+        policy: How a history is made shorter.
+        budget: Tokens of a conversation beyond which that happens.
+        keep: ``discard_tools``: how many of the newest tool results stay; else how many of the newest turns.
+        summarizer: Who sums up; None for the model itself.
+        condense_over: Characters of a tool result beyond which it is condensed; None for never.
+        condenser: Who condenses.
+    """
+
+    policy: Policy | None = None
+    budget: int = 0
+    keep: int = 1
+    summarizer: Ask | None = None
+    condense_over: int | None = None
+    condenser: Ask | None = None
+
+
+@dataclass
+class ContextView:
+    """One agent's history as the model sees it."""
+
+    settings: ContextSettings
+    resets: int = 0
+    _from: tuple[Any, ...] = ()  # keys of the history that was shortened last
+    _to: list[Message] = field(default_factory=list)
+    _condensed: dict[Any, str] = field(default_factory=dict)
+
+    async def of(self, messages: Sequence[Message]) -> list[Message]:
+        """The agent's ``messages`` as they are to be given to the model.
+
+        Raises:
+            ToolHelperFailed: a tool result could not be condensed.
+        """
+        seen = list(messages)
+        known = len(self._from)
+        if known and tuple(message.key for message in messages[:known]) == self._from:
+            seen = [*self._to, *messages[known:]]
+        if self.settings.condense_over is not None:
+            seen = [await self._short_enough(message, seen) for message in seen]
+        return seen
+
+    async def shorten(
+        self, messages: Sequence[Message], seen: Sequence[Message], ask: Ask
+    ) -> list[Message] | None:
+        """Make the history shorter from now on; None where the policy finds nothing to leave out.
+
+        Args:
+            messages: The history as the agent has it.
+            seen: The same as the model would have seen it.
+            ask: Asks the model itself.
+
+        Raises:
+            ToolHelperFailed: another model was to sum up and failed.
+        """
+        shorter = await self._apply(list(seen), ask)
+        if shorter is None or shorter == list(seen):
+            return None
+        self._from = tuple(message.key for message in messages)
+        self._to = shorter
+        self.resets += 1
+        return shorter
+
+    async def _apply(self, seen: list[Message], ask: Ask) -> list[Message] | None:
+        keep = self.settings.keep
+        if self.settings.policy == "discard_tools":
+            results = [i for i, message in enumerate(seen) if message.role == "tool"]
+            old = set(results[: len(results) - keep])
+            return [replace(m, content=DISCARDED) if i in old else m for i, m in enumerate(seen)]
+        head, turns = _turns(seen)
+        if self.settings.policy == "keep_last_k":
+            return (
+                [*head, *(message for turn in turns[len(turns) - keep :] for message in turn)]
+                if turns
+                else None
+            )
+        if not turns:
+            return None
+        asked = [*seen, Message("user", ASK_FOR_SUMMARY)]
+        summary = await (self.settings.summarizer or ask)(asked)
+        return [*head, Message("user", SUMMARY_FOLLOWS + summary)]
+
+    async def _short_enough(self, message: Message, conversation: Sequence[Message]) -> Message:
+        limit = self.settings.condense_over
+        if message.role != "tool" or limit is None or len(message.content) <= limit:
+            return message
+        known = self._condensed.get(message.key)
+        if known is None:
+            known = await self._condense(message, conversation)
+            self._condensed[message.key] = known
+        return replace(message, content=known)
+
+    async def _condense(self, message: Message, conversation: Sequence[Message]) -> str:
+        assert self.settings.condenser is not None
+        task = next((m.content for m in conversation if m.role == "user"), "")
+        question = f"Task:\n{task}\n\nTool: {message.name or 'unknown'}\n\nReturned:\n{message.content}"
+        try:
+            return await self.settings.condenser([Message("system", _CONDENSE), Message("user", question)])
+        except EpisodeFailure:
+            raise
+        except Exception as error:
+            raise ToolHelperFailed(f"a long tool result could not be condensed: {error}") from error
+
+
+def _turns(messages: Sequence[Message]) -> tuple[list[Message], list[list[Message]]]:
+    """What comes before the assistant first speaks, and then each of its turns with what came back."""
+    head: list[Message] = []
+    turns: list[list[Message]] = []
+    for message in messages:
+        if message.role == "assistant":
+            turns.append([message])
+        elif turns:
+            turns[-1].append(message)
+        else:
+            head.append(message)
+    return head, turns

@@ -1,0 +1,367 @@
+"""One episode at the language model's boundary: every request of its agents is answered and recorded here.
+
+Whoever asks, our own loop in this process or a program over HTTP, asks through ``complete``. It finds where the
+request's history goes on in the agent's conversation graph, gives the model exactly the recorded tokens and what is
+new, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold whatever an agent asks
+for. What ends an episode for good sets ``over``, so that the agent can be stopped.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import string
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aworld_train.rollout.context import ContextSettings, ContextView
+from aworld_train.rollout.graph import Cause, ConversationGraph, Match, Row
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
+from aworld_train.rollout.model import LanguageModel, Sampling, cut_at_stop
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
+from aworld_train.rollout.template import CannotContinue, TemplateFailure
+
+_CALL_ID_LENGTH = 9  # one family of chat templates takes identifiers of nine letters and digits only
+_MUCH_TEXT = 20_000  # characters that are rendered outside the event loop
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Beyond what an agent's requests are refused, and how its tokens are drawn.
+
+    Attributes:
+        max_turns: Model calls per agent.
+        max_prompt_tokens: Of an agent's first prompt, and of what counts as a row's prompt.
+        max_response_tokens: Of a row, after its prompt.
+        sampling: The trainer's.
+        agents_sampling: Whether an agent may choose temperature, top_p and top_k itself.
+        repetition: When an episode is ended because the model goes round in circles.
+        context: What keeps histories within the model's context.
+    """
+
+    max_turns: int
+    max_prompt_tokens: int
+    max_response_tokens: int
+    sampling: Sampling
+    agents_sampling: bool = False
+    repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
+    context: ContextSettings = field(default_factory=ContextSettings)
+
+
+@dataclass
+class AgentRecord:
+    """What one agent did at the model's boundary.
+
+    Attributes:
+        name: The agent.
+        graph: Its conversations.
+        view: Its history as the model sees it.
+        completions: What the model answered, in order.
+        texts: The same as text, calls and thinking included.
+    """
+
+    name: str
+    view: ContextView
+    graph: ConversationGraph = field(default_factory=ConversationGraph)
+    completions: list[Completion] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A request whose history was found in the graph, with the tokens that are new."""
+
+    match: Match
+    tokens: list[int]
+    cause: Cause | None
+
+    @property
+    def length(self) -> int:
+        """Tokens that the model is to be given."""
+        if self.match.asked is not None:
+            return self.match.asked.length
+        return len(self.tokens) + (self.match.node.length if self.match.node else 0)
+
+    @property
+    def root_length(self) -> int:
+        """Tokens of the conversation's first prompt."""
+        first = self.match.asked or self.match.node
+        return len(first.path[0].tokens) if first else len(self.tokens)
+
+
+class Episode:
+    """One episode."""
+
+    def __init__(self, model: LanguageModel, limits: Limits):
+        self._model = model
+        self._limits = limits
+        self._request_id = os.urandom(16).hex()
+        self._newest: Completion | Outcome | None = None
+        self.agents: dict[str, AgentRecord] = {}
+        self.failure: EpisodeFailure | None = None
+        self.over = asyncio.Event()
+        self.generate_seconds = 0.0
+        self.given_tokens = 0  # tokens of all prompts, as the engine counts them
+
+    def conversation(self, agent: str) -> "AgentConversation":
+        """The side of ``agent``, for a gateway or a loop."""
+        return AgentConversation(self, agent)
+
+    async def complete(self, agent: str, request: ChatRequest) -> Completion:
+        """Answer a request of ``agent``.
+
+        Raises:
+            Refused: a limit was reached, the request cannot be rendered, or the episode is over.
+        """
+        if self.over.is_set():
+            raise self._is_over()
+        record = self.agents.get(agent)
+        if record is None:
+            record = self.agents[agent] = AgentRecord(agent, ContextView(self._limits.context))
+        try:
+            completion = await self._complete(record, request)
+        except EpisodeFailure as failure:
+            self.fail(failure)
+            raise self._is_over() from failure
+        if self._goes_in_circles(record):
+            self.stop(Outcome.repetition)
+            raise self._is_over()
+        return completion
+
+    def fail(self, failure: EpisodeFailure) -> None:
+        """End the episode with a failure; the first one counts."""
+        if not self.over.is_set():
+            self.failure = failure
+        self.over.set()
+
+    def stop(self, limit: Outcome) -> None:
+        """End the episode because a limit was reached."""
+        if not self.over.is_set():
+            self._newest = limit
+        self.over.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the agent was told last that it gets no answer."""
+        return self.failure is not None or isinstance(self._newest, Outcome)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How an episode ended whose agent has nothing more to ask and did not fail."""
+        if self.failure is not None:
+            return self.failure.outcome
+        match self._newest:
+            case None:
+                return Outcome.agent
+            case Outcome() as limit:
+                return limit
+            case completion if completion.finish_reason == "length":
+                return Outcome.overlong
+            case completion:
+                return Outcome.wrong_format if completion.malformed else Outcome.answered
+
+    @property
+    def turns(self) -> int:
+        """Model calls of all agents."""
+        return sum(len(record.completions) for record in self.agents.values())
+
+    @property
+    def branches(self) -> Counter[str]:
+        """How often a conversation did not simply go on, by cause."""
+        return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
+
+    def text_of(self, agent: str) -> str:
+        """All that the model wrote for ``agent``, and nothing else."""
+        record = self.agents.get(agent)
+        return "\n".join(record.texts) if record else ""
+
+    def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
+        """Training rows with their agents' names; of all agents, or of those named."""
+        return [
+            (record.name, row.split_at(self._limits.max_prompt_tokens))
+            for record in self.agents.values()
+            if not trainable or record.name in trainable
+            for row in record.graph.rows()
+        ]
+
+    async def _complete(self, record: AgentRecord, request: ChatRequest) -> Completion:
+        messages = await record.view.of(_with_tool_names(request.messages))
+        prepared = await self._prepare(record, messages, request.tools)
+        context = self._limits.context
+        if context.policy is not None and prepared.length > context.budget:
+
+            async def ask(asked: list[Message]) -> str:
+                part = replace(request, messages=asked, use_tools=False, stop=())
+                return (
+                    await self._sample(record, part, await self._prepare(record, asked, request.tools))
+                ).content
+
+            shorter = await record.view.shorten(_with_tool_names(request.messages), messages, ask)
+            if shorter is not None:
+                prepared = await self._prepare(record, shorter, request.tools)
+                prepared = replace(prepared, cause="reset")
+        return await self._sample(record, request, prepared)
+
+    async def _prepare(
+        self, record: AgentRecord, messages: list[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> _Prepared:
+        """Find the history in the graph and render what is new.
+
+        Raises:
+            Refused: the chat template does not take these messages.
+        """
+        match = record.graph.match(messages, _tools_key(tools))
+        if match.asked is not None:
+            return _Prepared(match, [], match.cause)
+        if sum(len(message.content) for message in match.new) > _MUCH_TEXT:
+            return await asyncio.to_thread(self._render, match, messages, tools)
+        return self._render(match, messages, tools)
+
+    def _render(self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> _Prepared:
+        template = self._model.template
+        if match.node is not None:
+            try:
+                last = match.node.tokens[-1]
+                tokens = template.continuation(match.new, tools, last, match.node.ended)
+                return _Prepared(match, tokens, match.cause)
+            except CannotContinue:
+                match = Match(None, tuple(messages), None, "template")
+        try:
+            return _Prepared(match, template.initial(messages, tools), match.cause)
+        except TemplateFailure as error:
+            raise Refused(str(error), parameter="messages") from error
+
+    async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: _Prepared) -> Completion:
+        """Give the model what was prepared, and record both."""
+        room = self._room(record, prepared)
+        max_tokens = min(room, request.max_tokens or room)
+        tools = _tools_key(request.tools)
+        context = prepared.match.asked or record.graph.add_context(prepared.match, tools, prepared.tokens)
+        if prepared.cause is not None:
+            record.graph.branches[prepared.cause] += 1
+        given = context.path_tokens
+        self.given_tokens += len(given)
+        began = time.monotonic()
+        try:
+            sampled = await self._model.generate(
+                f"{self._request_id}-{record.name}", given, self._sampling(request), max_tokens
+            )
+        finally:
+            self.generate_seconds += time.monotonic() - began
+        tokens, ended = sampled.tokens, sampled.ended
+        cut = cut_at_stop(tokens, request.stop, self._model.text)
+        if cut is not None:
+            tokens, ended = tokens[:cut], False
+        completion = await self._read(tokens, request, ended or cut is not None)
+        completion = replace(
+            completion, prompt_tokens=len(given), tokens=tokens, logprobs=sampled.logprobs[: len(tokens)]
+        )
+        record.graph.add_sampled(
+            context, tools, completion.message, tokens, sampled.logprobs[: len(tokens)], ended
+        )
+        record.completions.append(completion)
+        record.texts.append(self._model.text(tokens))
+        self._newest = completion
+        return completion
+
+    async def _read(self, tokens: Sequence[int], request: ChatRequest, whole: bool) -> Completion:
+        """What sampled tokens mean to the agent."""
+        turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
+        content = turn.content
+        calls: tuple[ToolCall, ...] = ()
+        if request.use_tools:
+            calls = tuple(replace(call, call_id=_call_id()) for call in turn.calls)
+        for stop in request.stop:
+            content = content.partition(stop)[0]
+        return Completion(
+            content=content,
+            reasoning=turn.reasoning,
+            tool_calls=calls,
+            finish_reason="length" if not whole else "tool_calls" if calls else "stop",
+            malformed=turn.malformed and whole,
+        )
+
+    def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
+        """How many tokens the model may add.
+
+        Raises:
+            Refused: none, or the agent has no turn left.
+        """
+        limits = self._limits
+        if len(record.completions) >= limits.max_turns:
+            raise self._limit(
+                Outcome.max_turns, f"all {limits.max_turns} turns of this agent are used up", "max_turns"
+            )
+        too_long = not record.completions and prepared.length > limits.max_prompt_tokens
+        room = limits.max_response_tokens - (
+            prepared.length - min(prepared.root_length, limits.max_prompt_tokens)
+        )
+        if too_long or room < 1:
+            most = limits.max_prompt_tokens + (0 if too_long else limits.max_response_tokens)
+            raise self._limit(
+                Outcome.overlong,
+                f"the conversation has {prepared.length} tokens and the model's context is used up (limit {most})",
+                "context_length_exceeded",
+            )
+        return room
+
+    def _limit(self, outcome: Outcome, message: str, code: str) -> Refused:
+        """A refusal that the agent may react to; the episode's outcome if it does not."""
+        self._newest = outcome
+        return Refused(message, code=code)
+
+    def _is_over(self) -> Refused:
+        why = str(self.failure) if self.failure else self.outcome.meaning
+        return Refused(f"this episode is over: {why}", status=403, code="episode_over")
+
+    def _sampling(self, request: ChatRequest) -> Sampling:
+        sampling = self._limits.sampling
+        if not self._limits.agents_sampling:
+            return sampling
+        return Sampling(
+            sampling.temperature if request.temperature is None else request.temperature,
+            sampling.top_p if request.top_p is None else request.top_p,
+            sampling.top_k if request.top_k is None else request.top_k,
+        )
+
+    def _goes_in_circles(self, record: AgentRecord) -> bool:
+        limits = self._limits.repetition
+        keys = [completion.message.key for completion in record.completions[-max(limits.turns, 1) :]]
+        return repeats_turns(keys, limits.turns) or ends_in_loop(record.completions[-1].tokens, limits.loops)
+
+
+@dataclass(frozen=True)
+class AgentConversation:
+    """One agent's side of an episode."""
+
+    episode: Episode
+    agent: str
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """As ``Episode.complete``."""
+        return await self.episode.complete(self.agent, request)
+
+
+def _with_tool_names(messages: Sequence[Message]) -> list[Message]:
+    """The same messages; a tool's result names its tool where the call that it answers is there."""
+    names = {call.call_id: call.name for message in messages for call in message.tool_calls if call.call_id}
+    return [
+        replace(message, name=names.get(message.call_id, ""))
+        if message.role == "tool" and not message.name
+        else message
+        for message in messages
+    ]
+
+
+def _tools_key(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Equal for the same tools in any order."""
+    return "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
+
+
+def _call_id() -> str:
+    letters = string.ascii_letters + string.digits
+    return "".join(secrets.choice(letters) for _ in range(_CALL_ID_LENGTH))

@@ -1,0 +1,253 @@
+"""What an agent and the model said to one another, as a graph that holds every token once.
+
+A node holds consecutive messages and the tokens they add. Nodes of context (what the model was given) and sampled nodes
+(what it answered, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens on the way from the
+root to a context node are exactly the input of a model call, and the sampled node below it exactly its output; nothing
+is ever tokenised again.
+
+A request carries its whole history. The longest recorded path that means the same is found by content and *its*
+tokens are used; only what comes after is new. A history that was edited, cut or asked again becomes a branch, counted
+by cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
+context in the others.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from aworld_train.rollout.messages import Message
+
+Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
+"""Why a request did not go on from where the conversation was: it is another conversation altogether; the same or an
+earlier history was asked again; a message that is not the assistant's was changed; one of the assistant's was; the
+tools changed; a context policy shortened the history; the chat template could not add to a finished turn."""
+
+
+@dataclass(eq=False)
+class Node:
+    """Consecutive messages and the tokens they add.
+
+    Attributes:
+        parent: The node before it; None for a root.
+        messages: One assistant message where it was sampled, else all the messages given at once.
+        tokens: Token ids; those of context end where the assistant begins.
+        logprobs: Of each sampled token; None for context.
+        ended: Whether the model ended a sampled turn itself.
+        keys: What the messages mean.
+        length: Tokens from the root up to and including this node.
+        children: In the order they came.
+    """
+
+    parent: "Node | None"
+    messages: tuple[Message, ...]
+    tokens: list[int]
+    logprobs: list[float] | None = None
+    ended: bool = True
+    keys: tuple[Any, ...] = field(init=False)
+    length: int = field(init=False)
+    children: list["Node"] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = tuple(message.key for message in self.messages)
+        self.length = len(self.tokens) + (self.parent.length if self.parent else 0)
+        if self.parent is not None:
+            self.parent.children.append(self)
+
+    @property
+    def sampled(self) -> bool:
+        return self.logprobs is not None
+
+    @property
+    def path(self) -> list["Node"]:
+        """From the root to this node."""
+        nodes = [self]
+        while nodes[-1].parent is not None:
+            nodes.append(nodes[-1].parent)
+        return nodes[::-1]
+
+    @property
+    def path_tokens(self) -> list[int]:
+        """All tokens from the root up to and including this node."""
+        return [token for node in self.path for token in node.tokens]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a request goes on.
+
+    Attributes:
+        node: The sampled node that its history leads to, or None for a new conversation.
+        new: The messages after that.
+        asked: The context node that holds exactly the new messages, where they were given there before.
+        cause: Why it does not go on from the newest turn; None where it does, or where it is the first.
+    """
+
+    node: Node | None
+    new: tuple[Message, ...]
+    asked: Node | None
+    cause: Cause | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One path as a training row.
+
+    Attributes:
+        prompt: Token ids of the root.
+        response: Token ids after it.
+        mask: 1 where a token was sampled and no earlier row holds it, else 0.
+        logprobs: Of sampled tokens; 0 where they are context.
+        turns: Where each sampled turn of the path begins and ends in ``response``.
+        leaf: The last node.
+    """
+
+    prompt: list[int]
+    response: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    turns: list[tuple[int, int]]
+    leaf: Node
+
+    def split_at(self, longest_prompt: int) -> Self:
+        """The same row with at most so many tokens in its prompt; the rest of the root begins the response."""
+        moved = self.prompt[longest_prompt:]
+        if not moved:
+            return self
+        n = len(moved)
+        return type(self)(
+            prompt=self.prompt[:longest_prompt],
+            response=moved + self.response,
+            mask=[0] * n + self.mask,
+            logprobs=[0.0] * n + self.logprobs,
+            turns=[(begin + n, end + n) for begin, end in self.turns],
+            leaf=self.leaf,
+        )
+
+
+class ConversationGraph:
+    """All conversations of one agent in one episode."""
+
+    def __init__(self) -> None:
+        self._roots: list[tuple[Any, Node]] = []  # with what identifies the tools
+        self._tip: Node | None = None
+        self._tip_tools: Any = None
+        self.branches: Counter[Cause] = Counter()
+
+    def match(self, messages: Sequence[Message], tools: Any) -> Match:
+        """Find where a request goes on; ``tools`` is anything hashable that is equal for equal tools."""
+        keys = tuple(message.key for message in messages)
+        node, at, asked = None, 0, None
+        for known, root in reversed(self._roots):
+            if known == tools:
+                found = _walk(root, keys, 0)
+                if found is not None and found[1] > at:
+                    node, at = found
+        if node is not None:
+            rest = keys[at:]
+            asked = next((child for child in node.children if child.keys == rest), None)
+        else:
+            asked = next((root for known, root in self._roots if known == tools and root.keys == keys), None)
+        return Match(node, tuple(messages[at:]), asked, self._cause(keys, tools, node))
+
+    def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
+        """Put the new messages of ``match`` into the graph with their tokens."""
+        node = Node(match.node, match.new, tokens)
+        if match.node is None:
+            self._roots.append((tools, node))
+        return node
+
+    def add_sampled(
+        self,
+        context: Node,
+        tools: Any,
+        message: Message,
+        tokens: list[int],
+        logprobs: list[float],
+        ended: bool,
+    ) -> Node:
+        """Put what the model answered below the context it was given.
+
+        Raises:
+            ValueError: not one log-probability per token, or no token at all.
+        """
+        if len(tokens) != len(logprobs) or not tokens:
+            raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
+        self._tip = Node(context, (message,), tokens, logprobs, ended)
+        self._tip_tools = tools
+        return self._tip
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node, parents first, in the order of their making within a parent."""
+        waiting = [root for _, root in reversed(self._roots)]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
+
+    def rows(self) -> list[Row]:
+        """One row per path that holds sampled tokens of its own."""
+        rows: list[Row] = []
+        trained: set[int] = set()
+        for node in self.nodes():
+            if not node.sampled or any(_has_sampled(child) for child in node.children):
+                continue
+            row = _row(node, trained)
+            if any(row.mask):
+                rows.append(row)
+        return rows
+
+    @property
+    def unique_tokens(self) -> int:
+        """Tokens held, each once."""
+        return sum(len(node.tokens) for node in self.nodes())
+
+    def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
+        """Why a request does not go on from the newest turn."""
+        if self._tip is None or node is self._tip:
+            return None
+        if tools != self._tip_tools:
+            return "tools"
+        known = [key for each in self._tip.path for key in each.keys]
+        for position, (ours, theirs) in enumerate(zip(known, keys, strict=False)):
+            if ours != theirs:
+                return "new" if position == 0 else "rewritten" if ours[0] == "assistant" else "edited"
+        return "resampled"
+
+
+def _walk(context: Node, keys: tuple[Any, ...], at: int) -> tuple[Node, int] | None:
+    """The deepest sampled node below ``context`` that ``keys`` leads to, and how many keys that takes."""
+    best: tuple[Node, int] | None = None
+    waiting = [(context, at)]
+    while waiting:
+        node, begin = waiting.pop()
+        end = begin + len(node.keys)
+        if keys[begin:end] != node.keys:
+            continue
+        # Of turns that mean the same, the newest is looked at last and wins.
+        if node.sampled and (best is None or end >= best[1]):
+            best = (node, end)
+        waiting += [(child, end) for child in reversed(node.children)]
+    return best
+
+
+def _has_sampled(context: Node) -> bool:
+    return any(child.sampled for child in context.children)
+
+
+def _row(leaf: Node, trained: set[int]) -> Row:
+    """The path to ``leaf``; its sampled nodes are added to ``trained``."""
+    root, *rest = leaf.path
+    response: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    turns = []
+    for node in rest:
+        fresh = node.logprobs is not None and id(node) not in trained
+        if node.sampled:
+            turns.append((len(response), len(response) + len(node.tokens)))
+            trained.add(id(node))
+        response += node.tokens
+        mask += [int(fresh)] * len(node.tokens)
+        logprobs += node.logprobs if fresh and node.logprobs is not None else [0.0] * len(node.tokens)
+    return Row(list(root.tokens), response, mask, logprobs, turns, leaf)

@@ -1,0 +1,157 @@
+"""From messages to token ids through a model's chat template, each message once.
+
+A conversation that goes on is never rendered again: only what is new becomes tokens. What a template writes between
+the model's last token and its next turn is found by rendering a short stand-in conversation, whose assistant turn holds
+a marker, with the new messages behind it, and taking the text after the marker. That asks nothing of a template but
+that it writes turns one after the other; how it treats earlier thinking, the tool list or the system message does not
+matter, because all that comes before the marker. Where a template cannot be used like this, ``CannotContinue`` is
+raised and the caller renders the whole conversation as a new one.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from aworld_train.rollout.messages import Message, ToolCall
+
+_MARKER = "a1w2o3r4l5d6"
+_STAND_IN = "hello"
+_CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
+
+
+class CannotContinue(Exception):
+    """This template does not let these messages be put after a finished turn."""
+
+
+class TemplateFailure(Exception):
+    """The chat template refuses these messages; the text says what it said."""
+
+
+class ChatTemplate:
+    """A tokenizer's chat template.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer with a chat template.
+        ends: Tokens that end a turn, ``eos_token_id`` among them.
+        options: Further arguments of the template, such as ``enable_thinking``.
+    """
+
+    def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
+        self._tokenizer = tokenizer
+        self._options = dict(options or {})
+        self._end_texts = [tokenizer.decode([token]) for token in ends]
+        self.ends = frozenset(ends)
+        self.rendered_tokens = 0  # how many tokens all calls together came to
+        self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
+
+    def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Token ids of a conversation, up to where the assistant begins.
+
+        Raises:
+            TemplateFailure: the template refuses it.
+        """
+        plain = [message.for_template() for message in messages]
+        return self._encode(self._render(plain, tools, begin_turn=True))
+
+    def continuation(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        last_token: int,
+        ended: bool,
+    ) -> list[int]:
+        """Token ids that put ``messages`` after a sampled turn and let the assistant begin again.
+
+        Args:
+            messages: What is new; at least one.
+            tools: The tools of the conversation.
+            last_token: The last token that was sampled.
+            ended: Whether the model ended its turn with it, rather than being cut off.
+
+        Raises:
+            CannotContinue: the whole conversation has to be rendered instead.
+        """
+        text = self._after_turn(messages, tools)
+        tokens = self._encode(text)
+        if not tokens:
+            raise CannotContinue("the template adds nothing")
+        # The model may have sampled itself what the template puts first: the end of its turn, or, in some families,
+        # the beginning of the next.
+        closes = any(text.startswith(end) for end in self._end_texts)
+        if tokens[0] == last_token or (ended and closes):
+            tokens = tokens[1:]
+        return tokens
+
+    def _after_turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
+        """The text between the content of an assistant's turn and its next one, with ``messages`` in between."""
+        first = messages[0]
+        stand_in = _stand_in(first)
+        try:
+            whole = self._render(
+                [*stand_in, *(message.for_template() for message in messages)], tools, begin_turn=True
+            )
+        except TemplateFailure as error:
+            raise CannotContinue(str(error)) from error
+        after = _after_marker(whole)
+        if first.role != "tool":
+            return after
+        # The marker stands inside a call's arguments; what ends the call was sampled with it.
+        finished = self._after_finished_turn(first.name, first.call_id, json.dumps(list(tools)))
+        if not after.startswith(finished):
+            raise CannotContinue("the template writes a tool call differently once its result is there")
+        return self._closing(finished) + after[len(finished) :]
+
+    def _find_after_finished_turn(self, name: str, call_id: str, tools: str) -> str:
+        """What follows the marker in a tool call that has no result yet."""
+        stand_in = _stand_in(Message("tool", "", name=name, call_id=call_id))
+        try:
+            return _after_marker(self._render(stand_in, json.loads(tools), begin_turn=False))
+        except TemplateFailure as error:
+            raise CannotContinue(str(error)) from error
+
+    def _closing(self, finished: str) -> str:
+        """The end of a turn: what ``finished`` holds from its last end token on; some templates have none."""
+        found = max((finished.rfind(end) for end in self._end_texts), default=-1)
+        return finished[found:] if found >= 0 else ""
+
+    def _render(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], begin_turn: bool
+    ) -> str:
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    list(messages),
+                    tools=list(tools) or None,
+                    add_generation_prompt=begin_turn,
+                    tokenize=False,
+                    **self._options,
+                )
+            )
+        except Exception as error:
+            # Templates are programs that come with models: anything may be raised in one.
+            raise TemplateFailure(
+                f"the model's chat template refuses the messages: {type(error).__name__}: {error}"
+            ) from error
+
+    def _encode(self, text: str) -> list[int]:
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        self.rendered_tokens += len(tokens)
+        return list(tokens)
+
+
+def _stand_in(first: Message) -> list[dict[str, Any]]:
+    """A short conversation that ends with an assistant's turn, after which ``first`` may come."""
+    turn = Message("assistant", _MARKER)
+    if first.role == "tool":
+        arguments = json.dumps({"value": _MARKER})
+        call = ToolCall(first.name or "tool", arguments, first.call_id or _CALL_ID)
+        turn = Message("assistant", "", (call,))
+    return [Message("user", _STAND_IN).for_template(), turn.for_template()]
+
+
+def _after_marker(text: str) -> str:
+    _before, marker, after = text.partition(_MARKER)
+    if not marker or _MARKER in after:
+        raise CannotContinue("the template does not show an assistant's turn once, as it is")
+    return after
