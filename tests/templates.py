@@ -1,0 +1,85 @@
+"""Tokenizers with the chat templates that model families have, for tests of rendering and recording.
+
+The templates in ``tests/data/chat_templates`` are this project's own, in the layouts that the families are known for,
+with the habits that make recording hard: thinking that disappears, trimmed texts, turns that must alternate.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aworld_train.rollout.messages import ToolCall
+from aworld_train.rollout.model import ParsedTurn, split_thinking
+from aworld_train.rollout.template import ChatTemplate
+
+_FOLDER = Path(__file__).parent / "data" / "chat_templates"
+ENDS = {
+    "chatml_tools": "<|im_end|>",
+    "chatml_thinking": "<|im_end|>",
+    "headers": "<|eot_id|>",
+    "strict": "</s>",
+}
+_SPECIAL = [
+    *(
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|begin_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+    ),
+    *("<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]"),
+]
+_MARKUP = ["<tool_call>", "</tool_call>", "<think>", "</think>", "<tool_response>", "</tool_response>"]
+_CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
+
+
+@lru_cache(maxsize=8)
+def tokenizer(family: str) -> Any:
+    """A byte-level tokenizer, trained on little, with that family's template and end of turn."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    words = [
+        "the answer is what was asked and the tool said so " * 3,
+        "assistant user system tool ipython\n\n" * 3,
+    ]
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    bpe.train_from_iterator(words, trainer)
+    bpe.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in _SPECIAL])
+    bpe.add_tokens([AddedToken(text, special=False, normalized=False) for text in _MARKUP])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token=ENDS[family],
+        chat_template=(_FOLDER / f"{family}.jinja").read_text("utf-8"),
+    )
+
+
+def template(family: str, **options: Any) -> ChatTemplate:
+    """A fresh chat template of that family."""
+    made = tokenizer(family)
+    return ChatTemplate(made, [made.eos_token_id], options)
+
+
+def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
+    """A turn in which tool calls are written as Qwen's models do, whatever the family."""
+    reasoning, text = split_thinking(tokenizer(family).decode(tokens))
+    text = text.replace(ENDS[family], "")
+    calls = []
+    for found in _CALL.findall(text):
+        try:
+            written = json.loads(found)
+            calls.append(ToolCall(written["name"], json.dumps(written["arguments"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    malformed = text.count("<tool_call>") != len(calls)
+    return ParsedTurn(text.partition("<tool_call>")[0].strip(), reasoning, calls, malformed)

@@ -1,0 +1,295 @@
+"""Whatever agents do with their histories, what is trained on is what the engine was given and returned."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aworld_train.rollout.episode import Episode, Limits
+from aworld_train.rollout.messages import ChatRequest, Message, Refused, ToolCall
+from aworld_train.rollout.model import ParsedTurn, Sampled, Sampling
+from tests import templates
+
+FAMILIES = list(templates.ENDS)
+TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {"type": "object"}}}]
+MORE_TOOLS = [*TOOLS, {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+NO_LIMITS = Limits(1000, 10_000, 100_000, Sampling(1.0, 1.0, -1))
+
+
+@dataclass
+class Engine:
+    """A model of some family that samples what the test decided, and keeps what it was given and returned.
+
+    Every sampled token has a log-probability that no other token has, so that a row shows where each came from.
+    """
+
+    family: str
+    draw: Any
+    calls: list[tuple[list[int], Sampled]] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.template = templates.template(self.family)
+        self.tokenizer = templates.tokenizer(self.family)
+
+    async def generate(
+        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
+    ) -> Sampled:
+        given = list(tokens)
+        await asyncio.sleep(0)
+        new, ended = self.draw(self.tokenizer)
+        logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
+        self.count += len(new)
+        self.calls.append((given, Sampled(list(new), list(logprobs), ended)))
+        return self.calls[-1][1]
+
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+        return templates.parse(self.family, tokens)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+
+words = st.sampled_from(["the answer", "tool", " said", "é 漢", "\n\n", "42", "<think>", "  ", "was asked"])
+texts = st.lists(words, max_size=4).map("".join)
+thoughts = st.sampled_from(["", "", "<think>\nhm\n</think>\n\n", "<think>never done"])
+written_calls = st.lists(
+    st.sampled_from(
+        [
+            '\n<tool_call>\n{"name": "calc", "arguments": {"b": 1, "a":2}}\n</tool_call>',
+            '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>',
+            "<tool_call>\n{broken\n</tool_call>",
+        ]
+    ),
+    max_size=2,
+).map("".join)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> tuple[str, bool, int]:
+    """A text that the model samples, whether it ends the turn itself, and a seed for how it cuts the text up."""
+    return (
+        draw(thoughts) + draw(texts) + draw(written_calls),
+        draw(st.sampled_from([True] * 6 + [False])),
+        draw(st.integers(0, 3)),
+    )
+
+
+def cut_up(tokenizer: Any, text: str, seed: int) -> list[int]:
+    """Tokens that decode to ``text``; with a seed, not the ones that the tokenizer would choose."""
+    if not seed:
+        return list(tokenizer.encode(text, add_special_tokens=False))
+    size = seed + 1
+    return [
+        token
+        for i in range(0, len(text), size)
+        for token in tokenizer.encode(text[i : i + size], add_special_tokens=False)
+    ]
+
+
+def results_of(message: Message, text: str) -> list[Message]:
+    return [Message("tool", text, call_id=call.call_id, name=call.name) for call in message.tool_calls]
+
+
+def as_programs_send_it_back(message: Message) -> Message:
+    """Reasoning dropped, arguments spaced and ordered otherwise, white space around the text."""
+    calls = []
+    for call in message.tool_calls:
+        arguments = json.dumps(dict(reversed(json.loads(call.arguments).items())), indent=1)
+        calls.append(ToolCall(call.name, arguments, call.call_id))
+    return Message(message.role, f"\n{message.content} ", tuple(calls))
+
+
+actions = st.sampled_from(
+    ["go on"] * 6 + ["ask again", "edit", "rewrite", "cut", "fresh", "tools", "drop results"]
+)
+
+
+@dataclass
+class Agent:
+    """An agent that may do anything with its history before it asks again."""
+
+    name: str
+    history: list[Message]
+    tools: list[dict[str, Any]]
+
+    async def step(self, episode: Episode, action: str, text: str, back: bool) -> None:
+        history = list(self.history)
+        spoken = [i for i, m in enumerate(history) if m.role == "assistant"]
+        if action == "edit" and len(history) > 1:
+            history[1] = replace(history[1], content=f"{history[1].content} {text}!")
+        elif action == "rewrite" and spoken:
+            history[spoken[0]] = Message("assistant", f"rewritten {text}")
+        elif action == "cut" and len(spoken) > 1:
+            history = history[: spoken[-1]]
+        elif action == "fresh":
+            history = [Message("system", f"Another job. {text}"), Message("user", "Sum up.")]
+        elif action == "drop results":
+            history = [replace(m, content="[removed]") if m.role == "tool" else m for m in history]
+        elif action == "tools":
+            self.tools = MORE_TOOLS if self.tools is TOOLS else TOOLS
+        try:
+            completion = await episode.complete(self.name, ChatRequest(history, self.tools))
+        except Refused:
+            return  # a template that does not take such a history
+        if action == "ask again":
+            return
+        answer = as_programs_send_it_back(completion.message) if back else completion.message
+        self.history = [*history, answer, *results_of(completion.message, text)]
+        if not completion.tool_calls:
+            self.history.append(Message("user", f"And then? {text}"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.DataObject) -> None:
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        text, ended, seed = data.draw(turns())
+        tokens = cut_up(tokenizer, text, seed)
+        if ended or not tokens:
+            tokens.append(tokenizer.eos_token_id)
+        return tokens, tokens[-1] == tokenizer.eos_token_id
+
+    engine = Engine(family, draw)
+    episode = Episode(engine, NO_LIMITS)
+    start = [Message("system", "Be brief."), Message("user", "What was asked?")]
+    agents = [Agent(name, list(start), TOOLS) for name in ("first", "second")]
+
+    async def play() -> None:
+        for who in data.draw(st.lists(st.integers(0, 1), min_size=1, max_size=9)):
+            step = agents[who].step(
+                episode, data.draw(actions), data.draw(texts), back=data.draw(st.booleans())
+            )
+            await step
+
+    asyncio.run(play())
+    check(episode, engine)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, data: st.DataObject) -> None:
+    seeds = iter(range(10_000))
+
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        return [*cut_up(tokenizer, f"turn {next(seeds)} ", 1), tokenizer.eos_token_id], True
+
+    engine = Engine(family, draw)
+    episode = Episode(engine, NO_LIMITS)
+    plans = data.draw(st.lists(st.lists(actions, min_size=1, max_size=6), min_size=2, max_size=5))
+
+    async def work(name: str, plan: list[str]) -> None:
+        agent = Agent(name, [Message("user", f"I am {name[0]}.")], TOOLS)
+        for action in plan:
+            await agent.step(episode, action, "text", back=True)
+
+    async def play() -> None:
+        await asyncio.gather(*(work(f"{i}", plan) for i, plan in enumerate(plans)))
+
+    asyncio.run(play())
+    check(episode, engine)
+
+
+def check(episode: Episode, engine: Engine) -> None:
+    """All that has to hold, whatever happened."""
+    rows = [row for _, row in episode.rows()]
+
+    # Each row is the input of a model call and its output, with nothing in between or after.
+    exchanges = [given + sampled.tokens for given, sampled in engine.calls]
+    for row in rows:
+        assert row.prompt + row.response in exchanges
+        assert len(row.response) == len(row.mask) == len(row.logprobs)
+
+    # Every sampled token is trained on in exactly one place, with its own log-probability, and nothing else is.
+    trained = [
+        (token, logprob)
+        for row in rows
+        for token, mask, logprob in zip(row.response, row.mask, row.logprobs, strict=True)
+        if mask
+    ]
+    sampled = [pair for _, s in engine.calls for pair in zip(s.tokens, s.logprobs, strict=True)]
+    assert Counter(trained) == Counter(sampled)
+    assert max(Counter(trained).values(), default=1) == 1
+    for row in rows:
+        assert all(p == 0.0 for p, mask in zip(row.logprobs, row.mask, strict=True) if not mask)
+        # A sampled token was drawn after exactly what stands before it in its row.
+        for begin, end in row.turns:
+            before = row.prompt + row.response[:begin]
+            assert (before, row.response[begin:end]) in [(g, s.tokens) for g, s in engine.calls]
+
+    # Every input is a path of the graph, and no token of it is held twice along the way.
+    for record in episode.agents.values():
+        for node in record.graph.nodes():
+            assert node.length == len(node.path_tokens)
+            if node.sampled:
+                assert node.parent is not None
+                assert (node.parent.path_tokens, node.tokens) in [(g, s.tokens) for g, s in engine.calls]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("turns_of_tools", [0, 1, 20])
+def test_a_history_that_only_grows_is_one_row_rendered_once(family: str, turns_of_tools: int) -> None:
+    call = '<tool_call>\n{"name": "calc", "arguments": {"a": 2}}\n</tool_call>'
+    script = iter([call] * turns_of_tools + ["done"])
+
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        return [*cut_up(tokenizer, next(script), 2), tokenizer.eos_token_id], True
+
+    engine = Engine(family, draw)
+    episode = Episode(engine, NO_LIMITS)
+    agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
+    for _ in range(turns_of_tools + 1):
+        asyncio.run(agent.step(episode, "go on", "4", back=True))
+    [(_, row)] = episode.rows()
+    assert not episode.branches
+    assert len(row.turns) == turns_of_tools + 1
+    length = len(row.prompt) + len(row.response)
+    sampled = sum(row.mask)
+    assert engine.template.rendered_tokens + sampled <= 1.05 * length
+    assert episode.agents["agent"].graph.unique_tokens == length
+
+
+@pytest.mark.parametrize("family", ["chatml_tools", "chatml_thinking"])
+def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> None:
+    """Where the model writes as the template does, recording turn by turn and rendering at once give the same text."""
+    call = '<tool_call>\n{"name": "calc", "arguments": {"a": 2}}\n</tool_call>'
+    script = iter([call, f"Again.\n{call}\n{call}", "done"])
+    if family == "chatml_thinking":
+        script = iter(f"<think>\nhm\n</think>\n\n{text}" for text in list(script))
+
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        return [*cut_up(tokenizer, next(script), 0), tokenizer.eos_token_id], True
+
+    engine = Engine(family, draw)
+    episode = Episode(engine, NO_LIMITS)
+    agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
+    for _ in range(3):
+        asyncio.run(agent.step(episode, "go on", "4", back=False))
+    [(_, row)] = episode.rows()
+    conversation = [message.for_template() for message in agent.history[:-1]]
+    whole = engine.tokenizer.apply_chat_template(conversation, tools=TOOLS, tokenize=False)
+    assert engine.tokenizer.decode(row.prompt + row.response) + "\n" == whole
+
+
+def test_causes_of_branches_are_told_apart() -> None:
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        text = '<tool_call>\n{"name": "calc", "arguments": {}}\n</tool_call>'
+        return [*cut_up(tokenizer, text, 0), tokenizer.eos_token_id], True
+
+    episode = Episode(Engine("chatml_tools", draw), NO_LIMITS)
+    agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What?")], TOOLS)
+
+    async def play(actions: list[str]) -> None:
+        for action in actions:
+            await agent.step(episode, action, "text", back=True)
+
+    asyncio.run(play(["go on", "go on", "ask again", "edit", "go on", "rewrite", "tools", "go on", "fresh"]))
+    assert episode.branches == {"edited": 1, "rewritten": 1, "tools": 1, "new": 1}
