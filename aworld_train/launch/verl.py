@@ -15,6 +15,7 @@ import yaml
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, agent_file, compose
 from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl.settings import EPISODES_FILE, settings_of
 from aworld_train.atomic import write_text
 from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
 from aworld_train.launch.environment import HealthWatch, RunEnvironment
@@ -41,7 +42,11 @@ def write_plan(
     short = str(ray_dir or _ray_folder_name(folder))
     config = compose(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=short)
     write_text(folder / "verl.yaml", yaml.safe_dump(config, sort_keys=False))
-    write_text(folder / AGENT_FILE, yaml.safe_dump(agent_file(recipe), sort_keys=False, allow_unicode=True))
+    for name, content in (
+        (AGENT_FILE, agent_file(recipe, folder)),
+        (EPISODES_FILE, settings_of(recipe)),
+    ):
+        write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return verl_command(folder)
 
 
@@ -60,7 +65,7 @@ def run_verl(
 
     Args:
         recipe: what to run.
-        folder: gets ``verl.yaml``, ``agent.yaml``, ``logs/verl.log`` and ``traces/``.
+        folder: gets ``verl.yaml``, ``agent.yaml``, ``episodes.yaml``, ``logs/verl.log`` and ``traces/``.
         environment: the tools.
         logger_file: where VeRL appends its metrics.
         watch: called twice a second; a returned text is the reason to stop.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from aworld_train.errors import RecipeError
-from aworld_train.recipe.schema import Recipe
+from aworld_train.errors import RecipeError, nearest
+from aworld_train.recipe.schema import ContextPolicy, Recipe
 from aworld_train.recipe.tree import KeyPath, leaves
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -15,6 +15,7 @@ _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 # Their baseline is the other episodes of the same task: a group of one has none.
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
+_ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout"}
 _NAMES = ["model.path", "agent.name", "agent.tool_parser", "env.docker_dir", "algorithm.name"]
 _Test = Callable[[Any], bool]
 _RULES: list[tuple[str, _Test, list[str]]] = [
@@ -24,6 +25,9 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         [
             "model.lora.alpha",
             "agent.max_turns",
+            "agent.context.budget",
+            "agent.context.condense_over",
+            "rollout.min_group",
             "agent.max_tool_result_chars",
             "dataset.max_prompt_tokens",
             "env.workers",
@@ -61,6 +65,9 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         lambda value: value >= 0,
         [
             "model.lora.rank",
+            "agent.context.keep",
+            "agent.repetition.turns",
+            "agent.repetition.loops",
             "env.recovery_timeout",
             "algorithm.kl_coef",
             "algorithm.entropy_coef",
@@ -80,7 +87,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
     (
         "must be `module:function` or `file.py:function`",
         lambda value: bool(_FUNCTION.fullmatch(value)),
-        ["reward.function"],
+        ["reward.function", "agent.builder", "agent.loop"],
     ),
     (
         "must begin with http:// or https://",
@@ -98,6 +105,8 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         broken.add(path)
         yield path, text
     yield from _environment(recipe)
+    yield from _agent(recipe)
+    yield from _endpoints(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in broken):
         yield from _sizes(recipe)
 
@@ -142,6 +151,59 @@ def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield ("env", "servers"), "`env.servers` must hold names without commas, none of them empty"
     elif len(set(env.servers)) < len(env.servers):
         yield ("env", "servers"), "`env.servers` names a server twice"
+
+
+def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    agent, context = recipe.agent, recipe.agent.context
+    kinds = [kind for kind in ("command", "builder", "aworld", "loop") if getattr(agent, kind)]
+    if len(kinds) > 1:
+        yield (
+            ("agent", kinds[1]),
+            f"an agent is one of `{'`, `'.join(kinds)}`: set one and leave the others out",
+        )
+    if context.policy is not ContextPolicy.off:
+        room = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+        if context.budget is None:
+            yield ("agent", "context"), "`agent.context.budget` says when a history is too long: set it"
+        elif context.budget >= room:
+            yield (
+                ("agent", "context", "budget"),
+                f"`agent.context.budget` ({context.budget}) must be below the {room} tokens that a conversation may "
+                "have (`dataset.max_prompt_tokens` and `rollout.max_response_tokens`), or it is never used",
+            )
+    if (context.condense_over is None) != (not context.condensers):
+        yield ("agent", "context"), "`agent.context.condense_over` and `agent.context.condensers` go together"
+    if recipe.rollout.min_group is not None and recipe.rollout.min_group > recipe.rollout.n:
+        yield (
+            ("rollout", "min_group"),
+            f"`rollout.min_group` ({recipe.rollout.min_group}) must be at most `rollout.n` ({recipe.rollout.n})",
+        )
+
+
+def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    context = recipe.agent.context
+    for name, endpoint in recipe.endpoints.items():
+        here: KeyPath = ("endpoints", name)
+        if not isinstance(endpoint, dict) or not {"url", "model"} <= set(endpoint) <= _ENDPOINT_KEYS:
+            known = ", ".join(sorted(_ENDPOINT_KEYS))
+            yield (
+                here,
+                f"`endpoints.{name}` must be a map with url and model, and may have no keys but {known}",
+            )
+        elif not str(endpoint["url"]).startswith(("http://", "https://")):
+            yield (
+                here,
+                f"`endpoints.{name}.url` must begin with http:// or https://, it is {endpoint['url']!r}",
+            )
+    used = [("summarizer", context.summarizer)] + [("condensers", each) for each in context.condensers]
+    for key, wanted in used:
+        if wanted is not None and wanted not in recipe.endpoints:
+            meant = nearest(wanted, list(recipe.endpoints))
+            yield (
+                ("agent", "context", key),
+                f"`agent.context.{key}` names the endpoint {wanted!r}, which `endpoints` does not have"
+                + (f"; did you mean {meant!r}?" if meant else ""),
+            )
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -45,9 +45,55 @@ class ModelSection:
     lora: LoraSection = field(default_factory=LoraSection)
 
 
+class ContextPolicy(Enum):
+    """How a history that has grown too long is made shorter."""
+
+    off = "off"
+    discard_tools = "discard_tools"
+    keep_last_k = "keep_last_k"
+    summarize = "summarize"
+
+
+class SmallGroup(Enum):
+    """What becomes of a group with too few healthy episodes."""
+
+    drop = "drop"
+    resample = "resample"
+
+
+@dataclass
+class ContextSection:
+    policy: ContextPolicy = _doc(
+        "How a long history is shortened: discard_tools, keep_last_k, summarize, or off.", ContextPolicy.off
+    )
+    budget: int | None = _doc("Tokens of a conversation beyond which that happens; needed unless off.")
+    keep: int = _doc("How many of the newest tool results (discard_tools) or turns (keep_last_k) stay.", 1)
+    summarizer: str | None = _doc("Endpoint that sums up; default: the model itself.")
+    condense_over: int | None = _doc("Characters of a tool result beyond which it is condensed.")
+    condensers: list[str] = _doc("Endpoints that condense, asked in this order until one answers.", [])
+
+
+@dataclass
+class RepetitionSection:
+    turns: int = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
+    loops: int = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
+
+
 @dataclass
 class AgentSection:
-    name: str = _doc("The agent loop that plays an episode.", "mcp_agent")
+    name: str = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
+    command: list[str] = _doc(
+        "Program that plays an episode, as [python, my_agent.py]; it finds the model at OPENAI_BASE_URL.", []
+    )
+    builder: str | None = _doc("`module:function` or `file.py:function` that builds an agent.")
+    aworld: str | None = _doc("YAML file that describes an AWorld agent or swarm.")
+    loop: str | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")
+    trainable: list[str] = _doc("Names of the agents that are trained; empty means all.", [])
+    own_sampling: bool = _doc(
+        "Let the agent choose temperature, top_p and top_k in training; validation stays as it is.", False
+    )
+    context: ContextSection = field(default_factory=ContextSection)
+    repetition: RepetitionSection = field(default_factory=RepetitionSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
     tool_parser: str = _doc(
         "How the model writes tool calls (a parser of verl: hermes, qwen3_coder, ...).", "hermes"
@@ -105,6 +151,29 @@ class AlgorithmSection:
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
 
+class Treatment(Enum):
+    """What becomes of an episode's tokens: trained on; counted in the group's baseline only; left out."""
+
+    trained = "trained"
+    masked = "masked"
+    dropped = "dropped"
+
+
+@dataclass
+class OutcomesSection:
+    answered: Treatment = _doc("The agent came to an answer.", Treatment.trained)
+    format: Treatment = _doc("The last turn began a tool call that cannot be read.", Treatment.trained)
+    max_turns: Treatment = _doc("The model used up its turns.", Treatment.trained)
+    overlong: Treatment = _doc("The model used up its tokens.", Treatment.trained)
+    repetition: Treatment = _doc("The model repeated itself.", Treatment.trained)
+    timeout: Treatment = _doc("The episode's time ran out.", Treatment.dropped)
+    environment: Treatment = _doc("The tool environment went away.", Treatment.dropped)
+    tool: Treatment = _doc("A helper that tools depend on failed.", Treatment.dropped)
+    provider: Treatment = _doc("The engine, or another language model, failed.", Treatment.dropped)
+    agent: Treatment = _doc("The agent program failed.", Treatment.dropped)
+    infrastructure: Treatment = _doc("Something else failed around the episode.", Treatment.dropped)
+
+
 @dataclass
 class RolloutSection:
     engine: Engine = _doc("Program that samples: transformers (CPU) or vllm (GPU).", Engine.transformers)
@@ -115,6 +184,13 @@ class RolloutSection:
     max_response_tokens: int = _doc("Longest episode after the prompt, tool results included.", 1024)
     max_running: int = _doc("Most sequences one engine decodes at the same time.", 256)
     agent_workers: int = _doc("Processes that play episodes.", 1)
+    outcomes: OutcomesSection = field(default_factory=OutcomesSection)
+    min_group: int | None = _doc(
+        "Fewest healthy episodes that a group is trained on with; default: 2, or 1 where n is 1."
+    )
+    small_group: SmallGroup = _doc(
+        "A smaller group is dropped, or the failed ones are played again (resample).", SmallGroup.drop
+    )
     gpu_memory: float = _doc("Part of a GPU's memory for vllm.", 0.5)
 
 
@@ -158,6 +234,9 @@ class Recipe:
     rollout: RolloutSection = field(default_factory=RolloutSection)
     trainer: TrainerSection = field(default_factory=TrainerSection)
     cluster: ClusterSection = field(default_factory=ClusterSection)
+    endpoints: dict[str, Any] = _doc(
+        "Other language models by name: each with url, model, and key_variable (which holds its key).", {}
+    )
     verl: dict[str, Any] = _doc(
         "Raw verl keys, laid over what the sections above compose; each is checked.", {}
     )

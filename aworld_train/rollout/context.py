@@ -89,7 +89,7 @@ class ContextView:
             ask: Asks the model itself.
 
         Raises:
-            ToolHelperFailed: another model was to sum up and failed.
+            EpisodeFailure: another model was to sum up and failed.
         """
         shorter = await self._apply(list(seen), ask)
         if shorter is None or shorter == list(seen):
@@ -134,10 +134,8 @@ class ContextView:
         question = f"Task:\n{task}\n\nTool: {message.name or 'unknown'}\n\nReturned:\n{message.content}"
         try:
             return await self.settings.condenser([Message("system", _CONDENSE), Message("user", question)])
-        except EpisodeFailure:
-            raise
-        except Exception as error:
-            raise ToolHelperFailed(f"a long tool result could not be condensed: {error}") from error
+        except EpisodeFailure as failure:
+            raise ToolHelperFailed(f"a long tool result could not be condensed: {failure}") from failure
 
 
 def _turns(messages: Sequence[Message]) -> tuple[list[Message], list[list[Message]]]:

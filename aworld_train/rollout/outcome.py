@@ -1,20 +1,12 @@
-"""How an episode can end, and what becomes of its tokens.
+"""How an episode can end.
 
 Every episode has exactly one outcome. The model's own doing (a good or bad answer, a malformed call, too many turns,
 too many tokens, going round in circles) is what training is about. What the model did not do (a tool environment that
 went away, an engine that failed, an agent program that crashed, time that ran out) is never scored 0: such an episode
-is left out and counted. A recipe may treat an outcome otherwise.
+is left out and counted. The recipe's ``rollout.outcomes`` says which is which.
 """
 
 from enum import StrEnum
-
-
-class Treatment(StrEnum):
-    """What becomes of an episode's tokens."""
-
-    trained = "trained"
-    masked = "masked"  # it counts in its group's baseline, and nothing of it is trained on
-    dropped = "dropped"
 
 
 class Outcome(StrEnum):
@@ -33,19 +25,10 @@ class Outcome(StrEnum):
     infrastructure = "infrastructure"
 
     @property
-    def treatment(self) -> Treatment:
-        """What becomes of such an episode unless the recipe says otherwise."""
-        return Treatment.trained if self in _MODELS_OWN else Treatment.dropped
-
-    @property
     def meaning(self) -> str:
         """One sentence for people."""
         return _MEANINGS[self]
 
-
-_MODELS_OWN = frozenset(
-    {Outcome.answered, Outcome.wrong_format, Outcome.max_turns, Outcome.overlong, Outcome.repetition}
-)
 
 _MEANINGS = {
     Outcome.answered: "the agent came to an answer",

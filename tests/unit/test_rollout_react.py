@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_every_request_is_the_one_before_with_what_the_model_said_and_its_tools_
     requests = game.conversation.requests
     assert requests[0].messages == [QUESTION]
     assert 1 <= len(requests) <= max_turns
-    for number, (before, after) in enumerate(zip(requests, requests[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(requests)):
         said = script[number]
         assert isinstance(said, Completion)
         size = len(before.messages)

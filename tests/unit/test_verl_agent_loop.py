@@ -14,13 +14,16 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train import recipe
 from aworld_train.adapter.verl import agent_loop
 from aworld_train.adapter.verl.agent_loop import McpAgentLoop
 from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, EpisodeSlot, open_slot
+from aworld_train.adapter.verl.settings import settings_of
 from aworld_train.model import tokenizer as tiny_tokenizer
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -170,18 +173,23 @@ def loop(
         dataset_cls=None,
         data_config=DictConfigWrap(OmegaConf.create({})),
         hf_model_type="qwen3",
-        **{
-            "system_prompt": None,
-            "tool_parser": "hermes",
-            "max_turns": 4,
-            "max_tool_result_chars": 500,
-            "tool_timeout": 30.0,
-            "episode_timeout": 60.0,
-            "recovery_timeout": 1.0,
-            "servers": [],
-            **settings,
-        },
+        settings=str(settings_file(**settings)),
     )
+
+
+def settings_file(**settings: Any) -> Path:
+    """``episodes.yaml`` of a recipe with such agent settings; ``recovery_timeout`` is the environment's."""
+    env = {"recovery_timeout": settings.pop("recovery_timeout", 1.0)}
+    agent = {
+        "max_turns": 4,
+        "max_tool_result_chars": 500,
+        "tool_timeout": 30.0,
+        "episode_timeout": 60.0,
+        **settings,
+    }
+    file = Path(os.environ[RUN_DIR_VARIABLE]) / f"{time.monotonic_ns()}.yaml"
+    file.write_text(yaml.safe_dump(settings_of(recipe.load({"agent": agent, "env": env}))))
+    return file
 
 
 async def run(

@@ -19,11 +19,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.record import current_episode
 from aworld_train.adapter.verl.rows import output_rows
-from aworld_train.adapter.verl.settings import EpisodeSettings
+from aworld_train.adapter.verl.settings import read_settings
 from aworld_train.env import health_url
+from aworld_train.recipe.schema import Treatment
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.messages import Message, Refused
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome, Treatment
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.react import ToolCounts, play
 from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
 
@@ -51,17 +52,18 @@ class Played:
 
 
 class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays one task with some agent; keyword arguments are those of ``EpisodeSettings``.
+    """Plays one task with some agent.
 
-    They come from ``agent.yaml`` in the run folder. The tools' endpoint and its token come from ``MCP_SERVER_URL`` and
+    ``settings`` names the file that says how. The tools' endpoint and its token come from ``MCP_SERVER_URL`` and
     ``MCP_SERVER_TOKEN``, so that no file holds the token.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, settings: str, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.settings = EpisodeSettings.read(kwargs)
+        self.settings = read_settings(settings)
+        agent = self.settings.agent
         self.server = _tool_server(
-            self.settings.tool_timeout, self.settings.episode_timeout, list(self.settings.servers)
+            agent["tool_timeout"], agent["episode_timeout"], list(self.settings.env["servers"])
         )
 
     @abstractmethod
@@ -78,19 +80,19 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
         """Play the task and return its rows; none for an episode that must not be trained on."""
         messages = [Message.read(message) for message in task["raw_prompt"]]
-        if self.settings.system_prompt:
-            messages.insert(0, Message("system", self.settings.system_prompt))
+        if prompt := self.settings.agent["system_prompt"]:
+            messages.insert(0, Message("system", prompt))
         began = time.monotonic()
         model = VerlModel(
             self.server_manager,
             self.tokenizer,
-            self.settings.tool_parser,
+            self.settings.agent["tool_parser"],
             self.apply_chat_template_kwargs,
             _end_tokens(str(self.config.actor_rollout_ref.get("model", {}).get("path", ""))),
         )
         played = await self._play_until_over(model, sampling_params, messages, task)
         treatment = self.settings.treatment(played.outcome)
-        rows = played.episode.rows(self.settings.trainable)
+        rows = played.episode.rows(self.settings.agent["trainable"])
         record = current_episode()
         record.finish(played, rows, treatment, time.monotonic() - began)
         if treatment is Treatment.dropped or not rows:
@@ -119,14 +121,14 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
                 break
             current_episode().lost(played.cause or "")
             # Longer than the run's supervisor waits: a step must not go on with the episodes that needed no tool.
-            patience = self.settings.recovery_timeout + _SUPERVISOR_SECONDS
+            patience = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
             if not await wait_until_healthy(health_url(self.server.url), patience):
                 break
         return played
 
     async def _play_once(self, messages: list[Message], task: dict[str, Any], played: Played) -> None:
         """Play and say how it ended, whatever happens."""
-        seconds = self.settings.episode_timeout
+        seconds = self.settings.agent["episode_timeout"]
         episode = played.episode
         try:
             async with asyncio.timeout(seconds):
@@ -159,8 +161,8 @@ class McpAgentLoop(EpisodeLoop):
                     await self.server.schemas(),
                     messages,
                     played.tools,
-                    max_turns=self.settings.max_turns,
-                    max_result_chars=self.settings.max_tool_result_chars,
+                    max_turns=self.settings.agent["max_turns"],
+                    max_result_chars=self.settings.agent["max_tool_result_chars"],
                 )
             if unfinished:
                 played.episode.stop(Outcome.max_turns)

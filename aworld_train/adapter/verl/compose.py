@@ -12,13 +12,13 @@ from typing import Any
 
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.settings import EPISODES_FILE, min_group
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import dotted, leaves
 
 AGENT_FILE = "agent.yaml"
-_AGENT_LOOPS = {"mcp_agent": "aworld_train.adapter.verl.agent_loop.McpAgentLoop"}
 _OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -61,23 +61,18 @@ def compose(
     return schema.resolve(composed)
 
 
-def agent_file(recipe: Recipe) -> list[dict[str, Any]]:
-    """What ``agent.yaml`` holds: the recipe's agent loop with its settings, for VeRL to build one per episode."""
+def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
+    """What ``agent.yaml`` holds: the recipe's agent loop, for VeRL to build one per episode."""
+    settings = str(run_dir.resolve() / EPISODES_FILE)
+    return [{"name": recipe.agent.name, "_target_": _agent_loop(recipe), "settings": settings}]
+
+
+def _agent_loop(recipe: Recipe) -> str:
+    """The class that plays episodes."""
     agent = recipe.agent
-    return [
-        {
-            "name": agent.name,
-            "_target_": _AGENT_LOOPS[agent.name],
-            "system_prompt": agent.system_prompt,
-            "tool_parser": agent.tool_parser,
-            "max_turns": agent.max_turns,
-            "max_tool_result_chars": agent.max_tool_result_chars,
-            "tool_timeout": agent.tool_timeout,
-            "episode_timeout": agent.episode_timeout,
-            "recovery_timeout": recipe.env.recovery_timeout,
-            "servers": list(recipe.env.servers),
-        }
-    ]
+    if agent.command or agent.builder or agent.aworld or agent.loop:
+        return "aworld_train.adapter.verl.outside_agent.OutsideAgentLoop"
+    return "aworld_train.adapter.verl.agent_loop.McpAgentLoop"
 
 
 def on_cpu(recipe: Recipe) -> bool:
@@ -98,10 +93,6 @@ def _check_combinations(recipe: Recipe) -> None:
                 f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
                 "Export it as an environment variable instead: VeRL's processes inherit the environment."
             )
-    if recipe.agent.name not in _AGENT_LOOPS:
-        raise RecipeError(
-            f"agent.name is {recipe.agent.name!r}; known agent loops: {', '.join(_AGENT_LOOPS)}"
-        )
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -219,7 +210,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         keys |= {
             "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
             "trainer.v1.sampler.custom_sampler.name": "GroupSampler",
-            "trainer.v1.sampler.sampler_kwargs": {"min_group": min(2, given.n)},
+            "trainer.v1.sampler.sampler_kwargs": {"min_group": min_group(recipe)},
         }
     return keys
 

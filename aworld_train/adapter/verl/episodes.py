@@ -1,34 +1,68 @@
-"""Who plays episodes inside VeRL: its agent-loop worker, keeping a record of each episode.
+"""Who plays episodes inside VeRL: its agent-loop worker, keeping a record of each episode and an eye on groups.
 
 Ray copies the worker class to its process by value, so that it may refer only to things that can be imported there.
 """
 
+from pathlib import Path
 from typing import Any
 
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from aworld_train.adapter.verl.groups import Group
 from aworld_train.adapter.verl.record import open_slot
+from aworld_train.adapter.verl.settings import EPISODES_FILE, read_settings
 
 
 @ray.remote
 class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's agent-loop worker, keeping a record of each episode."""
+    """VeRL's agent-loop worker, keeping a record of each episode.
+
+    Where the recipe says so, a group with too few healthy episodes plays the failed ones once more.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        rollout = self.config.actor_rollout_ref.rollout
+        file = Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)
+        self._least = read_settings(str(file)).replay_below
+        self._size = int(rollout.n)
+        self._groups: dict[str, Group] = {}
+
+    async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        uid = prompt["uid"]
+        self._groups[uid] = Group(self._size, self._least)
+        try:
+            await super()._run_prompt(prompt, *args, **kwargs)
+        finally:
+            del self._groups[uid]
 
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any
     ) -> Any:
+        group = self._groups[kwargs["uid"]]
+        healthy = False
+        try:
+            healthy = await self._play(sampling_params, trajectory, **kwargs)
+        finally:
+            group.report(healthy)
+        if not healthy and not trajectory["validate"] and await group.too_small():
+            await self._play(sampling_params, trajectory, **kwargs)
+
+    async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
+        """Play an episode, put its rows where VeRL looks for them, and say whether there are any."""
         slot = open_slot(
             int(trajectory["step"]), bool(trajectory["validate"]), int(trajectory["sample_index"])
         )
         error: BaseException | None = None
         try:
-            return await super()._run_agent_loop(sampling_params, trajectory=trajectory, **kwargs)
+            await super()._run_agent_loop(sampling_params, trajectory=trajectory, **kwargs)
         except BaseException as raised:
             error = raised
             raise
         finally:
             slot.write(error)
+        return bool(slot.outputs)
 
 
 class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]

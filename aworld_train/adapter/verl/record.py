@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aworld_train.recipe.schema import Treatment
 from aworld_train.rollout.graph import Row
-from aworld_train.rollout.outcome import Outcome, Treatment
+from aworld_train.rollout.outcome import Outcome
 
 if TYPE_CHECKING:
     from aworld_train.adapter.verl.agent_loop import Played

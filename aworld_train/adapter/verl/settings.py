@@ -1,56 +1,60 @@
-"""What ``agent.yaml`` in the run folder says about episodes: written from the recipe, read where they are played."""
+"""What ``episodes.yaml`` in the run folder says: written from the recipe, read once by each process that plays.
+
+It is a file of its own and not a part of ``agent.yaml`` because VeRL reads that again for every episode, key by key.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
+import yaml
+
+from aworld_train.recipe.schema import Recipe, SmallGroup, Treatment
 from aworld_train.rollout.context import ContextSettings
+from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.episode import Limits
 from aworld_train.rollout.model import Sampling
-from aworld_train.rollout.outcome import Outcome, Treatment
+from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
+
+EPISODES_FILE = "episodes.yaml"
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """How episodes are played; the fields are the recipe's keys of the same names."""
+    """How episodes are played.
 
-    tool_parser: str
-    max_turns: int
-    max_tool_result_chars: int
-    tool_timeout: float
-    episode_timeout: float
-    recovery_timeout: float
-    system_prompt: str | None = None
-    servers: tuple[str, ...] = ()
-    trainable: tuple[str, ...] = ()
-    agents_sampling: bool = False
-    outcomes: Mapping[str, str] = field(default_factory=dict)
-    repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
-    context: ContextSettings = field(default_factory=ContextSettings)
+    Attributes:
+        agent: The recipe's section ``agent``.
+        env: What agents have to know of the section ``env``.
+        outcomes: How episodes are treated, by outcome.
+        repetition: When an episode is ended because the model goes round in circles.
+        context: What keeps histories within the model's context.
+        replay_below: A group with fewer healthy episodes plays the others again; 0 for never.
+        directory: Where the run was started: what relative paths of an agent mean.
+    """
 
-    @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """From the keyword arguments that VeRL makes of ``agent.yaml``; what VeRL adds is left aside."""
-        values = {each.name: given[each.name] for each in fields(cls) if each.name in given}
-        for name in ("servers", "trainable"):
-            values[name] = tuple(values.get(name) or ())
-        if isinstance(repetition := values.get("repetition"), Mapping):
-            values["repetition"] = RepetitionLimits(**repetition)
-        values["outcomes"] = dict(values.get("outcomes") or {})
-        return cls(**values)
+    agent: Mapping[str, Any]
+    env: Mapping[str, Any]
+    outcomes: Mapping[str, str]
+    repetition: RepetitionLimits
+    context: ContextSettings
+    replay_below: int
+    directory: Path
 
     def treatment(self, outcome: Outcome) -> Treatment:
         """What becomes of an episode that ended like this."""
-        said = self.outcomes.get(outcome.value)
-        return Treatment(said) if said else outcome.treatment
+        return Treatment(self.outcomes[outcome.value])
 
     def limits(
         self, sampling_params: Mapping[str, Any], *, validating: bool, prompt: int, response: int
     ) -> Limits:
         """What holds in one episode; where the model is measured, agents have no say in sampling."""
         return Limits(
-            max_turns=self.max_turns,
+            max_turns=self.agent["max_turns"],
             max_prompt_tokens=prompt,
             max_response_tokens=response,
             sampling=Sampling(
@@ -58,7 +62,63 @@ class EpisodeSettings:
                 float(sampling_params.get("top_p", 1.0)),
                 int(sampling_params.get("top_k", -1)),
             ),
-            agents_sampling=self.agents_sampling and not validating,
+            agents_sampling=self.agent["own_sampling"] and not validating,
             repetition=self.repetition,
             context=self.context,
         )
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """What ``episodes.yaml`` holds for a recipe, as plain data; no secret is among it."""
+    return {
+        "agent": _plain(asdict(recipe.agent)),
+        "env": {"servers": list(recipe.env.servers), "recovery_timeout": recipe.env.recovery_timeout},
+        "outcomes": _plain(asdict(recipe.rollout.outcomes)),
+        "endpoints": _plain(recipe.endpoints),
+        "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
+        "directory": str(Path.cwd()),
+    }
+
+
+def min_group(recipe: Recipe) -> int:
+    """Fewest healthy episodes that a group is trained on with."""
+    return recipe.rollout.min_group or min(2, recipe.rollout.n)
+
+
+@lru_cache(maxsize=4)
+def read_settings(file: str) -> EpisodeSettings:
+    """The settings in such a file."""
+    return settings_from(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
+
+
+def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
+    """The settings in plain data, as ``settings_of`` makes it."""
+    agent = data["agent"]
+    endpoints = {name: Endpoint.read(name, given) for name, given in data["endpoints"].items()}
+    context = agent["context"]
+    summarizer, condensers = context["summarizer"], context["condensers"]
+    return EpisodeSettings(
+        agent=agent,
+        env=data["env"],
+        outcomes=data["outcomes"],
+        repetition=RepetitionLimits(**agent["repetition"]),
+        context=ContextSettings(
+            policy=None if context["policy"] == "off" else context["policy"],
+            budget=context["budget"] or 0,
+            keep=context["keep"],
+            summarizer=endpoints[summarizer].ask if summarizer else None,
+            condense_over=context["condense_over"],
+            condenser=Failover([endpoints[name] for name in condensers]).ask if condensers else None,
+        ),
+        replay_below=data["replay_below"],
+        directory=Path(data["directory"]),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """The same without enumerations."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
