@@ -4,15 +4,17 @@ The templates in ``tests/data/chat_templates`` are this project's own, in the la
 with the habits that make recording hard: thinking that disappears, trimmed texts, turns that must alternate.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from aworld_train.rollout.messages import ToolCall
-from aworld_train.rollout.model import ParsedTurn, split_thinking
+from aworld_train.rollout.model import ParsedTurn, Sampled, Sampling, split_thinking
 from aworld_train.rollout.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "data" / "chat_templates"
@@ -83,3 +85,49 @@ def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
             continue
     malformed = text.count("<tool_call>") != len(calls)
     return ParsedTurn(text.partition("<tool_call>")[0].strip(), reasoning, calls, malformed)
+
+
+def cut_up(tokenizer: Any, text: str, seed: int) -> list[int]:
+    """Tokens that decode to ``text``; with a seed, not the ones that the tokenizer would choose."""
+    if not seed:
+        return list(tokenizer.encode(text, add_special_tokens=False))
+    size = seed + 1
+    return [
+        token
+        for i in range(0, len(text), size)
+        for token in tokenizer.encode(text[i : i + size], add_special_tokens=False)
+    ]
+
+
+@dataclass
+class ScriptedModel:
+    """A model of some family that samples what the test decided, and keeps what it was given and returned.
+
+    Every sampled token has a log-probability that no other token has, so that a row shows where each came from.
+    """
+
+    family: str
+    draw: Callable[[Any], tuple[list[int], bool]]
+    calls: list[tuple[list[int], Sampled]] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.template = template(self.family)
+        self.tokenizer = tokenizer(self.family)
+
+    async def generate(
+        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
+    ) -> Sampled:
+        given = list(tokens)
+        await asyncio.sleep(0)
+        new, ended = self.draw(self.tokenizer)
+        logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
+        self.count += len(new)
+        self.calls.append((given, Sampled(list(new), list(logprobs), ended)))
+        return self.calls[-1][1]
+
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+        return parse(self.family, tokens)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))

@@ -14,6 +14,7 @@ import typer
 from aworld_train import __version__
 from aworld_train.cli import dataset, env, model, recipe
 from aworld_train.cli.evaluate import evaluate
+from aworld_train.cli.rollout import rollout
 from aworld_train.cli.train import train
 from aworld_train.errors import AworldTrainError
 
@@ -34,6 +35,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(recipe.app, name="recipe")
 app.command("train")(train)
 app.command("eval")(evaluate)
+app.command("rollout")(rollout)
 
 
 def _print_version(asked: bool) -> None:

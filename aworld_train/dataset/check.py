@@ -91,6 +91,28 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
         return list(islice(rows, count))
 
 
+def find_task(path: str | Path, index: int) -> dict[str, Any]:
+    """The row whose ``extra_info.index`` is ``index``, as plain values.
+
+    Raises:
+        DatasetError: There is none, or the file cannot be read.
+    """
+    path = Path(path)
+    least: int | None = None
+    most: int | None = None
+    with open_parquet(path) as file:
+        check_schema(file.schema_arrow, str(path))
+        for batch in read_batches(file, path):
+            for row in batch.to_pylist():
+                here = row["extra_info"]["index"]
+                if here == index:
+                    return dict(row)
+                least = here if least is None else min(least, here)
+                most = here if most is None else max(most, here)
+    known = "it has no rows" if least is None else f"its tasks are {least} to {most}"
+    raise DatasetError(f"{path} has no task {index}: {known}.")
+
+
 def open_parquet(path: Path) -> pq.ParquetFile:
     """The file opened for reading.
 

@@ -251,14 +251,19 @@ class Episode:
                 f"{self._request_id}-{record.name}", given, self._sampling(request), max_tokens
             )
         finally:
-            self.generate_seconds += time.monotonic() - began
+            seconds = time.monotonic() - began
+            self.generate_seconds += seconds
         tokens, ended = sampled.tokens, sampled.ended
         cut = cut_at_stop(tokens, request.stop, self._model.text)
         if cut is not None:
             tokens, ended = tokens[:cut], False
         completion = await self._read(tokens, request, ended or cut is not None)
         completion = replace(
-            completion, prompt_tokens=len(given), tokens=tokens, logprobs=sampled.logprobs[: len(tokens)]
+            completion,
+            prompt_tokens=len(given),
+            tokens=tokens,
+            logprobs=sampled.logprobs[: len(tokens)],
+            seconds=seconds,
         )
         record.graph.add_sampled(
             context, tools, completion.message, tokens, sampled.logprobs[: len(tokens)], ended

@@ -147,6 +147,7 @@ class Completion:
         logprobs: The log-probability of each.
         texts: The text of each.
         malformed: Whether it began a tool call that cannot be read.
+        seconds: How long the model took.
     """
 
     content: str
@@ -158,6 +159,7 @@ class Completion:
     logprobs: Sequence[float] = ()
     texts: Sequence[str] = field(default=(), repr=False)
     malformed: bool = False
+    seconds: float = 0.0
 
     @property
     def message(self) -> Message:

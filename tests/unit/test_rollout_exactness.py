@@ -3,8 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,47 +12,14 @@ from hypothesis import strategies as st
 
 from aworld_train.rollout.episode import Episode, Limits
 from aworld_train.rollout.messages import ChatRequest, Message, Refused, ToolCall
-from aworld_train.rollout.model import ParsedTurn, Sampled, Sampling
+from aworld_train.rollout.model import Sampling
 from tests import templates
+from tests.templates import ScriptedModel, cut_up
 
 FAMILIES = list(templates.ENDS)
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {"type": "object"}}}]
 MORE_TOOLS = [*TOOLS, {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 NO_LIMITS = Limits(1000, 10_000, 100_000, Sampling(1.0, 1.0, -1))
-
-
-@dataclass
-class Engine:
-    """A model of some family that samples what the test decided, and keeps what it was given and returned.
-
-    Every sampled token has a log-probability that no other token has, so that a row shows where each came from.
-    """
-
-    family: str
-    draw: Any
-    calls: list[tuple[list[int], Sampled]] = field(default_factory=list)
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.template = templates.template(self.family)
-        self.tokenizer = templates.tokenizer(self.family)
-
-    async def generate(
-        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
-    ) -> Sampled:
-        given = list(tokens)
-        await asyncio.sleep(0)
-        new, ended = self.draw(self.tokenizer)
-        logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
-        self.count += len(new)
-        self.calls.append((given, Sampled(list(new), list(logprobs), ended)))
-        return self.calls[-1][1]
-
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        return templates.parse(self.family, tokens)
-
-    def text(self, tokens: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
 
 words = st.sampled_from(["the answer", "tool", " said", "é 漢", "\n\n", "42", "<think>", "  ", "was asked"])
@@ -79,18 +45,6 @@ def turns(draw: st.DrawFn) -> tuple[str, bool, int]:
         draw(st.sampled_from([True] * 6 + [False])),
         draw(st.integers(0, 3)),
     )
-
-
-def cut_up(tokenizer: Any, text: str, seed: int) -> list[int]:
-    """Tokens that decode to ``text``; with a seed, not the ones that the tokenizer would choose."""
-    if not seed:
-        return list(tokenizer.encode(text, add_special_tokens=False))
-    size = seed + 1
-    return [
-        token
-        for i in range(0, len(text), size)
-        for token in tokenizer.encode(text[i : i + size], add_special_tokens=False)
-    ]
 
 
 def results_of(message: Message, text: str) -> list[Message]:
@@ -157,7 +111,7 @@ def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.
             tokens.append(tokenizer.eos_token_id)
         return tokens, tokens[-1] == tokenizer.eos_token_id
 
-    engine = Engine(family, draw)
+    engine = ScriptedModel(family, draw)
     episode = Episode(engine, NO_LIMITS)
     start = [Message("system", "Be brief."), Message("user", "What was asked?")]
     agents = [Agent(name, list(start), TOOLS) for name in ("first", "second")]
@@ -182,7 +136,7 @@ def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, d
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
         return [*cut_up(tokenizer, f"turn {next(seeds)} ", 1), tokenizer.eos_token_id], True
 
-    engine = Engine(family, draw)
+    engine = ScriptedModel(family, draw)
     episode = Episode(engine, NO_LIMITS)
     plans = data.draw(st.lists(st.lists(actions, min_size=1, max_size=6), min_size=2, max_size=5))
 
@@ -198,7 +152,7 @@ def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, d
     check(episode, engine)
 
 
-def check(episode: Episode, engine: Engine) -> None:
+def check(episode: Episode, engine: ScriptedModel) -> None:
     """All that has to hold, whatever happened."""
     rows = [row for _, row in episode.rows()]
 
@@ -243,7 +197,7 @@ def test_a_history_that_only_grows_is_one_row_rendered_once(family: str, turns_o
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
         return [*cut_up(tokenizer, next(script), 2), tokenizer.eos_token_id], True
 
-    engine = Engine(family, draw)
+    engine = ScriptedModel(family, draw)
     episode = Episode(engine, NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
     for _ in range(turns_of_tools + 1):
@@ -268,7 +222,7 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
         return [*cut_up(tokenizer, next(script), 0), tokenizer.eos_token_id], True
 
-    engine = Engine(family, draw)
+    engine = ScriptedModel(family, draw)
     episode = Episode(engine, NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
     for _ in range(3):
@@ -284,7 +238,7 @@ def test_causes_of_branches_are_told_apart() -> None:
         text = '<tool_call>\n{"name": "calc", "arguments": {}}\n</tool_call>'
         return [*cut_up(tokenizer, text, 0), tokenizer.eos_token_id], True
 
-    episode = Episode(Engine("chatml_tools", draw), NO_LIMITS)
+    episode = Episode(ScriptedModel("chatml_tools", draw), NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What?")], TOOLS)
 
     async def play(actions: list[str]) -> None:

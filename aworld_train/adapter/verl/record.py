@@ -27,18 +27,20 @@ class EpisodeSlot:
         validate: Whether the model is measured, not trained.
         line: What is known so far.
         outputs: The rows that VeRL was given, of which it scores the last.
+        played: The episode, once it is over.
     """
 
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
         self.line: dict[str, Any] = {"step": step, "validate": validate, "index": index}
         self.outputs: list[Any] = []
+        self.played: Played | None = None
 
     def finish(
         self, played: "Played", rows: list[tuple[str, Row]], treatment: Treatment, seconds: float
     ) -> None:
         """Take down what the episode came to."""
-        episode = played.episode
+        self.played, episode = played, played.episode
         agents = episode.agents.values()
         self.line |= {
             "outcome": played.outcome.value,

@@ -1,0 +1,173 @@
+"""`aworld-train rollout`: one episode to look at, every token of it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aworld_train.cli import console
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from aworld_train.adapter.verl.alone import Look
+
+
+def rollout(
+    recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
+    ] = None,
+    task: Annotated[int, typer.Option("--task", help="The task's `extra_info.index` in the dataset.")] = 0,
+    dataset: Annotated[
+        Path | None, typer.Option("--dataset", help="Tasks; default: the recipe's dataset.val, else train.")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many episodes.")] = 1,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the most likely tokens.")] = False,
+    model_url: Annotated[
+        str | None,
+        typer.Option(
+            "--model-url", help="Sample from a vLLM server at this address, as http://host:8000/v1."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, token ids included.")
+    ] = False,
+) -> None:
+    """Play single episodes without training: turns, tool calls, tokens and which of them are trained on, reward, time.
+
+    The agent, its limits, the engine and the reward are those of `train`. Exits with 1 if no episode came to a row that
+    could be trained on.
+
+    Examples:
+
+        aworld-train rollout recipes/quickstart.yaml --task 3
+
+        aworld-train rollout recipes/quickstart.yaml --task 3 -n 4 --json
+
+        aworld-train rollout recipe.yaml --model-url http://gpu-node:8000/v1
+    """
+    import asyncio
+    import os
+    import tempfile
+
+    from aworld_train import recipe as recipes
+    from aworld_train.dataset.check import find_task
+    from aworld_train.launch.environment import run_environment
+    from aworld_train.model.check import check_model
+
+    loaded = recipes.read(recipe, overrides or []).recipe
+    check_model(loaded.model.path)
+    row = find_task(dataset or Path(str(loaded.dataset.val or loaded.dataset.train)), task)
+    with (
+        tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
+        run_environment(loaded, console.note) as environment,
+    ):
+        os.environ |= environment.variables()
+        # The process imports VeRL: what it says of that while it loads is of no interest here.
+        from aworld_train.adapter.verl.alone import Stage
+
+        console.note("loading the model")
+        stage = Stage(loaded, Path(folder), model_url=model_url, greedy=greedy)
+
+        async def play() -> "list[Look]":
+            return await asyncio.gather(*(asyncio.create_task(stage.play(row)) for _ in range(n)))
+
+        looks = asyncio.run(play())
+    if as_json:
+        console.print_json({"task": task, "episodes": [_plain(look) for look in looks]})
+    else:
+        for number, look in enumerate(looks, 1):
+            _show(look, stage.tokenizer, f"episode {number} of {n}")
+    if not any(look.outputs for look in looks):
+        raise typer.Exit(1)
+
+
+def _plain(look: "Look") -> dict[str, Any]:
+    """An episode as plain data."""
+    return {
+        **{key: value for key, value in look.line.items() if key not in ("step", "validate")},
+        "answer": look.played.answer,
+        "scores": look.scores,
+        "reward": look.scores["score"] if look.scores else None,
+        "rows": [
+            {
+                "agent": output.extra_fields["agent"],
+                "prompt_ids": output.prompt_ids,
+                "response_ids": output.response_ids,
+                "response_mask": output.response_mask,
+                "response_logprobs": output.response_logprobs,
+            }
+            for output in look.outputs
+        ],
+        "completions": [
+            {
+                "agent": record.name,
+                "content": completion.content,
+                "reasoning": completion.reasoning,
+                "tool_calls": [
+                    {"name": call.name, "arguments": call.arguments} for call in completion.tool_calls
+                ],
+                "finish_reason": completion.finish_reason,
+                "prompt_tokens": completion.prompt_tokens,
+                "tokens": len(completion.tokens),
+                "seconds": round(completion.seconds, 4),
+            }
+            for record in look.played.episode.agents.values()
+            for completion in record.completions
+        ],
+    }
+
+
+def _show(look: "Look", tokenizer: Any, title: str) -> None:
+    """An episode for people: what is trained on stands out."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    line = look.line
+    for output in look.outputs:
+        sampled = sum(output.response_mask)
+        length = len(output.prompt_ids) + len(output.response_ids)
+        console.out.print(
+            Panel(
+                _coloured(output, tokenizer),
+                title=f"{title} · {output.extra_fields['agent']}",
+                subtitle=f"{length} tokens, {sampled} of them trained on (bold)",
+            )
+        )
+    for record in look.played.episode.agents.values():
+        for number, completion in enumerate(record.completions, 1):
+            calls = ", ".join(f"{call.name}({call.arguments})" for call in completion.tool_calls)
+            console.out.print(
+                Text(
+                    f"{record.name} turn {number}: {len(completion.tokens)} tokens after {completion.prompt_tokens}"
+                    f" in {completion.seconds:.2f} s"
+                    + (f" → {calls}" if calls else "")
+                    + (f" ({completion.finish_reason})" if completion.finish_reason == "length" else "")
+                )
+            )
+    told = [
+        f"outcome {line['outcome']} ({line['treatment']})",
+        f"reward {look.scores['score']:g}" if look.scores else "no reward",
+        f"{line['tool_calls']} tool calls, {line['tool_errors']} errors, {line['tool_seconds']:.2f} s",
+        f"model {line['generate_seconds']:.2f} s",
+        f"in all {line['seconds']:.2f} s",
+    ]
+    if line["branches"]:
+        told.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
+    console.out.print(Text(" · ".join(told)), soft_wrap=True)
+    if line.get("cause"):
+        console.out.print(Text(f"cause: {line['cause']}"), soft_wrap=True)
+
+
+def _coloured(output: Any, tokenizer: Any) -> "Text":
+    """A row as text: what was given dim, what was sampled and is trained on bold."""
+    from itertools import groupby
+
+    from rich.text import Text
+
+    text = Text(tokenizer.decode(output.prompt_ids), style="dim")
+    tokens = list(zip(output.response_ids, output.response_mask, strict=True))
+    for trained, run in groupby(tokens, key=lambda pair: pair[1]):
+        text.append(tokenizer.decode([token for token, _ in run]), style="bold green" if trained else "dim")
+    return text

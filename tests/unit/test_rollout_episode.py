@@ -1,0 +1,355 @@
+"""At the model's boundary the trainer's word counts: sampling, limits, long histories, and how an episode ended."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aworld_train.rollout import context as contexts
+from aworld_train.rollout.context import ContextSettings
+from aworld_train.rollout.episode import Episode, Limits
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused
+from aworld_train.rollout.model import Sampled, Sampling, split_thinking
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
+from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
+from tests.templates import ScriptedModel, cut_up
+
+TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
+CALL = '<tool_call>\n{{"name": "calc", "arguments": {{"a": {}}}}}\n</tool_call>'
+QUESTION = Message("user", "What was asked?")
+LIMITS = Limits(100, 1000, 10_000, Sampling(0.7, 0.9, 20))
+Turn = str | Exception
+
+
+class Model(ScriptedModel):
+    """Says what the script has, one turn after the other; keeps how it was asked."""
+
+    def __init__(self, *script: Turn, ends: bool = True):
+        self.script: Iterator[Turn] = iter(script)
+        self.asked: list[tuple[Sampling, int]] = []
+        super().__init__("chatml_tools", lambda tokenizer: self._next(tokenizer, ends))
+
+    def _next(self, tokenizer: Any, ends: bool) -> tuple[list[int], bool]:
+        turn = next(self.script)
+        if isinstance(turn, Exception):
+            raise turn
+        return [*cut_up(tokenizer, turn, 1), *([tokenizer.eos_token_id] if ends else [])], ends
+
+    async def generate(
+        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
+    ) -> Sampled:
+        self.asked.append((sampling, max_tokens))
+        return await super().generate(request_id, tokens, sampling, max_tokens)
+
+
+class Talk:
+    """An agent that sends its whole history with every request, as agents do."""
+
+    def __init__(self, episode: Episode, name: str = "agent"):
+        self.episode, self.name = episode, name
+        self.history: list[Message] = [QUESTION]
+
+    async def ask(self, result: str = "4", **options: Any) -> Completion:
+        completion = await self.episode.complete(self.name, ChatRequest(list(self.history), TOOLS, **options))
+        self.history.append(completion.message)
+        self.history += [Message("tool", result, call_id=call.call_id) for call in completion.tool_calls]
+        if not completion.tool_calls:
+            self.history.append(Message("user", "Go on."))
+        return completion
+
+
+def texts(model: ScriptedModel) -> list[str]:
+    """What the model was given, as text."""
+    return [model.tokenizer.decode(given) for given, _ in model.calls]
+
+
+async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
+    model = Model("a", "b")
+    await Talk(Episode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
+    await Talk(Episode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
+    assert [sampling for sampling, _ in model.asked] == [Sampling(0.7, 0.9, 20), Sampling(0.1, 0.9, 3)]
+
+
+async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_for_more() -> None:
+    model = Model("a", "b")
+    episode = Episode(model, replace(LIMITS, max_response_tokens=50))
+    talk = Talk(episode)
+    await talk.ask(max_tokens=7)
+    await talk.ask(max_tokens=1000)
+    grown = len(model.calls[1][0]) - len(model.calls[0][0])
+    assert [room for _, room in model.asked] == [7, 50 - grown]
+
+
+async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outcome() -> None:
+    model = Model(*"abc")
+    episode = Episode(model, replace(LIMITS, max_turns=1))
+    talk = Talk(episode)
+    await talk.ask()
+    assert episode.outcome is Outcome.answered
+    with pytest.raises(Refused, match="turns") as refused:
+        await talk.ask()
+    assert (refused.value.status, refused.value.code) == (400, "max_turns")
+    assert episode.outcome is Outcome.max_turns
+    await Talk(episode, "another").ask()
+    assert episode.outcome is Outcome.answered
+
+
+async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() -> None:
+    episode = Episode(Model(), replace(LIMITS, max_prompt_tokens=10))
+    with pytest.raises(Refused) as refused:
+        await Talk(episode).ask()
+    assert refused.value.code == "context_length_exceeded"
+    assert (episode.outcome, episode.rows()) == (Outcome.overlong, [])
+
+
+async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_on() -> None:
+    model = Model(CALL.format(1), "fine")
+    episode = Episode(model, replace(LIMITS, max_response_tokens=120))
+    talk = Talk(episode)
+    await talk.ask(result="x" * 500)
+    with pytest.raises(Refused, match="context is used up"):
+        await talk.ask()
+    assert episode.outcome is Outcome.overlong
+    talk.history[-1] = replace(talk.history[-1], content="short")
+    await talk.ask()
+    assert episode.outcome is Outcome.answered
+    assert len(episode.rows()) == 1, "what was refused is no branch"
+
+
+async def test_a_turn_that_was_cut_off_makes_the_episode_overlong_unless_it_goes_on() -> None:
+    episode = Episode(Model("long", ends=False), LIMITS)
+    assert (await Talk(episode).ask()).finish_reason == "length"
+    assert episode.outcome is Outcome.overlong
+
+
+async def test_a_call_that_cannot_be_read_is_text_to_the_agent_and_the_outcome_at_the_end() -> None:
+    episode = Episode(Model("<tool_call>\n{broken\n</tool_call>"), LIMITS)
+    completion = await Talk(episode).ask()
+    assert (completion.tool_calls, completion.finish_reason) == ((), "stop")
+    assert episode.outcome is Outcome.wrong_format
+
+
+async def test_where_tools_are_forbidden_calls_are_not_read() -> None:
+    completion = await Talk(Episode(Model(CALL.format(1)), LIMITS)).ask(use_tools=False)
+    assert completion.tool_calls == ()
+
+
+async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
+    episode = Episode(Model("a", EpisodeFailure("the engine failed: out of memory")), LIMITS)
+    talk = Talk(episode)
+    await talk.ask()
+    for name in ("agent", "another"):
+        with pytest.raises(Refused, match="out of memory") as refused:
+            await Talk(episode, name).ask() if name == "another" else await talk.ask()
+        assert refused.value.status == 403
+    assert episode.over.is_set()
+    assert episode.outcome is Outcome.provider
+
+
+async def test_an_episode_in_which_nobody_asked_is_the_agents_failure() -> None:
+    assert Episode(Model(), LIMITS).outcome is Outcome.agent
+
+
+async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_never_said() -> None:
+    model = Model("one two STOP three", "next")
+    episode = Episode(model, LIMITS)
+    talk = Talk(episode)
+    completion = await talk.ask(stop=("STOP",))
+    assert (completion.content, completion.finish_reason) == ("one two ", "stop")
+    await talk.ask()
+    [(_, row)] = episode.rows()
+    assert "three" not in model.tokenizer.decode(row.prompt + row.response)
+    assert "one two STOP<|im_end|>\n<|im_start|>user\nGo on." in texts(model)[1]
+    # What the template had to close the turn with was not sampled.
+    sampled = [t for t, mask in zip(row.response, row.mask, strict=True) if mask]
+    assert model.tokenizer.decode(sampled) == "one two STOPnext<|im_end|>"
+
+
+@pytest.mark.parametrize("said", [CALL.format(1), "same"])
+async def test_the_same_turn_again_and_again_ends_the_episode(said: str) -> None:
+    model = Model(*[CALL.format(0), said, said, said, "never"])
+    episode = Episode(model, replace(LIMITS, repetition=RepetitionLimits(turns=3)))
+    talk = Talk(episode)
+    for _ in range(3):
+        await talk.ask()
+    with pytest.raises(Refused, match="repeated itself"):
+        await talk.ask()
+    assert episode.outcome is Outcome.repetition
+    assert episode.turns == 4
+    assert sum(sum(row.mask) for _, row in episode.rows()) == sum(len(s.tokens) for _, s in model.calls)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "found"),
+    [
+        ([1, 2, 3] * 40, True),
+        ([9, 8] + [7] * 200, True),
+        ([7] * 60, False),
+        (list(range(200)), False),
+        ([1, 2, 3] * 40 + [4], False),
+        ([], False),
+    ],
+)
+def test_a_loop_is_a_period_that_goes_on_for_long(tokens: list[int], found: bool) -> None:
+    assert ends_in_loop(tokens, 8) is found
+    assert ends_in_loop(tokens, 0) is False
+
+
+async def test_agents_have_conversations_of_their_own_and_only_the_trainable_ones_have_rows() -> None:
+    model = Model(*"abcd")
+    episode = Episode(model, LIMITS)
+    planner, worker = Talk(episode, "planner"), Talk(episode, "worker")
+    for talk in (planner, worker, planner, worker):
+        await talk.ask()
+    assert model.calls[0][0] == model.calls[1][0], "the same question, and yet two conversations"
+    assert [name for name, _ in episode.rows()] == ["planner", "worker"]
+    [(name, row)] = episode.rows(["worker"])
+    assert name == "worker"
+    sampled = [t for t, mask in zip(row.response, row.mask, strict=True) if mask]
+    assert model.tokenizer.decode(sampled) == "b<|im_end|>d<|im_end|>"
+    assert not episode.branches
+
+
+# Long histories
+
+
+def shortened(policy: Any, budget: int, **options: Any) -> Limits:
+    return replace(LIMITS, context=ContextSettings(policy=policy, budget=budget, **options))
+
+
+async def play(limits: Limits, *script: Turn, result: Callable[[int], str]) -> tuple[Episode, Model, Talk]:
+    model = Model(*script)
+    episode = Episode(model, limits)
+    talk = Talk(episode)
+    for number in range(len(script)):
+        await talk.ask(result=result(number))
+        if talk.episode.over.is_set():
+            break
+    return episode, model, talk
+
+
+def numbered(number: int) -> str:
+    return f"result {number} " + "x" * 300
+
+
+async def test_discarding_tools_keeps_every_turn_and_the_newest_results() -> None:
+    calls = [CALL.format(i) for i in range(5)]
+    episode, model, _ = await play(shortened("discard_tools", 1200, keep=1), *calls, "done", result=numbered)
+    resets = episode.branches["reset"]
+    assert resets >= 1
+    assert set(episode.branches) == {"reset"}, "after a reset the conversation simply goes on"
+    assert all(len(given) <= 1200 for given, _ in model.calls)
+    last = texts(model)[-1]
+    assert last.count(contexts.DISCARDED) >= 1
+    assert "result 4" in last
+    assert "result 0" not in last
+    rows = [row for _, row in episode.rows()]
+    assert len(rows) == resets + 1
+    assert sum(sum(row.mask) for row in rows) == sum(len(s.tokens) for _, s in model.calls)
+
+
+async def test_keeping_the_last_turns_forgets_the_others() -> None:
+    calls = [CALL.format(i) for i in range(6)]
+    episode, model, _ = await play(shortened("keep_last_k", 1200, keep=1), *calls, "done", result=numbered)
+    last = texts(model)[-1]
+    assert episode.branches["reset"] >= 1
+    assert "What was asked?" in last
+    assert "result 5" in last
+    assert "result 0" not in last
+
+
+async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
+    script = [CALL.format(0), CALL.format(1), CALL.format(2), "I found two results.", "done"]
+    model = Model(*script)
+    episode = Episode(model, shortened("summarize", 1200))
+    talk = Talk(episode)
+    for number in range(4):
+        await talk.ask(result=numbered(number))
+    given = texts(model)
+    assert contexts.ASK_FOR_SUMMARY in given[3]
+    assert contexts.SUMMARY_FOLLOWS + "I found two results." in given[4]
+    assert "result 0" not in given[4]
+    assert talk.history[-2].content == "done"
+    rows = [row for _, row in episode.rows()]
+    trained = "".join(
+        model.tokenizer.decode([t for t, mask in zip(row.response, row.mask, strict=True) if mask])
+        for row in rows
+    )
+    assert "I found two results." in trained
+    assert episode.branches == {"reset": 1}
+
+
+async def test_another_model_sums_up_and_its_failure_ends_the_episode() -> None:
+    async def sums_up(messages: list[Message]) -> str:
+        assert messages[-1].content == contexts.ASK_FOR_SUMMARY
+        return "All of it."
+
+    async def fails(messages: list[Message]) -> str:
+        raise EpisodeFailure("the endpoint is gone")
+
+    script = [CALL.format(0), CALL.format(1), CALL.format(2), "done"]
+    _, model, _ = await play(shortened("summarize", 900, summarizer=sums_up), *script, result=numbered)
+    assert "All of it." in texts(model)[-1]
+    with pytest.raises(Refused, match="the endpoint is gone"):
+        await play(shortened("summarize", 900, summarizer=fails), *script, result=numbered)
+
+
+async def test_a_long_result_is_condensed_once_and_a_short_one_not_at_all() -> None:
+    asked: list[list[Message]] = []
+
+    async def condense(messages: list[Message]) -> str:
+        asked.append(messages)
+        return f"in short {len(asked)}"
+
+    limits = replace(LIMITS, context=ContextSettings(condense_over=50, condenser=condense))
+    results = ["short", "long " * 100, "other " * 100]
+    episode, model, _ = await play(
+        limits, *(CALL.format(i) for i in range(3)), "done", result=lambda i: results[min(i, 2)]
+    )
+    last = texts(model)[-1]
+    assert len(asked) == 2
+    assert "What was asked?" in asked[0][1].content
+    assert "long long" in asked[0][1].content
+    assert ("in short 1" in last, "in short 2" in last, "long long" in last) == (True, True, False)
+    assert "short" in texts(model)[1]
+    assert not episode.branches
+
+
+async def test_a_result_that_cannot_be_condensed_ends_the_episode_and_is_not_the_models_fault() -> None:
+    async def fails(messages: list[Message]) -> str:
+        raise EpisodeFailure("all endpoints are gone")
+
+    limits = replace(LIMITS, context=ContextSettings(condense_over=50, condenser=fails))
+    model = Model(CALL.format(0), "never")
+    episode = Episode(model, limits)
+    talk = Talk(episode)
+    await talk.ask(result="long " * 100)
+    with pytest.raises(Refused, match="all endpoints are gone"):
+        await talk.ask()
+    assert isinstance(episode.failure, ToolHelperFailed)
+    assert episode.outcome is Outcome.tool
+
+
+async def test_requests_of_one_agent_at_the_same_time_are_paths_of_their_own() -> None:
+    model = Model(*"abc")
+    episode = Episode(model, LIMITS)
+    request = ChatRequest([QUESTION], TOOLS)
+    await asyncio.gather(*(episode.complete("agent", request) for _ in range(3)))
+    assert len(episode.rows()) == 3
+    assert {tuple(given) for given, _ in model.calls} == {tuple(model.calls[0][0])}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>\nhm\n</think>\n\nsaid", ("hm", "said")),
+        ("hm</think>said", ("hm", "said")),
+        ("<think>never done", ("never done", "")),
+        ("said", ("", "said")),
+        ("said <think>", ("", "said <think>")),
+    ],
+)
+def test_what_was_thought_and_what_was_said_are_told_apart(text: str, expected: tuple[str, str]) -> None:
+    assert split_thinking(text) == expected
