@@ -1,0 +1,9 @@
+"""The model as agents see it: one HTTP server that speaks three dialects and hands each request to a conversation.
+
+It knows how programs ask for an answer and nothing of how one is sampled: that is a
+:class:`~aworld_train.rollout.messages.Conversation`, which a rollout brings along.
+"""
+
+from aworld_train.rollout.gateway.app import Admission, LlmGateway
+
+__all__ = ["Admission", "LlmGateway"]

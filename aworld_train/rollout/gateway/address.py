@@ -1,0 +1,73 @@
+"""Where a rollout is: in the path of its own base URL, or, at the common one, in the key a client sends.
+
+    /rollouts/<key>/v1/chat/completions                   the rollout's own agent
+    /rollouts/<key>/agents/<agent>/v1/chat/completions    another one
+    /v1/chat/completions, Authorization: Bearer <key>     the same, by key
+    /v1/chat/completions, Authorization: Bearer <key>.<agent>
+
+The path wins: agents that were given a made-up API key work with the address alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+DEFAULT_AGENT = "agent"
+# "." and ".." are steps in a path and "" is no segment: they, and what looks like this, get a mark in front.
+_MARK = "~"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a request is for.
+
+    Attributes:
+        callers: Pairs of a key and an agent's name, of which the first known one counts.
+        endpoint: What follows ``/v1/``; empty where there is nothing.
+    """
+
+    callers: tuple[tuple[str, str], ...]
+    endpoint: str
+
+
+def path(key: str, agent: str | None) -> str:
+    """The path of a rollout, or of one agent in it, up to and without ``/v1``."""
+    return f"/rollouts/{key}" + (f"/agents/{_segment(agent)}" if agent is not None else "")
+
+
+def api_key(key: str, agent: str | None) -> str:
+    """What stands for a rollout, or one agent in it, where a client sends a key."""
+    return key if agent is None else f"{key}.{_segment(agent)}"
+
+
+def read(raw_path: str, headers: Mapping[str, str]) -> Target:
+    """What a request is for, from its path as it was sent and its headers."""
+    steps = [step for step in raw_path.split("/") if step]
+    callers: list[tuple[str, str]] = []
+    if steps[:1] == ["rollouts"] and len(steps) > 1:
+        key, steps = steps[1], steps[2:]
+        agent = DEFAULT_AGENT
+        if steps[:1] == ["agents"] and len(steps) > 1:
+            agent, steps = _agent(steps[1]), steps[2:]
+        callers.append((key, agent))
+    else:
+        callers.extend(_sent(headers))
+    endpoint = "/".join(steps[1:]) if steps[:1] == ["v1"] else ""
+    return Target(tuple(callers), endpoint)
+
+
+def _sent(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    for sent in (token.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")):
+        key, dot, agent = sent.partition(".")
+        if key:
+            yield key, _agent(agent) if dot else DEFAULT_AGENT
+
+
+def _segment(agent: str) -> str:
+    marked = agent in ("", ".", "..") or agent.startswith(_MARK)
+    return quote(_MARK + agent if marked else agent, safe="")
+
+
+def _agent(segment: str) -> str:
+    return unquote(segment).removeprefix(_MARK)

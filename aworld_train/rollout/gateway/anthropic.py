@@ -1,0 +1,266 @@
+"""Anthropic's messages: POST /v1/messages.
+
+A user's message may hold tool results: they become messages of their own, before what the user says beside them. A
+call's input is an object there and never text, so arguments that are no object travel under a key of their own and
+come back as the text they were. Streams hold the whole answer, sampled before the first event.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aworld_train.rollout.gateway import fields, sampling, tools
+from aworld_train.rollout.gateway.dialect import Asked, Dialect, event, new_id
+from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.gateway.history import History
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
+
+TEXT_ARGUMENTS = "_arguments_as_text"
+"""The key under which a call's input has arguments that are no JSON object."""
+
+_READ = frozenset(
+    {
+        "max_tokens",
+        "messages",
+        "model",
+        "output_config",
+        "output_format",
+        "stop_sequences",
+        "stream",
+        "system",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    }
+)
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {**sampling.NEUTRAL, "mcp_servers": ([],)}
+_STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+# https://docs.anthropic.com/en/api/errors
+_ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def read(body: Json) -> Asked:
+    """A request's body, read."""
+    sampling.refuse_changes(body, _READ, _NEUTRAL)
+    fields.text(body, "model")
+    output = fields.as_object(body.get("output_config") or {}, "output_config")
+    for where, form in (
+        ("output_format", body.get("output_format")),
+        ("output_config", output.get("format")),
+    ):
+        if form is not None:
+            raise fields.unsupported(where, "it would change how tokens are sampled")
+    offered = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(fields.array(body, "tools")))
+    request = ChatRequest(
+        _messages(body),
+        offered,
+        use_tools=_may_use_tools(body, bool(offered)),
+        max_tokens=fields.integer(body, "max_tokens", least=1),
+        stop=sampling.stop_texts(body, "stop_sequences"),
+        **sampling.wishes(body),
+    )
+    return Asked(request, stream=fields.flag(body, "stream"))
+
+
+def _tool(plain: Any, where: str) -> Json:
+    if fields.as_object(plain, where).get("type") not in (None, "custom"):
+        raise fields.unsupported(f"{where}.type", "only an agent's own tools are possible")
+    return tools.function(plain, where, schema="input_schema")
+
+
+def _may_use_tools(body: Json, offered: bool) -> bool:
+    choice = fields.as_object(body.get("tool_choice") or {"type": "auto"}, "tool_choice")
+    one_at_a_time = choice.get("disable_parallel_tool_use") is True
+    tools.refuse_one_at_a_time(one_at_a_time, "tool_choice.disable_parallel_tool_use", offered)
+    kind = fields.as_text(choice.get("type"), "tool_choice.type")
+    return tools.may_use(kind)
+
+
+def _messages(body: Json) -> tuple[Message, ...]:
+    history = History()
+    if body.get("system"):
+        history.add(Message("system", fields.joined_text(body["system"], "system")))
+    for at, plain in enumerate(fields.array(body, "messages")):
+        where = f"messages[{at}]"
+        _add(history, fields.as_object(plain, where), where)
+    messages = history.complete("messages")
+    if messages[-1].role == "assistant":
+        raise fields.unsupported(
+            f"messages[{at}]", "the model does not continue a message that was begun for it"
+        )
+    return messages
+
+
+def _add(history: History, plain: Json, where: str) -> None:
+    role = fields.as_text(plain.get("role"), f"{where}.role")
+    blocks = plain.get("content")
+    if type(blocks) is str:
+        blocks = [{"type": "text", "text": blocks}]
+    if type(blocks) is not list:
+        raise fields.wrong(blocks, f"{where}.content", "a string or an array of blocks")
+    if role == "assistant":
+        history.add(_assistant(blocks, f"{where}.content"))
+    elif role == "user":
+        _add_user(history, blocks, f"{where}.content")
+    elif role == "system":
+        history.add(Message("system", fields.joined_text(blocks, f"{where}.content")))
+    else:
+        wanted = "user, assistant or system"
+        raise Refused(f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role")
+
+
+def _add_user(history: History, blocks: list[Any], where: str) -> None:
+    said = []
+    for at, block in enumerate(blocks):
+        if type(block) is dict and block.get("type") == "tool_result":
+            found = block.get("content")
+            history.add_result(
+                fields.text(block, "tool_use_id", f"{where}[{at}].tool_use_id"),
+                "" if found is None else fields.joined_text(found, f"{where}[{at}].content"),
+            )
+        else:
+            said.append(fields.part_text(block, f"{where}[{at}]"))
+    if said or not blocks:
+        history.add(Message("user", "\n".join(said)))
+
+
+def _assistant(blocks: list[Any], where: str) -> Message:
+    calls, thoughts, said = [], [], []
+    for at, block in enumerate(blocks):
+        kind = block.get("type") if type(block) is dict else None
+        if kind == "tool_use":
+            calls.append(_call(block, f"{where}[{at}]"))
+        elif kind == "thinking":
+            thoughts.append(fields.as_text(block.get("thinking"), f"{where}[{at}].thinking"))
+        elif kind != "redacted_thinking":
+            said.append(fields.part_text(block, f"{where}[{at}]"))
+    return Message("assistant", "\n".join(said), tuple(calls), reasoning="\n".join(thoughts))
+
+
+def _call(block: Json, where: str) -> ToolCall:
+    given = fields.as_object(block.get("input"), f"{where}.input")
+    if given.keys() == {TEXT_ARGUMENTS} and type(given[TEXT_ARGUMENTS]) is str:
+        arguments = given[TEXT_ARGUMENTS]
+    else:
+        arguments = _as_json(given, where)
+    return ToolCall(
+        fields.as_name(block.get("name"), f"{where}.name"), arguments, fields.text(block, "id", f"{where}.id")
+    )
+
+
+def _as_json(value: Json, where: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, thousands of brackets
+        raise fields.unsupported(f"{where}.input", "it cannot be written as JSON again") from None
+
+
+def answer(completion: Completion, asked: Asked, model: str) -> Json:
+    """The body of an answer."""
+    return {
+        **_begun(completion, model),
+        "content": _blocks(completion),
+        "stop_reason": _STOP_REASONS[completion.finish_reason],
+        "usage": {"input_tokens": completion.prompt_tokens, "output_tokens": len(completion.tokens)},
+    }
+
+
+def events(completion: Completion, asked: Asked, model: str) -> Iterator[bytes]:
+    """An answer as events."""
+    for data in _events(completion, model):
+        yield event(data, data["type"])
+
+
+def _events(completion: Completion, model: str) -> Iterator[Json]:
+    yield {"type": "message_start", "message": _begun(completion, model)}
+    for at, block in enumerate(_blocks(completion)):
+        begun, deltas = _in_deltas(block, completion)
+        yield {"type": "content_block_start", "index": at, "content_block": begun}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": at, "delta": delta}
+        yield {"type": "content_block_stop", "index": at}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": _STOP_REASONS[completion.finish_reason], "stop_sequence": None},
+        "usage": {"output_tokens": len(completion.tokens)},
+    }
+    yield {"type": "message_stop"}
+
+
+def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
+    """A block as it begins, and what is added to it."""
+    if block["type"] == "tool_use":
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        return {**block, "input": {}}, [delta]
+    if block["type"] == "thinking":
+        thinking = {"type": "thinking_delta", "thinking": block["thinking"]}
+        return {**block, "thinking": ""}, [thinking, {"type": "signature_delta", "signature": ""}]
+    return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+
+
+def _begun(completion: Completion, model: str) -> Json:
+    return {
+        "id": new_id("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": completion.prompt_tokens, "output_tokens": 0},
+    }
+
+
+def _blocks(completion: Completion) -> list[Json]:
+    """The blocks of an answer; there is a text where it would have none."""
+    blocks: list[Json] = []
+    if completion.reasoning:
+        blocks.append({"type": "thinking", "thinking": completion.reasoning, "signature": ""})
+    if completion.content or not completion.tool_calls:
+        blocks.append({"type": "text", "text": completion.content, "citations": None})
+    blocks += [
+        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call.arguments)}
+        for call in completion.tool_calls
+    ]
+    return blocks
+
+
+def _input(arguments: str) -> Json:
+    """Arguments as an object that can be written as JSON, which knows no infinity."""
+    try:
+        found = json.loads(arguments)
+        json.dumps(found, allow_nan=False)
+    except (ValueError, RecursionError):
+        found = None
+    return found if type(found) is dict else {TEXT_ARGUMENTS: arguments}
+
+
+def error(refused: Refused) -> Json:
+    """The body of a refusal; ``param`` and ``code`` are beyond what Anthropic sends."""
+    default = "api_error" if refused.status >= 500 else "invalid_request_error"
+    return {
+        "type": "error",
+        "error": {
+            "type": _ERROR_TYPES.get(refused.status, default),
+            "message": str(refused),
+            "param": refused.parameter or None,
+            "code": refused.code,
+        },
+    }
+
+
+def error_event(refused: Refused) -> bytes:
+    """A refusal in a stream that has begun."""
+    return event(error(refused), "error")
+
+
+DIALECT = Dialect(read, answer, events, error, error_event)

@@ -1,0 +1,291 @@
+"""The server: which rollout a request belongs to, whether that still runs, and an answer in every case.
+
+One server for a process, on loopback, and one `Admission` for each rollout, with a key that nobody guesses. The only
+wait without an end is that for `Conversation.complete`, whose limit the rollout has; it ends when the rollout does,
+and when the client breaks off. Clients of OpenAI and Anthropic try again by themselves, which would sample twice, so
+every error says that they must not.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from aworld_train.rollout.gateway import address, anthropic, chat, fields, models, responses
+from aworld_train.rollout.gateway.address import Target
+from aworld_train.rollout.gateway.dialect import Asked, Dialect, encode
+from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Refused
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES = 64 << 20
+_BODY_SECONDS = 60.0
+_KEEP_ALIVE_SECONDS = 15.0
+# Longer than any pause between two requests of an agent: a connection that is closed as the next one is sent on it
+# looks like an error to the client.
+_IDLE_CONNECTION_SECONDS = 3600.0
+_STOP_SECONDS = 5.0
+_REMEMBERED = 4096
+_NO_RETRY = {"x-should-retry": "false"}
+_STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+_COMMENT = b": sampling\n\n"
+_DIALECTS: Mapping[str, Dialect] = {
+    "chat/completions": chat.DIALECT,
+    "messages": anthropic.DIALECT,
+    "responses": responses.DIALECT,
+}
+_SERVED = "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models"
+
+
+class Admission:
+    """One rollout's way to the model, from `LlmGateway.admit` to `close`.
+
+    Attributes:
+        key: What stands for the rollout in its addresses and API keys.
+        model: The model's name.
+    """
+
+    def __init__(self, gateway: "LlmGateway", model: str, conversation_of: Callable[[str], Conversation]):
+        self.key = secrets.token_urlsafe(24)
+        self.model = model
+        self._gateway = gateway
+        self._conversation_of = conversation_of
+        self._conversations: dict[str, Conversation] = {}
+        self._under_way: set[asyncio.Task[Completion]] = set()
+        self._closed = False
+
+    def root(self, agent: str | None = None) -> str:
+        """The base URL for Anthropic's clients, which add ``/v1`` themselves."""
+        return self._gateway.url + address.path(self.key, agent)
+
+    def address(self, agent: str | None = None) -> str:
+        """The base URL for OpenAI's clients; it names the rollout, so that any API key will do."""
+        return self.root(agent) + "/v1"
+
+    def api_key(self, agent: str | None = None) -> str:
+        """The API key for clients of the common address, `LlmGateway.url` with ``/v1``."""
+        return address.api_key(self.key, agent)
+
+    def close(self) -> None:
+        """Refuse what comes from now on, and cancel what is under way."""
+        self._closed = True
+        self._gateway._forget(self)
+        for task in self._under_way:
+            task.cancel()
+
+    async def _complete(self, agent: str, request: ChatRequest) -> Completion:
+        if agent not in self._conversations:
+            self._conversations[agent] = self._conversation_of(agent)
+        return await self._conversations[agent].complete(request)
+
+    def _begin(self, agent: str, request: ChatRequest) -> asyncio.Task[Completion]:
+        if self._closed:  # while the body came
+            raise _ended()
+        task = asyncio.create_task(self._complete(agent, request))
+        self._under_way.add(task)
+        task.add_done_callback(self._end)
+        return task
+
+    def _end(self, task: asyncio.Task[Completion]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody asks for it where the client is gone, and asyncio would complain
+
+    async def _outcome(self, task: asyncio.Task[Completion]) -> Completion:
+        """The answer, or `Refused` with the reason that there is none."""
+        try:
+            return await task
+        except Refused:
+            raise
+        except asyncio.CancelledError as error:
+            asked_of = asyncio.current_task()
+            if asked_of is not None and asked_of.cancelling():  # the client has broken off
+                raise
+            if self._closed:
+                raise _ended() from None
+            raise _failed(error) from None
+        except Exception as error:
+            log.exception("a conversation failed")
+            raise _failed(error) from None
+
+
+class LlmGateway:
+    """The server."""
+
+    def __init__(self) -> None:
+        self._admitted: dict[str, Admission] = {}
+        self._ended: deque[str] = deque(maxlen=_REMEMBERED)
+        self._runner: web.AppRunner | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT``."""
+        if not self._url:
+            raise RuntimeError("the gateway has not been started")
+        return self._url
+
+    async def start(self) -> None:
+        """Listen on a free port of 127.0.0.1."""
+        if self._runner is not None:
+            raise RuntimeError("the gateway has been started already")
+        app = web.Application(client_max_size=BODY_BYTES)
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._handle)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=_IDLE_CONNECTION_SECONDS,
+            shutdown_timeout=_STOP_SECONDS,
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self._url = f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Close all admissions and stop listening; within seconds, whatever is under way."""
+        for admission in list(self._admitted.values()):
+            admission.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner, self._url = None, ""
+
+    def admit(self, model: str, conversation_of: Callable[[str], Conversation]) -> Admission:
+        """Let a rollout in.
+
+        Args:
+            model: The name that answers have; requests may name any.
+            conversation_of: An agent's name becomes its conversation; asked when the agent first asks, and never
+                again. It may raise `Refused`.
+        """
+        admission = Admission(self, model, conversation_of)
+        self._admitted[admission.key] = admission
+        return admission
+
+    def _forget(self, admission: Admission) -> None:
+        if self._admitted.pop(admission.key, None):
+            self._ended.append(admission.key)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        target = address.read(request.rel_url.raw_path, request.headers)
+        dialect = _DIALECTS.get(target.endpoint)
+        try:
+            admission, agent = self._find(target)
+            if dialect is None:
+                return _json(_about_models(request, target, admission))
+            if request.method != "POST":
+                raise Refused(f"{request.method} is not possible here; POST is", status=405)
+            body = fields.parse_body(await _read(request))
+            return await _serve(request, dialect, dialect.read(body), admission, agent)
+        except Refused as refused:
+            return _refusal(dialect or chat.DIALECT, refused)
+        except ConnectionError:  # the client is gone; a conversation's own have become `Refused`
+            raise
+        except Exception as error:
+            log.exception("the gateway failed")
+            return _refusal(dialect or chat.DIALECT, _failed(error))
+
+    def _find(self, target: Target) -> tuple[Admission, str]:
+        for key, agent in target.callers:
+            if key in self._admitted:
+                return self._admitted[key], agent
+        if any(key in self._ended for key, _ in target.callers):
+            raise _ended()
+        raise Refused(
+            "no rollout has this key; use the address or the API key that the rollout was given",
+            status=401,
+            code="invalid_api_key",
+        )
+
+
+def _about_models(request: web.Request, target: Target, admission: Admission) -> Json:
+    endpoint, _, name = target.endpoint.partition("/")
+    if endpoint != "models" or request.method not in ("GET", "HEAD"):
+        asked = f"{request.method} {request.rel_url.raw_path}"[:200].replace(admission.key, "<key>")
+        raise Refused(f"{asked} is not served; {_SERVED} are", status=404, code="not_found")
+    return models.one(unquote(name), admission.model) if name else models.listed(admission.model)
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise Refused(
+            f"the body is larger than {BODY_BYTES >> 20} MB", status=413, code="request_too_large"
+        ) from None
+    except TimeoutError:
+        raise Refused(
+            f"the body did not come within {_BODY_SECONDS:g} s", status=408, code="request_timeout"
+        ) from None
+    except web.RequestPayloadError as error:
+        raise Refused(f"the body cannot be read: {error}", code="invalid_body") from None
+
+
+async def _serve(
+    request: web.Request, dialect: Dialect, asked: Asked, admission: Admission, agent: str
+) -> web.StreamResponse:
+    task = admission._begin(agent, asked.request)
+    try:
+        if asked.stream and not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
+            return await _serve_late(request, dialect, asked, admission, task)
+        completion = await admission._outcome(task)
+    finally:
+        task.cancel()
+    if asked.stream:
+        events = dialect.events(completion, asked, admission.model)
+        return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
+    return _json(dialect.answer(completion, asked, admission.model))
+
+
+async def _serve_late(
+    request: web.Request,
+    dialect: Dialect,
+    asked: Asked,
+    admission: Admission,
+    task: asyncio.Task[Completion],
+) -> web.StreamResponse:
+    """Begin a stream before there is an answer, with comments that tell the client that one is to come."""
+    response = web.StreamResponse(headers=_STREAM_HEADERS)
+    await response.prepare(request)
+    await response.write(_COMMENT)
+    while not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
+        await response.write(_COMMENT)
+    try:
+        completion = await admission._outcome(task)
+        events = b"".join(dialect.events(completion, asked, admission.model))
+    except Refused as refused:
+        events = dialect.error_event(refused)
+    except Exception as error:
+        log.exception("the gateway failed")
+        events = dialect.error_event(_failed(error))
+    await response.write(events)
+    await response.write_eof()
+    return response
+
+
+def _json(body: Json) -> web.Response:
+    return web.Response(body=encode(body), content_type="application/json")
+
+
+def _refusal(dialect: Dialect, refused: Refused) -> web.Response:
+    return web.Response(
+        body=encode(dialect.error(refused)),
+        status=refused.status,
+        headers=_NO_RETRY,
+        content_type="application/json",
+    )
+
+
+def _ended() -> Refused:
+    return Refused("the rollout that this key was for has ended", status=410, code="rollout_ended")
+
+
+def _failed(error: BaseException) -> Refused:
+    return Refused(f"the model failed: {type(error).__name__}", status=500, code="internal_error")

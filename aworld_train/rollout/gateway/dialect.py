@@ -1,0 +1,74 @@
+"""What a dialect is: how a body is read, and how an answer, a stream of it, and an error are written.
+
+Answers are sampled as a whole before the first of a stream's events is made: a token that the trainer has not seen
+whole cannot reach an agent, and a refusal still has its HTTP status.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was read.
+
+    Attributes:
+        request: What the conversation is given.
+        stream: Whether the answer is wanted as events.
+        logprobs: Whether the log-probabilities of its tokens are wanted.
+        usage: Whether a stream of the chat dialect ends with the number of tokens.
+    """
+
+    request: ChatRequest
+    stream: bool = False
+    logprobs: bool = False
+    usage: bool = False
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way to ask.
+
+    Attributes:
+        read: A body becomes a request; raises `Refused`.
+        answer: The answer's body; the string is the model's name.
+        events: The same as server-sent events.
+        error: The body of a refusal.
+        error_event: The same once a stream has begun.
+    """
+
+    read: Callable[[Json], Asked]
+    answer: Callable[[Completion, Asked, str], Json]
+    events: Callable[[Completion, Asked, str], Iterator[bytes]]
+    error: Callable[[Refused], Json]
+    error_event: Callable[[Refused], bytes]
+
+
+def new_id(prefix: str) -> str:
+    """A fresh identifier."""
+    return prefix + secrets.token_hex(12)
+
+
+def encode(value: Any) -> bytes:
+    """``value`` as JSON, in ASCII: a lone surrogate in it is an escape and no failure."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def event(data: Json, name: str = "") -> bytes:
+    """One server-sent event."""
+    head = b"event: " + name.encode() + b"\n" if name else b""
+    return head + b"data: " + encode(data) + b"\n\n"
+
+
+def token_logprobs(completion: Completion) -> list[Json]:
+    """The sampled tokens as OpenAI has them; empty where they are not known."""
+    return [
+        {"token": text, "logprob": logprob, "bytes": list(text.encode(errors="replace")), "top_logprobs": []}
+        for text, logprob in zip(completion.texts, completion.logprobs, strict=False)
+    ]

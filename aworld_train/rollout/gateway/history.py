@@ -1,0 +1,39 @@
+"""A conversation as it is read, message by message: a tool's result gets the name of the tool that was called."""
+
+from aworld_train.rollout.messages import Message, Refused, ToolCall
+
+
+class History:
+    """The messages so far."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._names: dict[str, str] = {}
+
+    def add(self, message: Message) -> None:
+        """Put a message at the end."""
+        self.messages.append(message)
+        for call in message.tool_calls:
+            self._names[call.call_id] = call.name
+
+    def add_call(self, call: ToolCall) -> None:
+        """Put a call into the last message, which is an assistant's."""
+        last = self.messages.pop()
+        self.add(
+            Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning),
+        )
+
+    def add_result(self, call_id: str, text: str, name: str = "") -> None:
+        """Put a tool's result at the end; ``name`` is needed only where there is no identifier."""
+        name = name or (self._names.get(call_id, "") if call_id else "")
+        self.messages.append(Message("tool", text, call_id=call_id, name=name))
+
+    def complete(self, parameter: str) -> tuple[Message, ...]:
+        """All of them.
+
+        Raises:
+            Refused: there are none; ``parameter`` is where they should be.
+        """
+        if not self.messages:
+            raise Refused(f"{parameter} must hold a message", code="invalid_value", parameter=parameter)
+        return tuple(self.messages)

@@ -1,0 +1,40 @@
+"""GET /v1/models: the one model of a rollout, in a form that OpenAI's clients read, and Anthropic's too."""
+
+from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.messages import Refused
+
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+def listed(model: str) -> Json:
+    """All models."""
+    return {
+        "object": "list",
+        "data": [_described(model)],
+        "has_more": False,
+        "first_id": model,
+        "last_id": model,
+    }
+
+
+def one(asked: str, model: str) -> Json:
+    """The model ``asked`` for.
+
+    Raises:
+        Refused: it is not the rollout's.
+    """
+    if asked != model:
+        raise Refused(f"there is no model {asked!r}, only {model!r}", status=404, code="model_not_found")
+    return _described(model)
+
+
+def _described(model: str) -> Json:
+    return {
+        "id": model,
+        "object": "model",
+        "created": 0,
+        "owned_by": "aworld-train",
+        "type": "model",
+        "display_name": model,
+        "created_at": _EPOCH,
+    }

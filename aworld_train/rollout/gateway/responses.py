@@ -1,0 +1,309 @@
+"""OpenAI's responses: POST /v1/responses, the same request cut into items.
+
+Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (what it
+thought, its text, each of its calls); they are put together again, so that the turn is one message as it was sampled.
+Streams hold the whole answer, sampled before the first event.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aworld_train.rollout.gateway import chat, fields, sampling, tools
+from aworld_train.rollout.gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
+from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.gateway.history import History
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, Role, ToolCall
+
+_READ = frozenset(
+    {
+        "background",
+        "conversation",
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "model",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "prompt",
+        "stream",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    }
+)
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+_NOT_STORED = "nothing is stored here; send the whole conversation as `input`"
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def read(body: Json) -> Asked:
+    """A request's body, read."""
+    sampling.refuse_changes(body, _READ)
+    fields.text(body, "model")
+    for stored in ("previous_response_id", "conversation", "prompt"):
+        if body.get(stored) is not None:
+            raise fields.unsupported(stored, _NOT_STORED)
+    if fields.flag(body, "background"):
+        raise fields.unsupported("background", "nothing is stored here; wait for the answer")
+    form = fields.as_object(body.get("text") or {}, "text").get("format")
+    if form not in (None, {"type": "text"}):
+        raise fields.unsupported("text.format", "it would change how tokens are sampled")
+    offered = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(fields.array(body, "tools")))
+    if body.get("parallel_tool_calls") is not None:
+        one_at_a_time = not fields.flag(body, "parallel_tool_calls")
+        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered))
+    request = ChatRequest(
+        _messages(body),
+        offered,
+        use_tools=tools.may_use(body.get("tool_choice")),
+        max_tokens=fields.integer(body, "max_output_tokens", least=1),
+        **sampling.wishes(body),
+    )
+    return Asked(
+        request, stream=fields.flag(body, "stream"), logprobs=_LOGPROBS in fields.array(body, "include")
+    )
+
+
+def _tool(plain: Any, where: str) -> Json:
+    if fields.as_object(plain, where).get("type") != "function":
+        raise fields.unsupported(f"{where}.type", "only functions are possible")
+    return tools.function(plain, where)
+
+
+def _messages(body: Json) -> tuple[Message, ...]:
+    history = History()
+    if instructions := fields.text(body, "instructions"):
+        history.add(Message("system", instructions))
+    asked = body.get("input")
+    if type(asked) is str:
+        history.add(Message("user", asked))
+    elif type(asked) is list:
+        reader = _Items(history)
+        for at, item in enumerate(asked):
+            where = f"input[{at}]"
+            reader.read(fields.as_object(item, where), where)
+    elif asked is not None:
+        raise fields.wrong(asked, "input", "a string or an array of items")
+    return history.complete("input")
+
+
+class _Items:
+    """Reads items one after the other, and knows which of the assistant's belong to one turn."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._turn = False  # whether the last message is a turn of the assistant's that calls may be added to
+        self._thought = False  # whether that turn so far is nothing but what was thought
+
+    def read(self, item: Json, where: str) -> None:
+        """Read the next item."""
+        kind = item.get("type")
+        if kind == "message" or (kind is None and "role" in item):
+            self._message(item, where)
+        elif kind == "function_call":
+            self._call(item, where)
+        elif kind == "function_call_output":
+            text = fields.joined_text(item.get("output"), f"{where}.output")
+            self._history.add_result(fields.text(item, "call_id", f"{where}.call_id"), text)
+            self._turn = self._thought = False
+        elif kind == "reasoning":
+            self._history.add(Message("assistant", "", reasoning=_thought(item, where)))
+            self._turn = self._thought = True
+        elif kind == "item_reference":
+            raise fields.unsupported(where, _NOT_STORED)
+        else:
+            fields.as_text(kind, f"{where}.type")
+            raise fields.unsupported(f"{where}.type", "no such item reaches the model")
+
+    def _message(self, item: Json, where: str) -> None:
+        named = fields.as_text(item.get("role"), f"{where}.role")
+        if named not in _ROLES:
+            wanted = "system, developer, user or assistant"
+            raise Refused(f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role")
+        role = _ROLES[named]
+        content = fields.joined_text(item.get("content"), f"{where}.content")
+        reasoning = ""
+        if role == "assistant" and self._thought:
+            reasoning = self._history.messages.pop().reasoning
+        self._history.add(Message(role, content, reasoning=reasoning))
+        self._turn, self._thought = role == "assistant", False
+
+    def _call(self, item: Json, where: str) -> None:
+        call = ToolCall(
+            fields.as_name(item.get("name"), f"{where}.name"),
+            fields.as_text(item.get("arguments"), f"{where}.arguments"),
+            fields.text(item, "call_id", f"{where}.call_id"),
+        )
+        if not self._turn:
+            self._history.add(Message("assistant", ""))
+        self._history.add_call(call)
+        self._turn, self._thought = True, False
+
+
+def _thought(item: Json, where: str) -> str:
+    """What a reasoning item says: its text, or, where there is only that, its summary."""
+    for member in ("content", "summary"):
+        parts = fields.array(item, member, f"{where}.{member}")
+        texts = [
+            fields.as_text(
+                fields.as_object(part, f"{where}.{member}[{at}]").get("text"), f"{where}.{member}[{at}].text"
+            )
+            for at, part in enumerate(parts)
+        ]
+        if texts:
+            return "\n".join(texts)
+    return ""
+
+
+def answer(completion: Completion, asked: Asked, model: str) -> Json:
+    """The body of an answer."""
+    return _finished(_response(asked, model), completion, _items(completion, asked))
+
+
+def events(completion: Completion, asked: Asked, model: str) -> Iterator[bytes]:
+    """An answer as events, numbered from 0 on."""
+    for at, data in enumerate(_events(completion, asked, model)):
+        yield event({**data, "sequence_number": at}, data["type"])
+
+
+def _events(completion: Completion, asked: Asked, model: str) -> Iterator[Json]:
+    response = _response(asked, model)
+    yield {"type": "response.created", "response": response}
+    yield {"type": "response.in_progress", "response": response}
+    items = _items(completion, asked)
+    for at, item in enumerate(items):
+        yield from _item_events(item, at)
+    finished = _finished(response, completion, items)
+    yield {"type": f"response.{finished['status']}", "response": finished}
+
+
+def _item_events(item: Json, at: int) -> Iterator[Json]:
+    place = {"item_id": item["id"], "output_index": at}
+    if item["type"] == "function_call":
+        begun = {**item, "status": "in_progress", "arguments": ""}
+        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+        kind = "response.function_call_arguments"
+        yield {"type": f"{kind}.delta", **place, "delta": item["arguments"]}
+        yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]}
+    else:
+        begun = {**item, "status": "in_progress", "content": []}
+        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+        yield from _part_events(item["content"][0], {**place, "content_index": 0})
+    yield {"type": "response.output_item.done", "output_index": at, "item": item}
+
+
+def _part_events(part: Json, place: Json) -> Iterator[Json]:
+    kind = f"response.{part['type']}"
+    logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
+    empty = {**part, "text": ""} | ({"logprobs": []} if logprobs else {})
+    yield {"type": "response.content_part.added", **place, "part": empty}
+    if part["text"]:
+        yield {"type": f"{kind}.delta", **place, **logprobs, "delta": part["text"]}
+    yield {"type": f"{kind}.done", **place, **logprobs, "text": part["text"]}
+    yield {"type": "response.content_part.done", **place, "part": part}
+
+
+def _response(asked: Asked, model: str) -> Json:
+    """A response before there is an answer. Of the request it repeats what is short."""
+    request = asked.request
+    return {
+        "id": new_id("resp_"),
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "max_output_tokens": request.max_tokens,
+        "metadata": {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "store": False,
+        "temperature": request.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto" if request.use_tools else "none",
+        "tools": [],
+        "top_p": request.top_p,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _finished(response: Json, completion: Completion, items: list[Json]) -> Json:
+    cut = completion.finish_reason == "length"
+    sampled = len(completion.tokens)
+    return {
+        **response,
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": items,
+        "usage": {
+            "input_tokens": completion.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": sampled,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": completion.prompt_tokens + sampled,
+        },
+    }
+
+
+def _items(completion: Completion, asked: Asked) -> list[Json]:
+    """The items of an answer; there is a message where it would have none."""
+    status = "incomplete" if completion.finish_reason == "length" else "completed"
+    items: list[Json] = []
+    if completion.reasoning:
+        thought = {"type": "reasoning_text", "text": completion.reasoning}
+        items.append(
+            {"id": new_id("rs_"), "type": "reasoning", "summary": [], "content": [thought], "status": status}
+        )
+    if completion.content or not completion.tool_calls:
+        logprobs = token_logprobs(completion) if asked.logprobs else []
+        text = {
+            "type": "output_text",
+            "text": completion.content,
+            "annotations": [],
+            "logprobs": logprobs,
+        }
+        items.append(
+            {
+                "id": new_id("msg_"),
+                "type": "message",
+                "role": "assistant",
+                "status": status,
+                "content": [text],
+            }
+        )
+    items += [
+        {
+            "id": new_id("fc_"),
+            "type": "function_call",
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": status,
+        }
+        for call in completion.tool_calls
+    ]
+    return items
+
+
+def error_event(refused: Refused) -> bytes:
+    """A refusal in a stream that has begun."""
+    said = chat.error(refused)
+    data = {"type": "error", **said, **said["error"], "sequence_number": 0}
+    return event(data | {"type": "error"}, "error")
+
+
+DIALECT = Dialect(read, answer, events, chat.error, error_event)

@@ -1,0 +1,50 @@
+"""The functions a request offers to the model, in one form whatever the dialect: a name, a description, parameters.
+
+What else programs say of a function (``strict``, ``cache_control``) asks for constrained sampling or is about billing:
+it is left out, so that the same tools give the same prompt whoever sends them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.rollout.gateway import fields
+from aworld_train.rollout.gateway.fields import Json
+
+_FORCED = "a forced choice would change how tokens are sampled; 'auto' and 'none' are possible"
+_ONE_AT_A_TIME = "the model is not kept from calling several tools in one turn"
+
+
+def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
+    """A function as OpenAI's chat API has it; ``schema`` is the name that the dialect has for its parameters."""
+    found: Json = {"name": fields.as_name(plain.get("name"), f"{where}.name")}
+    if described := fields.text(plain, "description", f"{where}.description"):
+        found["description"] = described
+    parameters = plain.get(schema)
+    # OpenAI: a function without parameters has an empty list of them.
+    found["parameters"] = (
+        {"type": "object", "properties": {}}
+        if parameters is None
+        else fields.as_object(parameters, f"{where}.{schema}")
+    )
+    return {"type": "function", "function": found}
+
+
+def may_use(choice: Any) -> bool:
+    """Whether the model may call tools, from OpenAI's ``tool_choice``.
+
+    Raises:
+        Refused: it is to be made to.
+    """
+    if choice is None or choice == "auto":
+        return True
+    if choice == "none":
+        return False
+    if type(choice) in (str, dict):
+        raise fields.unsupported("tool_choice", _FORCED)
+    raise fields.wrong(choice, "tool_choice", "'auto' or 'none'")
+
+
+def refuse_one_at_a_time(wanted: bool, parameter: str, offered: bool) -> None:
+    """Refuse a request for at most one call in a turn, if tools are offered at all."""
+    if wanted and offered:
+        raise fields.unsupported(parameter, _ONE_AT_A_TIME)

@@ -1,0 +1,212 @@
+"""Anthropic's client speaks to the gateway as to Anthropic: blocks, tool results, streams, errors."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import anthropic
+import pytest
+
+from aworld_train.rollout.messages import Completion, Message, Refused, ToolCall
+from tests.gateways import MODEL, admitted
+
+ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12])
+CALLS = Completion(
+    "I add.",
+    reasoning="I had better add.",
+    tool_calls=(ToolCall("add", '{"a": 1}', "c1"), ToolCall("say", '{"text": "é"}', "c2")),
+    finish_reason="tool_calls",
+    prompt_tokens=9,
+    tokens=[1, 2, 3],
+)
+USER: Any = [{"role": "user", "content": "1+1?"}]
+ADD: Any = {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {}}}
+
+
+async def post(root: str, body: Any) -> tuple[int, Any, Any]:
+    async with aiohttp.ClientSession() as session, session.post(root + "/v1/messages", json=body) as response:
+        return response.status, await response.json(), response.headers
+
+
+def client(root: str) -> anthropic.AsyncAnthropic:
+    return anthropic.AsyncAnthropic(base_url=root, api_key="dummy", timeout=20)
+
+
+async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
+    async with admitted(ANSWER) as (admission, scripted), client(admission.root()) as ai:
+        got = await ai.messages.create(
+            model="m",
+            max_tokens=9,
+            system=[
+                {"type": "text", "text": "Be", "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "brief."},
+            ],
+            messages=USER,
+            tools=[ADD],
+            stop_sequences=["END"],
+            extra_body={"temperature": 0.5, "top_k": 3, "thinking": {"type": "enabled", "budget_tokens": 9}},
+        )
+    assert [block.type for block in got.content] == ["text"]
+    assert got.content[0].text == "Two."
+    assert (got.model, got.stop_reason, got.usage.input_tokens, got.usage.output_tokens) == (
+        MODEL,
+        "end_turn",
+        7,
+        2,
+    )
+    (asked,) = scripted.asked
+    assert asked.messages == (Message("system", "Be\nbrief."), Message("user", "1+1?"))
+    assert (asked.max_tokens, asked.stop, asked.temperature, asked.top_k) == (9, ("END",), 0.5, 3)
+    function = {"name": "add", "description": "Adds.", "parameters": ADD["input_schema"]}
+    assert asked.tools == ({"type": "function", "function": function},)
+
+
+async def test_the_synchronous_client_works_with_its_key_at_the_common_address() -> None:
+    def ask(root: str, key: str) -> Any:
+        with anthropic.Anthropic(base_url=root, api_key=key, timeout=20) as ai:
+            return ai.messages.create(model="m", max_tokens=9, messages=USER).content[0]
+
+    async with admitted(ANSWER) as (admission, _):
+        root = admission.root().partition("/rollouts/")[0]
+        assert (await asyncio.to_thread(ask, root, admission.api_key())).text == "Two."
+
+
+async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
+    async with admitted(CALLS, ANSWER) as (admission, scripted), client(admission.root()) as ai:
+        got = await ai.messages.create(model="m", max_tokens=9, messages=USER)
+        results = {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c2", "content": "said"},
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "2"}]},
+                {"type": "tool_result", "tool_use_id": "c9", "is_error": True},
+                {"type": "text", "text": "Go on."},
+            ],
+        }
+        history: Any = [*USER, got.to_param(), results]
+        await ai.messages.create(model="m", max_tokens=9, messages=history)
+    assert got.stop_reason == "tool_use"
+    assert [block.type for block in got.content] == ["thinking", "text", "tool_use", "tool_use"]
+    user, assistant, *after = scripted.asked[1].messages
+    assert (user, assistant.key) == (Message("user", "1+1?"), CALLS.message.key)
+    assert assistant.reasoning == CALLS.reasoning
+    assert [call.call_id for call in assistant.tool_calls] == ["c1", "c2"]
+    assert after == [
+        Message("tool", "said", call_id="c2", name="say"),
+        Message("tool", "2", call_id="c1", name="add"),
+        Message("tool", "", call_id="c9"),
+        Message("user", "Go on."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer", [ANSWER, CALLS, Completion("", tokens=[1]), Completion("T", finish_reason="length")]
+)
+async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
+    async with admitted(answer) as (admission, _), client(admission.root()) as ai:
+        async with ai.messages.stream(model="m", max_tokens=9, messages=USER) as stream:
+            text = "".join([piece async for piece in stream.text_stream])
+            streamed = await stream.get_final_message()
+        whole = await ai.messages.create(model="m", max_tokens=9, messages=USER)
+    assert text == answer.content
+    assert [block.model_dump() for block in streamed.content] == [
+        block.model_dump() for block in whole.content
+    ]
+    assert (streamed.stop_reason, streamed.usage) == (whole.stop_reason, whole.usage)
+
+
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", '"x"', "", '{"a": 1e999}', '{"a": NaN}', "9" * 5000])
+async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: str) -> None:
+    answer = Completion("", tool_calls=(ToolCall("add", arguments, "c1"),), finish_reason="tool_calls")
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "no"}]}
+    async with admitted(answer, ANSWER) as (admission, scripted), client(admission.root()) as ai:
+        async with ai.messages.stream(model="m", max_tokens=9, messages=USER) as stream:
+            got = await stream.get_final_message()
+        history: Any = [*USER, got.to_param(), result]
+        await ai.messages.create(model="m", max_tokens=9, messages=history)
+    assert scripted.asked[1].messages[1] == answer.message
+
+
+@pytest.mark.parametrize(
+    ("extra", "parameter"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result"}, {"type": "image"}]}]},
+            "messages[0].content[1]",
+        ),
+        ({"messages": [*USER, {"role": "assistant", "content": "It is"}]}, "messages[1]"),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use", "name": "a", "input": "{}"}]}
+                ]
+            },
+            "messages[0].content[0].input",
+        ),
+        ({"system": 5}, "system"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"name": "a", "input_schema": 5}]}, "tools[0].input_schema"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tool_choice": {"type": "tool", "name": "add"}}, "tool_choice"),
+        (
+            {"tools": [ADD], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            "tool_choice.disable_parallel_tool_use",
+        ),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+        ({"stop_sequences": [1]}, "stop_sequences[0]"),
+        ({"max_tokens": "9"}, "max_tokens"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
+    async with admitted(ANSWER) as (admission, scripted):
+        status, said, headers = await post(admission.root(), {"messages": USER, "max_tokens": 9, **extra})
+    assert (status, said["type"], said["error"]["type"]) == (400, "error", "invalid_request_error")
+    assert (said["error"]["param"], headers["x-should-retry"]) == (parameter, "false")
+    assert scripted.asked == []
+
+
+async def test_tools_can_be_forbidden() -> None:
+    async with admitted(ANSWER) as (admission, scripted):
+        await post(admission.root(), {"messages": USER, "tools": [ADD], "tool_choice": {"type": "none"}})
+    assert not scripted.asked[0].use_tools
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("refused", "raised", "kind"),
+    [
+        (
+            Refused("too long", code="context_length_exceeded"),
+            anthropic.BadRequestError,
+            "invalid_request_error",
+        ),
+        (Refused("enough", status=429), anthropic.RateLimitError, "rate_limit_error"),
+        (RuntimeError(), anthropic.InternalServerError, "api_error"),
+    ],
+)
+async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(
+    stream: bool, refused: Exception, raised: type[anthropic.APIStatusError], kind: str
+) -> None:
+    async with admitted(refused) as (admission, scripted), client(admission.root()) as ai:
+        with pytest.raises(raised) as caught:
+            await ai.messages.create(model="m", max_tokens=9, messages=USER, stream=stream)
+    body: Any = caught.value.body
+    assert body["error"]["type"] == kind
+    assert len(scripted.asked) == 1
+
+
+async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    gate = asyncio.Event()
+    async with admitted(Refused("too long"), gate=gate) as (admission, _), client(admission.root()) as ai:
+        stream = await ai.messages.create(model="m", max_tokens=9, messages=USER, stream=True)
+        gate.set()
+        with pytest.raises(anthropic.APIError, match="too long"):
+            async for _event in stream:
+                pass

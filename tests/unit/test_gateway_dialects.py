@@ -1,0 +1,137 @@
+"""The same conversation is the same request, whatever the dialect it is written in."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aworld_train.rollout.gateway import anthropic, chat, responses
+from aworld_train.rollout.gateway.dialect import Asked, Dialect
+from aworld_train.rollout.messages import Completion, Message, ToolCall
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+objects: Any = st.dictionaries(
+    texts, st.recursive(st.integers() | texts | st.none(), st.lists, max_leaves=4), max_size=3
+)
+calls = st.builds(lambda name, arguments: (name, json.dumps(arguments, ensure_ascii=False)), words, objects)
+# One turn: what the user says, and the assistant's answers to it, each with calls that get a result, but the last.
+answers = st.tuples(texts, texts, st.lists(st.tuples(calls, texts), min_size=1, max_size=3))
+turns = st.tuples(texts, st.lists(answers, max_size=2), words, texts)
+conversations = st.tuples(texts, st.lists(turns, max_size=3), texts)
+tools_offered = st.lists(st.tuples(words, texts, objects), max_size=2)
+
+
+def messages_of(system: str, said: list[Any], last: str) -> list[Message]:
+    found = [Message("system", system)] if system else []
+    number = 0
+    for user, answers, end, thought in said:
+        found.append(Message("user", user))
+        for text, reasoning, made in answers:
+            ids = [f"call_{number + at}" for at in range(len(made))]
+            number += len(made)
+            parts = [(ToolCall(*call, one), result) for (call, result), one in zip(made, ids, strict=True)]
+            found.append(Message("assistant", text, tuple(call for call, _ in parts), reasoning=reasoning))
+            found += [Message("tool", result, call_id=call.call_id, name=call.name) for call, result in parts]
+        found.append(Message("assistant", end, reasoning=thought))
+    return [*found, Message("user", last)]
+
+
+def in_chat(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
+    functions = [{"name": name, "description": said, "parameters": form} for name, said, form in tools]
+    return {
+        "messages": [
+            one.for_chat() | ({"reasoning_content": one.reasoning} if one.reasoning else {})
+            for one in messages
+        ],
+        "tools": [{"type": "function", "function": function} for function in functions],
+        "max_completion_tokens": 9,
+    }
+
+
+def in_items(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
+    items: list[Any] = []
+    for one in messages:
+        if one.role == "tool":
+            items.append({"type": "function_call_output", "call_id": one.call_id, "output": one.content})
+        elif one.role == "assistant":
+            completion = Completion(one.content, one.reasoning, one.tool_calls)
+            items += responses.answer(completion, ASKED, "m")["output"]
+        else:
+            items.append({"role": one.role, "content": [{"type": "input_text", "text": one.content}]})
+    return {
+        "input": items,
+        "tools": [
+            {"type": "function", "name": name, "description": said, "parameters": form, "strict": True}
+            for name, said, form in tools
+        ],
+        "max_output_tokens": 9,
+    }
+
+
+def in_blocks(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
+    said: list[Any] = []
+    for one in messages:
+        if one.role == "system":
+            continue
+        if one.role == "assistant":
+            completion = Completion(one.content, one.reasoning, one.tool_calls)
+            block = {"role": "assistant", "content": anthropic.answer(completion, ASKED, "m")["content"]}
+        elif one.role == "tool":
+            result = {"type": "tool_result", "tool_use_id": one.call_id, "content": one.content}
+            block = {"role": "user", "content": [result]}
+            if said and said[-1]["role"] == "user" and said[-1]["content"][0]["type"] == "tool_result":
+                said[-1]["content"].append(result)
+                continue
+        else:
+            block = {"role": "user", "content": [{"type": "text", "text": one.content}]}
+        said.append(block)
+    system = messages[0].content if messages[0].role == "system" else None
+    return {
+        "system": system,
+        "messages": said,
+        "tools": [{"name": name, "description": about, "input_schema": form} for name, about, form in tools],
+        "max_tokens": 9,
+    }
+
+
+ASKED = Asked(chat.read({"messages": [{"role": "user", "content": ""}]}).request)
+
+
+def read(dialect: Dialect, body: dict[str, Any]) -> Any:
+    return dialect.read(json.loads(json.dumps(body))).request
+
+
+@given(conversations, tools_offered)
+@settings(max_examples=150, deadline=None)
+def test_a_conversation_is_the_same_request_in_every_dialect(conversation: Any, tools: list[Any]) -> None:
+    messages = messages_of(*conversation)
+    asked = read(chat.DIALECT, in_chat(messages, tools))
+    assert list(asked.messages) == messages
+    assert read(responses.DIALECT, in_items(messages, tools)) == asked
+    found = read(anthropic.DIALECT, in_blocks(messages, tools))
+    assert found == asked
+
+
+@given(texts, texts, st.lists(calls | st.tuples(words, texts), max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_an_answer_comes_back_as_the_message_that_it_was(
+    content: str, reasoning: str, made: list[tuple[str, str]]
+) -> None:
+    tool_calls = tuple(ToolCall(name, arguments, f"c{at}") for at, (name, arguments) in enumerate(made))
+    completion = Completion(content, reasoning, tool_calls)
+    user: Any = {"role": "user", "content": "x"}
+    message = chat.answer(completion, ASKED, "m")["choices"][0]["message"]
+    items = responses.answer(completion, ASKED, "m")["output"]
+    blocks = {"role": "assistant", "content": anthropic.answer(completion, ASKED, "m")["content"]}
+    for found in (
+        read(chat.DIALECT, {"messages": [message]}),
+        read(responses.DIALECT, {"input": items}),
+        read(anthropic.DIALECT, {"messages": [blocks, user]}),
+    ):
+        assert found.messages[0].key == completion.message.key
+        assert found.messages[0].reasoning == reasoning
+        assert [call.call_id for call in found.messages[0].tool_calls] == [
+            call.call_id for call in tool_calls
+        ]

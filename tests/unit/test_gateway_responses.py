@@ -1,0 +1,237 @@
+"""OpenAI's client speaks to the gateway in responses: items, calls, streams, errors."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from aworld_train.rollout.messages import Completion, Message, Refused, ToolCall
+from tests.gateways import MODEL, admitted
+
+ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o."])
+CALLS = Completion(
+    "I add.",
+    reasoning="I had better add.",
+    tool_calls=(ToolCall("add", '{"a": 1}', "c1"), ToolCall("say", '{"text": "é"}', "c2")),
+    finish_reason="tool_calls",
+    prompt_tokens=9,
+    tokens=[1, 2, 3],
+)
+CUT = Completion("Tw", finish_reason="length", prompt_tokens=7, tokens=[11])
+ADD: Any = {
+    "type": "function",
+    "name": "add",
+    "description": "Adds.",
+    "parameters": {"type": "object", "properties": {}},
+    "strict": True,
+}
+
+
+async def post(url: str, body: Any) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.post(url + "/responses", json=body) as response:
+        return response.status, await response.json()
+
+
+def client(url: str) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=url, api_key="dummy", timeout=20)
+
+
+async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
+    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+        got = await ai.responses.create(
+            model="m",
+            instructions="Be brief.",
+            input="1+1?",
+            max_output_tokens=9,
+            temperature=0.5,
+            tools=[ADD],
+        )
+    assert (got.output_text, got.status, got.model) == ("Two.", "completed", MODEL)
+    assert got.usage is not None
+    assert (got.usage.input_tokens, got.usage.output_tokens, got.usage.total_tokens) == (7, 2, 9)
+    assert got.usage.output_tokens_details.reasoning_tokens == 0
+    (asked,) = scripted.asked
+    assert asked.messages == (Message("system", "Be brief."), Message("user", "1+1?"))
+    assert (asked.max_tokens, asked.temperature) == (9, 0.5)
+    function = {key: ADD[key] for key in ("name", "description", "parameters")}
+    assert asked.tools == ({"type": "function", "function": function},)
+
+
+async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
+    async with admitted(CALLS, ANSWER) as (admission, scripted), client(admission.address()) as ai:
+        got = await ai.responses.create(model="m", input="1+1?")
+        results = [
+            {"type": "function_call_output", "call_id": "c2", "output": "said"},
+            {
+                "type": "function_call_output",
+                "call_id": "c1",
+                "output": [{"type": "input_text", "text": "2"}],
+            },
+        ]
+        history: Any = [{"role": "user", "content": "1+1?"}, *got.output, *results]
+        await ai.responses.create(model="m", input=history)
+    assert [item.type for item in got.output] == ["reasoning", "message", "function_call", "function_call"]
+    assert scripted.asked[1].messages == (
+        Message("user", "1+1?"),
+        CALLS.message,
+        Message("tool", "said", call_id="c2", name="say"),
+        Message("tool", "2", call_id="c1", name="add"),
+    )
+
+
+async def test_calls_after_results_are_another_turn() -> None:
+    items: Any = [
+        {"type": "function_call", "call_id": "c1", "name": "a", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+        {"type": "function_call", "call_id": "c2", "name": "b", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c2", "output": "2"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "3"}]},
+        {"type": "message", "role": "assistant", "content": "4"},
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "5"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "6"}]},
+        {"type": "function_call", "call_id": "c3", "name": "c", "arguments": "{}"},
+    ]
+    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+        await ai.responses.create(model="m", input=items)
+    assert scripted.asked[0].messages == (
+        Message("assistant", "", (ToolCall("a", "{}", "c1"),)),
+        Message("tool", "1", call_id="c1", name="a"),
+        Message("assistant", "", (ToolCall("b", "{}", "c2"),)),
+        Message("tool", "2", call_id="c2", name="b"),
+        Message("assistant", "3"),
+        Message("assistant", "4"),
+        Message("system", "5"),
+        Message("assistant", "", (ToolCall("c", "{}", "c3"),), reasoning="6"),
+    )
+
+
+@pytest.mark.parametrize("answer", [ANSWER, CALLS, Completion("", tokens=[1])])
+async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
+    async with (
+        admitted(answer) as (admission, _),
+        client(admission.address()) as ai,
+        ai.responses.stream(model="m", input="1+1?") as stream,
+    ):
+        deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+        got = await stream.get_final_response()
+    assert "".join(deltas) == got.output_text == answer.content
+    calls = [item for item in got.output if item.type == "function_call"]
+    assert [(one.call_id, one.name, one.arguments) for one in calls] == [
+        (call.call_id, call.name, call.arguments) for call in answer.tool_calls
+    ]
+    thoughts = [item.content[0].text for item in got.output if item.type == "reasoning" and item.content]
+    assert "".join(thoughts) == answer.reasoning
+
+
+async def test_the_events_of_a_stream_come_in_openais_order() -> None:
+    async with admitted(CALLS) as (admission, _), client(admission.address()) as ai:
+        events = [event async for event in await ai.responses.create(model="m", input="1+1?", stream=True)]
+    call = [
+        "response.output_item.added",
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+    ]
+    text = [
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.{}.delta",
+        "response.{}.done",
+        "response.content_part.done",
+        "response.output_item.done",
+    ]
+    assert [event.type for event in events] == [
+        "response.created",
+        "response.in_progress",
+        *(kind.format("reasoning_text") for kind in text),
+        *(kind.format("output_text") for kind in text),
+        *call,
+        *call,
+        "response.completed",
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+async def test_an_answer_that_was_cut_off_says_so() -> None:
+    async with admitted(CUT) as (admission, _), client(admission.address()) as ai:
+        got = await ai.responses.create(model="m", input="1+1?")
+        events = [event async for event in await ai.responses.create(model="m", input="1+1?", stream=True)]
+    assert got.status == "incomplete"
+    assert got.incomplete_details is not None
+    assert got.incomplete_details.reason == "max_output_tokens"
+    assert events[-1].type == "response.incomplete"
+
+
+async def test_log_probabilities_come_where_they_are_asked_for() -> None:
+    async with admitted(ANSWER) as (admission, _), client(admission.address()) as ai:
+        got = await ai.responses.create(model="m", input="1+1?", include=["message.output_text.logprobs"])
+        without = await ai.responses.create(model="m", input="1+1?")
+    (part,) = got.output[0].content
+    assert [(one.token, one.logprob) for one in part.logprobs] == [("Tw", -0.5), ("o.", -0.25)]
+    assert without.output[0].content[0].logprobs == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "parameter"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"background": True}, "background"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"input": [{"type": "computer_call"}]}, "input[0].type"),
+        ({"input": [{}]}, "input[0].type"),
+        ({"input": []}, "input"),
+        ({"input": None}, "input"),
+        ({"input": 5}, "input"),
+        ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+        ({"input": [{"type": "function_call", "name": "a", "call_id": "c"}]}, "input[0].arguments"),
+        ({"input": [{"type": "reasoning", "content": [5]}]}, "input[0].content[0]"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [ADD], "parallel_tool_calls": False}, "parallel_tool_calls"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
+    async with admitted(ANSWER) as (admission, scripted):
+        status, said = await post(admission.address(), {"input": "hi", **extra})
+    assert (status, said["error"]["param"]) == (400, parameter)
+    assert scripted.asked == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(stream: bool) -> None:
+    refused = Refused("too long", code="context_length_exceeded")
+    async with admitted(refused) as (admission, scripted), client(admission.address()) as ai:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await ai.responses.create(model="m", input="hi", stream=stream)
+    assert caught.value.code == "context_length_exceeded"
+    assert len(scripted.asked) == 1
+
+
+async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    gate = asyncio.Event()
+    async with admitted(Refused("too long"), gate=gate) as (admission, _), client(admission.address()) as ai:
+        stream = await ai.responses.create(model="m", input="hi", stream=True)
+        gate.set()
+        with pytest.raises(openai.APIError, match="too long"):
+            async for _event in stream:
+                pass
+
+
+async def test_arguments_that_are_no_json_arrive_as_they_are() -> None:
+    answer = Completion("", tool_calls=(ToolCall("add", '{"a": ', "c1"),), finish_reason="tool_calls")
+    async with admitted(answer, ANSWER) as (admission, scripted), client(admission.address()) as ai:
+        got = await ai.responses.create(model="m", input="1+1?")
+        history: Any = json.loads(json.dumps([item.model_dump() for item in got.output]))
+        await ai.responses.create(model="m", input=history)
+    assert scripted.asked[1].messages == (answer.message,)
