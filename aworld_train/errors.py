@@ -56,6 +56,12 @@ class EnvironmentFailure(AworldTrainError):
     kind = "environment"
 
 
+class CassetteError(AworldTrainError):
+    """A record of tool calls that cannot be read, written, or replayed from."""
+
+    kind = "cassette"
+
+
 class TrainingFailure(AworldTrainError):
     """A training run that ended without doing what it was asked to do."""
 

@@ -4,23 +4,32 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import CassetteMode, Recipe
+from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
+_NOBODY = "http://127.0.0.1:9/mcp"  # a local environment that is never asked
 _NAME_LENGTH = 50  # of a recipe's name in that of its environment, which may have 63 characters
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """Where the tools are; the token is kept out of what is shown or written."""
+    """Where the tools are; the token is kept out of what is shown or written.
+
+    Attributes:
+        url: MCP endpoint.
+        token: Its bearer token.
+        replayed: Whether tool calls are answered from a cassette, so that nobody has to be there.
+    """
 
     url: str
-    token: str
+    token: str = field(repr=False)
+    replayed: bool = False
 
     def variables(self) -> dict[str, str]:
         """The environment variables by which agents find it."""
@@ -35,6 +44,9 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
         EnvironmentFailure: it cannot be started, none is named, or the named one does not answer.
     """
     wanted = recipe.env
+    if wanted.cassette.mode is CassetteMode.replay:
+        yield _replayed(recipe)
+        return
     if wanted.docker_dir is not None:
         connection = env.up(
             wanted.docker_dir,
@@ -54,6 +66,20 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
     found = find_environment(recipe)
     env.check_tools(found.url, found.token)
     yield found
+
+
+def _replayed(recipe: Recipe) -> RunEnvironment:
+    """No environment, and a cassette that can stand for it.
+
+    Raises:
+        CassetteError: it is not there, cannot be read, or is of another environment.
+    """
+    url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _NOBODY
+    wanted = recipe.env.cassette
+    cassette = open_cassette(wanted.path, wanted.mode.value, wanted.rules)
+    assert cassette is not None
+    cassette.tools(server_identity(url, {"MCP_SERVERS": ",".join(recipe.env.servers)}))
+    return RunEnvironment(url, "", replayed=True)
 
 
 def find_environment(recipe: Recipe) -> RunEnvironment:
@@ -77,6 +103,7 @@ class HealthWatch:
 
     def __init__(self, environment: RunEnvironment, patience: float):
         self._url = env.health_url(environment.url)
+        self._replayed = environment.replayed
         self._patience = patience
         self._next = 0.0
         self._silent_since: float | None = None
@@ -85,7 +112,7 @@ class HealthWatch:
     def lost(self) -> str | None:
         """A sentence if the environment has been silent for longer than the recipe allows, else None."""
         now = time.monotonic()
-        if now >= self._next:
+        if now >= self._next and not self._replayed:
             self._next = now + _PROBE_SECONDS
             if env.probe(self._url, _PROBE_SECONDS):
                 self._silent_since = None
@@ -102,7 +129,7 @@ class HealthWatch:
 
     def answers(self) -> bool:
         """Whether the environment answers right now."""
-        return env.probe(self._url, _PROBE_SECONDS)
+        return self._replayed or env.probe(self._url, _PROBE_SECONDS)
 
     @property
     def silent(self) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from aworld_train.recipe.schema import (
     AgentSection,
     AlgorithmSection,
+    CassetteMode,
+    CassetteSection,
     ClusterSection,
     DatasetSection,
     Engine,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentSection",
     "AlgorithmSection",
+    "CassetteMode",
+    "CassetteSection",
     "ClusterSection",
     "DatasetSection",
     "Engine",

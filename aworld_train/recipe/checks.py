@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aworld_train.errors import RecipeError, nearest
-from aworld_train.recipe.schema import ContextPolicy, Recipe
+from aworld_train.recipe.schema import CassetteMode, ContextPolicy, Recipe
 from aworld_train.recipe.tree import KeyPath, leaves
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -16,7 +16,14 @@ _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
 _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout"}
-_NAMES = ["model.path", "agent.name", "agent.tool_parser", "env.docker_dir", "algorithm.name"]
+_NAMES = [
+    "model.path",
+    "agent.name",
+    "agent.tool_parser",
+    "env.docker_dir",
+    "env.cassette.path",
+    "algorithm.name",
+]
 _Test = Callable[[Any], bool]
 _RULES: list[tuple[str, _Test, list[str]]] = [
     (
@@ -105,6 +112,7 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         broken.add(path)
         yield path, text
     yield from _environment(recipe)
+    yield from _cassette(recipe)
     yield from _agent(recipe)
     yield from _endpoints(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in broken):
@@ -151,6 +159,22 @@ def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield ("env", "servers"), "`env.servers` must hold names without commas, none of them empty"
     elif len(set(env.servers)) < len(env.servers):
         yield ("env", "servers"), "`env.servers` names a server twice"
+
+
+def _cassette(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    cassette = recipe.env.cassette
+    if cassette.mode is not CassetteMode.off and cassette.path is None:
+        yield (
+            ("env", "cassette", "path"),
+            f"set `env.cassette.path`: `env.cassette.mode` is {cassette.mode.value}, which needs a file",
+        )
+    for tool, rule in cassette.rules.items():
+        names = rule.get("ignore") if isinstance(rule, dict) and rule.keys() == {"ignore"} else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            yield (
+                ("env", "cassette", "rules", tool),
+                f"`env.cassette.rules.{tool}` must be {{ignore: [argument, ...]}}, it is {rule!r}",
+            )
 
 
 def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

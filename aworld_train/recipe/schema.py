@@ -31,6 +31,15 @@ class EnvBackend(Enum):
     process = "process"
 
 
+class CassetteMode(Enum):
+    """What is done with tool calls beside making them."""
+
+    off = "off"
+    record = "record"
+    replay = "replay"
+    replay_or_record = "replay_or_record"
+
+
 @dataclass
 class LoraSection:
     rank: int = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
@@ -105,6 +114,21 @@ class AgentSection:
 
 
 @dataclass
+class CassetteSection:
+    mode: CassetteMode = _doc(
+        "Tool calls are kept in a file (record), answered from it without the environment (replay), or answered from "
+        "it where they are in it and made and kept else (replay_or_record).",
+        CassetteMode.off,
+    )
+    path: str | None = _doc("The file of recorded tool calls: JSON lines, only ever appended to.")
+    rules: dict[str, Any] = _doc(
+        "By tool, `{ignore: [argument, ...]}`: arguments that do not tell its calls apart, such as a time. They are "
+        "not recorded either.",
+        {},
+    )
+
+
+@dataclass
 class EnvSection:
     docker_dir: str | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
@@ -118,6 +142,7 @@ class EnvSection:
     token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
     servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
+    cassette: CassetteSection = field(default_factory=CassetteSection)
 
 
 @dataclass

@@ -17,7 +17,8 @@ from omegaconf import OmegaConf
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.tree import KeyPath
 
-_NUMBER_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp")}
+_OWN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "timestamp")}
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
 _FLOAT = re.compile(
     r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
@@ -26,13 +27,17 @@ _FLOAT = re.compile(
 
 
 class RecipeLoader(yaml.SafeLoader):
-    """YAML 1.1 with the numbers people mean: ``1e-6`` is a number; ``010``, ``1:30`` and dates are text."""
+    """YAML 1.1 with the numbers and words people mean, as in 1.2.
+
+    ``1e-6`` is a number; ``010``, ``1:30``, dates, ``on`` and ``off`` are text, ``true`` and ``false`` truth values.
+    """
 
 
 RecipeLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBER_TAGS]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OWN_TAGS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
 RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
 RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 

@@ -263,6 +263,7 @@ class Episode:
             prompt_tokens=len(given),
             tokens=tokens,
             logprobs=sampled.logprobs[: len(tokens)],
+            texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
             seconds=seconds,
         )
         record.graph.add_sampled(

@@ -121,6 +121,7 @@ class ChatRequest:
         temperature: What the agent would like; the trainer decides.
         top_p: As above.
         top_k: As above.
+        logprobs: Whether the agent wants to see the text and log-probability of each token.
     """
 
     messages: Sequence[Message]
@@ -131,6 +132,7 @@ class ChatRequest:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Completion:
         prompt_tokens: How many tokens the model was given.
         tokens: The sampled tokens; empty where an outside endpoint answered, as are the next two.
         logprobs: The log-probability of each.
-        texts: The text of each.
+        texts: The text of each, where it was asked for.
         malformed: Whether it began a tool call that cannot be read.
         seconds: How long the model took.
     """

@@ -20,7 +20,7 @@ import ssl
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Self
@@ -48,10 +48,15 @@ logging.getLogger("mcp.client.streamable_http").setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered, as text; ``is_error`` where the tool said so."""
+    """What a tool answered, as text; ``is_error`` where the tool said so.
+
+    ``whole`` is the result, or the JSON-RPC error, as the server gave it: an object of the SDK or its JSON. It is None
+    where the text is not the server's but the client's, who gave up or never asked.
+    """
 
     text: str
     is_error: bool
+    whole: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -132,14 +137,14 @@ class ToolSession:
                 raise EnvironmentLost(
                     f"{self._server.url}: {error.error.message} during tool {name}"
                 ) from error
-            return ToolResult(f"Error: {error.error.message}", True)
+            return ToolResult(f"Error: {error.error.message}", True, error.error)
         except (BrokenResourceError, ClosedResourceError) as error:
             raise EnvironmentLost(f"{self._server.url}: the session was over before tool {name}") from error
         except ValueError as error:
             raise EnvironmentLost(
                 f"{self._server.url}: what tool {name} answered is no tool result"
             ) from error
-        return ToolResult(_text_of(result), bool(result.isError))
+        return ToolResult(_text_of(result), bool(result.isError), result)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """The tools of this session as OpenAI function schemas."""

@@ -102,6 +102,22 @@ def test_an_environment_is_started_or_used_but_not_both() -> None:
     assert "and the other to null" in refusal("env.docker_dir=gaia", "env.url=http://localhost:1/mcp")
 
 
+@pytest.mark.parametrize("mode", ["record", "replay", "replay_or_record"])
+def test_a_cassette_needs_a_file(mode: str) -> None:
+    assert f"`env.cassette.mode` is {mode}, which needs a file" in refusal(f"env.cassette.mode={mode}")
+    loaded = recipe.load({}, [f"env.cassette.mode={mode}", "env.cassette.path=calls.jsonl"])
+    assert loaded.env.cassette.mode is recipe.CassetteMode(mode)
+    assert recipe.load({}, ["env.cassette.mode=off"]).env.cassette == recipe.CassetteSection()
+
+
+@pytest.mark.parametrize("rule", ["5", "{}", "{ignor: [now]}", "{ignore: now}", "{ignore: [5]}", "[now]"])
+def test_a_cassette_s_rule_is_a_list_of_arguments_to_ignore(rule: str) -> None:
+    said = refusal(f"env.cassette.rules={{search: {rule}}}")
+    assert "`env.cassette.rules.search` must be {ignore: [argument, ...]}" in said
+    rules = recipe.load({}, ["env.cassette.rules.search={ignore: [now, seed]}"]).env.cassette.rules
+    assert rules == {"search": {"ignore": ["now", "seed"]}}
+
+
 def test_all_nonsense_is_said_at_once() -> None:
     message = refusal("trainer.steps=0", "rollout.top_p=3", "cluster.ranks=0")
     assert message.startswith("3 problems:\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
-from aworld_train.recipe import Engine, EnvBackend, Recipe
+from aworld_train.recipe import CassetteMode, CassetteSection, Engine, EnvBackend, Recipe
 from aworld_train.recipe.keys import known
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -44,6 +44,12 @@ def recipes(draw: st.DrawFn) -> Recipe:
     made.agent.tool_timeout = draw(POSITIVE)
     made.env.backend = draw(st.sampled_from(EnvBackend))
     made.env.servers = draw(st.lists(NAMES, unique=True, max_size=3))
+    rules = draw(st.dictionaries(KEYS, st.lists(NAMES, max_size=2), max_size=2))
+    made.env.cassette = CassetteSection(
+        draw(st.sampled_from(CassetteMode)),
+        draw(NAMES),
+        {tool: {"ignore": ignored} for tool, ignored in rules.items()},
+    )
     made.dataset.train = draw(st.none() | TEXT)
     made.dataset.shuffle = draw(st.booleans())
     made.rollout.engine = draw(st.sampled_from(Engine))
@@ -78,6 +84,7 @@ EDITS: dict[str, st.SearchStrategy[Any]] = {
     "agent.system_prompt": st.none() | WRITTEN_TEXT.filter(lambda text: "${" not in text),
     "env.servers": st.lists(NAMES, unique=True, max_size=3),
     "env.backend": st.sampled_from([backend.value for backend in EnvBackend]),
+    "env.cassette.mode": st.sampled_from(["off"]),
     "dataset.shuffle": st.booleans(),
     "trainer.lr": POSITIVE,
     "trainer.stall_timeout": st.integers(1, 10**6),

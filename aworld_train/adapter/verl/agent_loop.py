@@ -22,11 +22,12 @@ from aworld_train.adapter.verl.rows import output_rows
 from aworld_train.adapter.verl.settings import read_settings
 from aworld_train.env import health_url
 from aworld_train.recipe.schema import Treatment
+from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.messages import Message, Refused
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.react import ToolCounts, play
-from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
+from aworld_train.rollout.tools import ToolServer, wait_until_healthy
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
 _ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
@@ -154,11 +155,11 @@ class McpAgentLoop(EpisodeLoop):
     async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
         conversation = played.episode.conversation("agent")
         try:
-            async with ToolSession(self.server) as tools:
+            async with RecordedTools(self.server, self.settings.cassette) as tools:
                 unfinished = await play(
                     conversation,
                     tools,
-                    await self.server.schemas(),
+                    await tools.schemas(),
                     messages,
                     played.tools,
                     max_turns=self.settings.agent["max_turns"],

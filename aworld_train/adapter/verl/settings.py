@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from aworld_train.recipe.schema import Recipe, SmallGroup, Treatment
+from aworld_train.recipe.schema import CassetteSection, Recipe, SmallGroup, Treatment
+from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.episode import Limits
@@ -45,6 +46,11 @@ class EpisodeSettings:
     replay_below: int
     directory: Path
 
+    @property
+    def cassette(self) -> Cassette | None:
+        """Where tool calls are recorded, or replayed from; one for all episodes of a process."""
+        return open_cassette(**self.env["cassette"])
+
     def treatment(self, outcome: Outcome) -> Treatment:
         """What becomes of an episode that ended like this."""
         return Treatment(self.outcomes[outcome.value])
@@ -72,7 +78,11 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
     """What ``episodes.yaml`` holds for a recipe, as plain data; no secret is among it."""
     return {
         "agent": _plain(asdict(recipe.agent)),
-        "env": {"servers": list(recipe.env.servers), "recovery_timeout": recipe.env.recovery_timeout},
+        "env": {
+            "servers": list(recipe.env.servers),
+            "recovery_timeout": recipe.env.recovery_timeout,
+            "cassette": _cassette(recipe.env.cassette),
+        },
         "outcomes": _plain(asdict(recipe.rollout.outcomes)),
         "endpoints": _plain(recipe.endpoints),
         "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
@@ -113,6 +123,11 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
         replay_below=data["replay_below"],
         directory=Path(data["directory"]),
     )
+
+
+def _cassette(section: CassetteSection) -> dict[str, Any]:
+    path = str(Path(section.path).expanduser().resolve()) if section.path else None
+    return {"mode": section.mode.value, "path": path, "rules": section.rules}
 
 
 def _plain(value: Any) -> Any:

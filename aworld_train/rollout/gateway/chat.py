@@ -56,12 +56,12 @@ def read(body: Json) -> Asked:
         use_tools=tools.may_use(body.get("tool_choice")),
         max_tokens=_max_tokens(body),
         stop=sampling.stop_texts(body, "stop"),
+        logprobs=fields.flag(body, "logprobs"),
         **sampling.wishes(body),
     )
     return Asked(
         request,
         stream=fields.flag(body, "stream"),
-        logprobs=fields.flag(body, "logprobs"),
         usage=fields.flag(options, "include_usage"),
     )
 
@@ -199,7 +199,7 @@ def _head(kind: str, model: str) -> Json:
 
 
 def _logprobs(completion: Completion, asked: Asked) -> Json | None:
-    found = token_logprobs(completion) if asked.logprobs else []
+    found = token_logprobs(completion) if asked.request.logprobs else []
     return {"content": found, "refusal": None} if found else None
 
 

@@ -21,13 +21,11 @@ class Asked:
     Attributes:
         request: What the conversation is given.
         stream: Whether the answer is wanted as events.
-        logprobs: Whether the log-probabilities of its tokens are wanted.
         usage: Whether a stream of the chat dialect ends with the number of tokens.
     """
 
     request: ChatRequest
     stream: bool = False
-    logprobs: bool = False
     usage: bool = False
 
 

@@ -67,11 +67,10 @@ def read(body: Json) -> Asked:
         offered,
         use_tools=tools.may_use(body.get("tool_choice")),
         max_tokens=fields.integer(body, "max_output_tokens", least=1),
+        logprobs=_LOGPROBS in fields.array(body, "include"),
         **sampling.wishes(body),
     )
-    return Asked(
-        request, stream=fields.flag(body, "stream"), logprobs=_LOGPROBS in fields.array(body, "include")
-    )
+    return Asked(request, stream=fields.flag(body, "stream"))
 
 
 def _tool(plain: Any, where: str) -> Json:
@@ -269,7 +268,7 @@ def _items(completion: Completion, asked: Asked) -> list[Json]:
             {"id": new_id("rs_"), "type": "reasoning", "summary": [], "content": [thought], "status": status}
         )
     if completion.content or not completion.tool_calls:
-        logprobs = token_logprobs(completion) if asked.logprobs else []
+        logprobs = token_logprobs(completion) if asked.request.logprobs else []
         text = {
             "type": "output_text",
             "text": completion.content,

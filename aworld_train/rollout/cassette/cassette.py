@@ -1,0 +1,241 @@
+"""The cassette itself: which recorded answer a call gets, and what is added to the file.
+
+Equal calls of one episode are told apart by their number: the second ``read_page`` of an episode gets what a second
+``read_page`` got when it was recorded. Where an episode asks more often than was recorded, the last answer is
+repeated. Where the same was recorded twice (by two episodes, or later again) the last record counts.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import CassetteError, UsageError
+from aworld_train.rollout.cassette.key import CallKey, canonical
+from aworld_train.rollout.cassette.storage import CassetteFile, Place, encode
+
+Answer = Mapping[str, Any]
+"""What a server answered a call: ``{"result": ...}`` or ``{"error": ...}``, as JSON-RPC has it."""
+
+_SHOWN = 300  # characters of arguments in a message
+_COMPARED = 200  # calls of a tool that are looked at for the nearest one
+
+
+class Mode(Enum):
+    """What is done with a call.
+
+    ``record``: it is made and kept. ``replay``: it is answered from the file, or with an error. ``replay_or_record``:
+    it is answered from the file if it is there, else made and kept.
+    """
+
+    record = "record"
+    replay = "replay"
+    replay_or_record = "replay_or_record"
+
+
+class Cassette:
+    """Recorded calls of any number of servers and episodes.
+
+    Args:
+        path: The file; made if it is recorded into.
+        mode: See ``Mode``.
+        ignore: By tool, the arguments that do not tell its calls apart. They are not written down either.
+
+    Raises:
+        CassetteError: The file is not there, or is no cassette.
+    """
+
+    def __init__(self, path: str | Path, mode: Mode, ignore: Mapping[str, Collection[str]] | None = None):
+        self.path = Path(path)
+        self.mode = mode
+        self._ignore = {tool: frozenset(names) for tool, names in (ignore or {}).items()}
+        self._file = CassetteFile(self.path, writable=mode is not Mode.replay)
+        self._calls: dict[bytes, dict[int, Place]] = {}
+        self._by_tool: dict[tuple[str, str], dict[bytes, Place]] = {}
+        self._tools: dict[str, Place] = {}
+        self._catch_up()
+
+    @property
+    def records(self) -> bool:
+        """Whether calls that were made are kept."""
+        return self.mode is not Mode.replay
+
+    @property
+    def replays(self) -> bool:
+        """Whether calls are answered from the file where it has them."""
+        return self.mode is not Mode.record
+
+    def playback(self, server: str) -> "Playback":
+        """An episode's view of it: the calls to ``server`` (a ``server_identity``), counted from one."""
+        return Playback(self, server)
+
+    def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
+        """What a call is known by.
+
+        Raises:
+            ValueError: The arguments cannot be written as JSON.
+        """
+        return CallKey(server, tool, canonical(arguments, self._ignore.get(tool, ())), nth)
+
+    def find(self, call: CallKey) -> Answer | None:
+        """The recorded answer to a call, or None."""
+        place = self._place(call)
+        return None if place is None else _answer(self._file.at(place))
+
+    def keep(self, call: CallKey, answer: Answer) -> None:
+        """Write an answer down, unless that is what the file says already.
+
+        Raises:
+            CassetteError: It cannot be written.
+        """
+        record = {
+            "server": call.server,
+            "tool": call.tool,
+            "arguments": json.loads(call.arguments),
+            "nth": call.nth,
+            **_answer(answer),
+        }
+        self._catch_up()
+        known = self._calls.get(call.digest(), {}).get(call.nth)
+        if known is None or self._file.bytes_at(known) != encode(record):
+            self._file.append(record)
+
+    def tools(self, server: str) -> list[dict[str, Any]]:
+        """The tool list of a server as MCP has it: ``name``, ``description``, ``inputSchema`` and whatever was given.
+
+        Raises:
+            CassetteError: None was recorded.
+        """
+        if not self.has_tools(server):
+            known = (
+                f"only those of {', '.join(sorted(self._tools))}"
+                if self._tools
+                else "nor of any other server"
+            )
+            raise CassetteError(
+                f"The cassette {self.path} has no tool list of the server {server!r}, {known}. Record it with "
+                "env.cassette.mode=record and the same env.servers."
+            )
+        listed: list[dict[str, Any]] = self._file.at(self._tools[server])["tools"]
+        return listed
+
+    def has_tools(self, server: str) -> bool:
+        """Whether the tool list of a server was recorded."""
+        if server not in self._tools:
+            self._catch_up()
+        return server in self._tools
+
+    def keep_tools(self, server: str, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Write a server's tool list down, unless that is what the file says already.
+
+        Raises:
+            CassetteError: It cannot be written.
+        """
+        record = {"server": server, "tools": list(tools)}
+        if not self.has_tools(server) or self._file.bytes_at(self._tools[server]) != encode(record):
+            self._file.append(record)
+
+    def miss(self, call: CallKey) -> str:
+        """What an agent is told whose call was not recorded: which call, which file, and the nearest one there is."""
+        said = f"Error: the cassette {self.path} has no call of {call.tool} with {_shown(call.arguments)}"
+        recorded = self._by_tool.get((call.server, call.tool), {})
+        if not recorded:
+            return f"{said}; it has no call of this tool at all"
+        latest = list(recorded.values())[-_COMPARED:]
+        others = [canonical(self._file.at(place)["arguments"]) for place in latest]
+        nearest = max(others, key=lambda other: _likeness(call.arguments, other))
+        return f"{said}; the nearest recorded call of this tool has {_shown(nearest)}"
+
+    def _place(self, call: CallKey) -> Place | None:
+        digest = call.digest()
+        if call.nth not in self._calls.get(digest, {}):
+            self._catch_up()
+        recorded = self._calls.get(digest)
+        if not recorded:
+            return None
+        if call.nth in recorded:
+            return recorded[call.nth]
+        before = [nth for nth in recorded if nth < call.nth]
+        return recorded[max(before) if before else min(recorded)]
+
+    def _catch_up(self) -> None:
+        """Take in what this and other processes have added since."""
+        for place, record in self._file.read_new():
+            if "tools" in record:
+                self._tools[record["server"]] = place
+                continue
+            try:
+                call = self.key(record["server"], record["tool"], record["arguments"], record["nth"])
+            except (ValueError, AttributeError, TypeError) as error:
+                raise CassetteError(
+                    f"The cassette {self.path} cannot be read: at byte {place.offset} is no call ({error}). Mend or "
+                    "remove that line, or record a new cassette."
+                ) from error
+            digest = call.digest()
+            self._calls.setdefault(digest, {})[call.nth] = place
+            self._by_tool.setdefault((call.server, call.tool), {})[digest] = place
+
+
+class Playback:
+    """One episode's calls to one server."""
+
+    def __init__(self, cassette: Cassette, server: str):
+        self.cassette = cassette
+        self.server = server
+        self._made: Counter[bytes] = Counter()
+
+    def next(self, tool: str, arguments: Mapping[str, Any] | None) -> CallKey:
+        """The call that the episode makes now.
+
+        Raises:
+            ValueError: The arguments cannot be written as JSON.
+        """
+        call = self.cassette.key(self.server, tool, arguments)
+        digest = call.digest()
+        self._made[digest] += 1
+        return CallKey(call.server, call.tool, call.arguments, self._made[digest])
+
+
+def open_cassette(
+    path: str | Path | None, mode: str | Mode, rules: Mapping[str, Any] | None = None
+) -> Cassette | None:
+    """The cassette that a recipe's ``env.cassette`` names, one for all episodes of a process; None for mode ``off``.
+
+    Args:
+        path: The file.
+        mode: ``off``, or a ``Mode``.
+        rules: By tool, ``{"ignore": [argument, ...]}``.
+
+    Raises:
+        CassetteError: It cannot be opened.
+        UsageError: There is no path.
+    """
+    name = mode.value if isinstance(mode, Mode) else mode
+    if name == "off":
+        return None
+    if path is None:
+        raise UsageError(f"env.cassette.mode is {name}, but env.cassette.path is not set.")
+    ignore = {tool: sorted(rule["ignore"]) for tool, rule in (rules or {}).items()}
+    return _opened(Path(path).absolute(), Mode(name), json.dumps(ignore, sort_keys=True))
+
+
+@lru_cache(maxsize=8)
+def _opened(path: Path, mode: Mode, ignore: str) -> Cassette:
+    return Cassette(path, mode, json.loads(ignore))
+
+
+def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
+    kind = "error" if "error" in record else "result"
+    return {kind: record[kind]}
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one[:_SHOWN], other[:_SHOWN], autojunk=False).ratio()
+
+
+def _shown(arguments: str) -> str:
+    return arguments if len(arguments) <= _SHOWN else f"{arguments[:_SHOWN]}..."

@@ -1,0 +1,126 @@
+"""An episode's tools with a cassette between: the same two questions as without, and no HTTP where it can answer."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
+from aworld_train.rollout.cassette.key import server_identity
+from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession
+
+
+class RecordedTools:
+    """The tools of one episode: ``async with RecordedTools(server, cassette) as tools: await tools.call(...)``.
+
+    A session is opened at the first call that has to be made, so an episode that is replayed opens none.
+
+    Args:
+        server: Where the tools are; in mode ``replay`` nobody has to be there.
+        cassette: None makes every call.
+
+    Attributes:
+        replayed: Calls that the cassette answered.
+        missed: Calls that it should have answered and could not.
+    """
+
+    def __init__(self, server: ToolServer, cassette: Cassette | None):
+        self._server = server
+        self._session = ToolSession(server)
+        self._playback = cassette.playback(server_identity(server.url, server.headers)) if cassette else None
+        self.replayed = 0
+        self.missed = 0
+
+    async def __aenter__(self) -> Self:
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.__aexit__(kind, error, trace)
+
+    async def schemas(self) -> list[dict[str, Any]]:
+        """The tools as OpenAI function schemas.
+
+        Raises:
+            EnvironmentLost: the server cannot be reached.
+            CassetteError: the tool list was not recorded, or cannot be.
+        """
+        if self._playback is None:
+            return await self._server.schemas()
+        cassette, identity = self._playback.cassette, self._playback.server
+        if cassette.mode is Mode.replay or (cassette.replays and cassette.has_tools(identity)):
+            return [_as_function(tool) for tool in cassette.tools(identity)]
+        functions = await self._server.schemas()
+        cassette.keep_tools(identity, [_as_tool(function["function"]) for function in functions])
+        return functions
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool, or take the recorded answer. What the client itself gave up is not recorded.
+
+        Raises:
+            EnvironmentLost: the server cannot be reached or went away during the call.
+            CassetteError: the answer cannot be recorded.
+        """
+        if self._playback is None:
+            return await self._session.call(name, arguments)
+        cassette = self._playback.cassette
+        try:
+            call = self._playback.next(name, arguments)
+        except ValueError as error:
+            return ToolResult(f"Error: the arguments of {name} cannot be written as JSON: {error}", True)
+        if cassette.replays and (answer := cassette.find(call)) is not None:
+            self.replayed += 1
+            return tool_result(answer)
+        if not cassette.records:
+            self.missed += 1
+            return ToolResult(cassette.miss(call), True)
+        result = await self._session.call(name, arguments)
+        if result.whole is not None:
+            cassette.keep(call, _answer(result.whole))
+        return result
+
+
+def tool_result(answer: Answer) -> ToolResult:
+    """A recorded answer as an episode was given it."""
+    if "error" in answer:
+        return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"])
+    result = answer["result"]
+    text = "\n".join(map(_text, result.get("content", [])))
+    return ToolResult(text, bool(result.get("isError")), result)
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    """A part as text; other parts are named, not lost silently."""
+    if part["type"] == "text":
+        return str(part["text"])
+    if part["type"] == "resource" and part["resource"].get("text") is not None:
+        return str(part["resource"]["text"])
+    return f"[{part['type']} content, not shown]"
+
+
+def _answer(whole: Any) -> Answer:
+    """What a server said, an object of the SDK or JSON, as JSON."""
+    said = (
+        whole
+        if isinstance(whole, Mapping)
+        else whole.model_dump(mode="json", by_alias=True, exclude_none=True)
+    )
+    return {"result": said} if "content" in said else {"error": said}
+
+
+def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = {
+        "name": tool["name"],
+        "description": tool.get("description") or "",
+        "parameters": tool["inputSchema"],
+    }
+    return {"type": "function", "function": function}
+
+
+def _as_tool(function: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": function["name"],
+        "description": function["description"],
+        "inputSchema": function["parameters"],
+    }

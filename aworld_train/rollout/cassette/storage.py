@@ -1,0 +1,156 @@
+"""The file of a cassette: JSON lines, only ever appended to, by as many processes as there are.
+
+The first line says what the file is and its version (a header may come again where processes began at the same time);
+then come lines ``{"server", "tool", "arguments", "nth", "result" | "error"}``, one per call, and ``{"server",
+"tools"}``, a server's tool list. Of lines that are about the same, the last counts. A line that a killed process left
+half-written is passed over; whoever writes next begins a new one.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aworld_train.errors import CassetteError
+
+FORMAT = "aworld-train cassette"
+VERSION = 1
+_HEADER = {"format": FORMAT, "version": VERSION}
+_HEADER_LINE = json.dumps(_HEADER).encode()
+_CALL = {"server", "tool", "arguments", "nth"}
+
+_log = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """Where a line stands in the file, in bytes."""
+
+    offset: int
+    length: int
+
+
+class CassetteFile:
+    """The lines of one file; what others append to it is seen by ``read_new``.
+
+    Args:
+        path: The file.
+        writable: Whether it is made if there is none.
+
+    Raises:
+        CassetteError: It cannot be opened, or must be there and is not.
+    """
+
+    def __init__(self, path: Path, writable: bool):
+        self.path = path
+        self._read_to = 0
+        self._line_number = 0
+        try:
+            if writable:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if writable else os.O_RDONLY
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError as error:
+            raise CassetteError(
+                f"There is no cassette at {path}: record one with env.cassette.mode=record, or name another with "
+                "env.cassette.path."
+            ) from error
+        except OSError as error:
+            raise CassetteError(f"The cassette {path} cannot be opened: {error.strerror}.") from error
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self._descriptor)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a line.
+
+        Raises:
+            CassetteError: There is no room, or the file cannot be written.
+        """
+        line = encode(record) + b"\n"
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if size == 0:
+                line = _HEADER_LINE + b"\n" + line
+            elif os.pread(self._descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            # One write on O_APPEND: lines of several processes do not mix.
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise CassetteError(f"The cassette {self.path} cannot be written: {error.strerror}.") from error
+
+    def read_new(self) -> Iterator[tuple[Place, dict[str, Any]]]:
+        """The whole lines that were added since it was read last, without headers.
+
+        Raises:
+            CassetteError: The file is no cassette, or one of another version.
+        """
+        if os.fstat(self._descriptor).st_size <= self._read_to:
+            return
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(self._read_to)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # torn, or still being written
+                place = Place(self._read_to, len(line))
+                self._read_to += len(line)
+                self._line_number += 1
+                if line.strip() and (record := self._record(line)) is not None:
+                    yield place, record
+
+    def bytes_at(self, place: Place) -> bytes:
+        """The line that stands there, without its end."""
+        return os.pread(self._descriptor, place.length, place.offset).rstrip(b"\n")
+
+    def at(self, place: Place) -> dict[str, Any]:
+        """The record that stands there."""
+        record: dict[str, Any] = json.loads(self.bytes_at(place))
+        return record
+
+    def _record(self, line: bytes) -> dict[str, Any] | None:
+        """A line read; None for a header, and for what is left of a line that was torn."""
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not line.startswith(b"{") or (self._line_number == 1 and line[:-1] not in _HEADER_LINE):
+                raise self._unreadable("is no JSON") from error
+            _log.warning("%s, line %d: half a line, passed over", self.path, self._line_number)
+            return None
+        if isinstance(record, dict) and record.get("format") == FORMAT:
+            if record.get("version") != VERSION:
+                raise self._unreadable(
+                    f"says version {record.get('version')!r}, and this program reads version {VERSION}"
+                )
+            return None
+        if self._line_number == 1:
+            raise self._unreadable(f"does not say that this is one ({_HEADER_LINE.decode()})")
+        if not isinstance(record, dict) or not _is_whole(record):
+            raise self._unreadable("is neither a call nor a tool list")
+        return record
+
+    def _unreadable(self, reason: str) -> CassetteError:
+        return CassetteError(
+            f"The cassette {self.path} cannot be read: line {self._line_number} {reason}. Mend or remove the line, "
+            "or record a new cassette."
+        )
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether it has what a tool list has, or a call with what came of it."""
+    if "tools" in record:
+        return "server" in record and isinstance(record["tools"], list)
+    came = [record[kind] for kind in ("result", "error") if kind in record]
+    return record.keys() >= _CALL and len(came) == 1 and isinstance(came[0], dict)
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """A record as the line that it is in the file, without the line's end."""
+    try:
+        return json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a character, which JSON can only escape
+        return json.dumps(record).encode()
