@@ -8,8 +8,9 @@ children, so that none escapes.
     python -P guard.py --owner-pid PID --owner-started UNIX_TIME -- COMMAND ...
 
 exits as COMMAND did. With ``--detach LOG`` it first leaves the caller's session, says its own pid on stdout, and
-writes what COMMAND prints to LOG; ``--record FILE`` is deleted if the owner goes first. It imports nothing but the
-standard library and psutil.
+writes what COMMAND prints to LOG; ``--record FILE`` is deleted if the owner goes first. With ``--stdin`` COMMAND reads
+what the guard was given to read, and ``--grace SECONDS`` is how long it has between SIGTERM and SIGKILL. It imports
+nothing but the standard library and psutil.
 """
 
 import argparse
@@ -50,6 +51,11 @@ def find_process(pid: int, started: float) -> psutil.Process | None:
         return None
 
 
+def started(pid: int) -> float:
+    """When a process was created, as `find_process` wants it."""
+    return float(psutil.Process(pid).create_time())
+
+
 def lives(process: psutil.Process) -> bool:
     """Whether ``process`` has not ended; a zombie has."""
     try:
@@ -65,6 +71,8 @@ def main() -> int:
     parser.add_argument("--record", type=Path)
     parser.add_argument("--owner-pid", type=int)
     parser.add_argument("--owner-started", type=float)
+    parser.add_argument("--stdin", action="store_true")
+    parser.add_argument("--grace", type=float, default=GRACE)
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
     stopped = _stop_signal()
@@ -74,13 +82,13 @@ def main() -> int:
     orphaned = given.owner_pid is not None and owner is None
     status: int | None = None
     if not orphaned:
-        program = _start(given.command)
+        program = _start(given.command, None if given.stdin else subprocess.DEVNULL)
         while not (orphaned or stopped() or status is not None):
             status = dict(_buried()).get(program)
             if status is None:
                 time.sleep(_INTERVAL)
                 orphaned = owner is not None and not lives(owner)
-    _end_descendants()
+    _end_descendants(given.grace)
     if orphaned and given.record is not None:
         # Nobody is left to take it down, and the record may hold a secret.
         given.record.unlink(missing_ok=True)
@@ -112,7 +120,7 @@ def _stop_signal() -> Callable[[], bool]:
     return lambda: bool(received)
 
 
-def _start(command: list[str]) -> int:
+def _start(command: list[str], stdin: int | None) -> int:
     """Start the program as a child that does not outlive this process; its pid."""
     guard = os.getpid()
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -128,7 +136,7 @@ def _start(command: list[str]) -> int:
 
     # This process has a single thread: preexec_fn is safe, and the death of "the parent thread", which is
     # what the kernel watches, is the death of the guard.
-    program = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_guard)
+    program = subprocess.Popen(command, stdin=stdin, preexec_fn=die_with_guard)
     # Reaped by `_buried` with all the others.
     program.returncode = 0
     return program.pid
@@ -143,9 +151,9 @@ def _buried() -> list[tuple[int, int]]:
     return ended
 
 
-def _end_descendants() -> None:
+def _end_descendants(grace: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + grace
         told: set[psutil.Process] = set()
         while (living := _descendants()) and time.monotonic() < deadline:
             for process in living - told:

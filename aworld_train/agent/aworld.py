@@ -1,0 +1,201 @@
+"""An AWorld ``Agent`` or ``Swarm`` run on one task, hundreds at a time in one event loop.
+
+AWorld keeps much for the whole process: a registry of agents, one memory, message queues, sandboxes on threads of their
+own. So an episode's agents get identifiers that no other has, a memory that ends with the episode, and everything else
+that carries their identifiers is dropped when they are done. What AWorld swallows, or turns into an answer of its own
+making (``Task fail, cause: ...``), ends the episode as a failure here.
+
+Written for the AWorld that the extra ``aworld`` pins; its parts without a public name are used in this module and in
+``aworld_process`` only.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import uuid
+from functools import cache
+from typing import Any
+
+import httpx
+
+from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
+from aworld_train.agent.task import AgentFailed, AgentTask, Surroundings, content_text
+from aworld_train.rollout.outcome import EnvironmentLost
+
+_CANCEL_SECONDS = 5.0
+# What AWorld says of a completion without text and calls; it is the model's doing, and no answer is its answer.
+_EMPTY_COMPLETION = "LLM returned empty or invalid response"
+
+
+async def run_aworld(built: Any, task: AgentTask, surroundings: Surroundings) -> str:
+    """Let a freshly built AWorld ``Agent`` or ``Swarm`` do the task.
+
+    Agents whose model is the one in training are given a URL and a key of their own, by their names; agents that name
+    another endpoint keep it.
+
+    Raises:
+        AgentFailed: AWorld reported a failure, or came to no text.
+        EnvironmentLost: the tools of an agent could not be listed.
+    """
+    from aworld.config.conf import TaskConfig
+    from aworld.core.task import Task
+
+    prepare()
+    agents = _agents_of(built)
+    async with httpx.AsyncClient(
+        verify=_tls_context(), timeout=surroundings.seconds, trust_env=False
+    ) as client:
+        _make_distinct(agents)
+        for agent in agents:
+            _direct(agent, task, surroundings, client)
+        # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; a busy machine needs more.
+        conf = TaskConfig().model_dump() | {
+            "post_tool_progress_watchdog_timeout_seconds": 10 * surroundings.seconds
+        }
+        is_agent = len(agents) == 1 and agents[0] is built
+        running = Task(
+            id=uuid.uuid4().hex,
+            session_id=uuid.uuid4().hex,
+            input=_input(task),
+            conf=conf,
+            **({"agent": built} if is_agent else {"swarm": built}),
+        )
+        for agent in agents:
+            _claim_sandbox(agent, running.id)
+        with episode_memory():
+            try:
+                await _list_tools(agents, surroundings)
+                return _answer(await _run(running))
+            finally:
+                await drop_traces(running, agents)
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    # Costs 30 milliseconds, and an episode needs it only where the model is not reached by plain HTTP.
+    return httpx.create_ssl_context()
+
+
+def _agents_of(built: Any) -> list[Any]:
+    from aworld.core.agent.base import BaseAgent
+
+    if isinstance(built, BaseAgent):
+        return [built]
+    found: dict[int, Any] = {}
+    pending = [*built.topology, *built.register_agents, getattr(built.builder, "root_agent", None)]
+    while pending:
+        one = pending.pop(0)
+        if isinstance(one, list | tuple):
+            pending[:0] = one
+        elif isinstance(one, BaseAgent):
+            found.setdefault(id(one), one)
+        elif one is not None and hasattr(one, "topology"):
+            pending[:0] = [*one.topology, *one.register_agents]
+    return list(found.values())
+
+
+def _make_distinct(agents: list[Any]) -> None:
+    """Give every agent an identifier that none in this process has.
+
+    AWorld's own begin to repeat after seven minutes, and an agent that has another's is not registered: its tool calls
+    would go through the other's sandbox.
+    """
+    renamed: dict[str, str] = {}
+    for agent in agents:
+        before = agent.id()
+        agent._id = renamed[before] = unused_agent_id(agent.name())
+    for agent in agents:
+        agent.handoffs = [renamed.get(one, one) for one in agent.handoffs]
+
+
+def _direct(agent: Any, task: AgentTask, surroundings: Surroundings, client: httpx.AsyncClient) -> None:
+    """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
+    from aworld.models.llm import get_llm_model
+
+    if not getattr(agent, "system_prompt", None):
+        agent.system_prompt = task.system or None
+    # The prompt log draws a box around every prompt, and downloads a vocabulary to count what is in it.
+    agent._log_messages = lambda *_, **__: None
+    conf = getattr(agent.conf, "llm_config", None)
+    if conf is None or not _is_in_training(conf, surroundings):
+        return
+    conf.llm_base_url = surroundings.llm_url(agent.name())
+    conf.llm_api_key = surroundings.llm_key(agent.name())
+    conf.llm_model_name = agent.model_name = conf.llm_model_name or surroundings.model
+    # By default AWorld guesses the provider from what the model is called.
+    conf.llm_provider = "openai"
+    conf.llm_sync_enabled = False
+    # The engine retries by itself. What it refuses, it refuses again; what it answered and was lost, it would count.
+    conf.max_retries = 0
+    agent.llm_max_attempts = 1
+    agent._llm = get_llm_model(conf, http_client=client, timeout=surroundings.seconds)
+
+
+def _is_in_training(conf: Any, surroundings: Surroundings) -> bool:
+    if conf.llm_provider not in (None, "openai"):
+        return False
+    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == surroundings.llm_url(None).rstrip("/")
+
+
+def _input(task: AgentTask) -> str:
+    """The task as one text: AWorld takes no conversation."""
+    turns = [message for message in task.messages if message.get("role") != "system"]
+    if len(turns) == 1:
+        return content_text(turns[0])
+    return "\n\n".join(f"{message.get('role')}: {content_text(message)}" for message in turns)
+
+
+def _claim_sandbox(agent: Any, task_id: str) -> None:
+    """A task that ends closes all sandboxes of the process that no other task has claimed."""
+    if agent.sandbox is not None:
+        agent.sandbox.metadata = {**(agent.sandbox.metadata or {}), "task_list": [task_id]}
+
+
+async def _list_tools(agents: list[Any], surroundings: Surroundings) -> None:
+    """Connect to the tools before the first turn: without them AWorld would log a warning and let the agent guess."""
+    for agent in agents:
+        if not agent.mcp_servers or agent.sandbox is None:
+            continue
+        listed = await agent.sandbox.mcpservers.list_tools() or []
+        names = [tool["function"]["name"] for tool in listed]
+        for server in agent.mcp_servers:
+            if any(name.startswith(f"{server}__") for name in names):
+                continue
+            config = agent.mcp_config.get("mcpServers", {}).get(server, {})
+            said = f"the agent {agent.name()} could not list the tools of {server}"
+            if config.get("url") == surroundings.mcp_url:
+                raise EnvironmentLost(f"{said} at {surroundings.mcp_url}")
+            raise AgentFailed(said)
+
+
+async def _run(running: Any) -> Any:
+    """Run the task; where this is cancelled, AWorld gets a few seconds to end it, since it may wait for a tool."""
+    from aworld.runner import Runners
+
+    work = asyncio.ensure_future(Runners.run_task(running))
+    try:
+        return (await asyncio.shield(work)).get(running.id)
+    except asyncio.CancelledError:
+        work.cancel()
+        await asyncio.wait({work}, timeout=_CANCEL_SECONDS)
+        raise
+    finally:
+        if work.done() and not work.cancelled():
+            work.exception()  # marks it as seen
+
+
+def _answer(response: Any) -> str:
+    if response is None:
+        raise AgentFailed("AWorld returned nothing.")
+    status = str(getattr(response.status, "value", response.status))
+    if not response.success or status not in ("success", "finished"):
+        said = response.msg or response.answer or "no reason given"
+        if _EMPTY_COMPLETION in said:
+            return ""
+        raise AgentFailed(f"AWorld ended the task as {status}: {said}")
+    with contextlib.suppress(AttributeError):
+        if not isinstance(response.answer, str):
+            return str(response.answer.content)
+    if not isinstance(response.answer, str):
+        raise AgentFailed(f"AWorld's answer is of type {type(response.answer).__name__}, not text.")
+    return response.answer

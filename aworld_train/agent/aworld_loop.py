@@ -1,0 +1,63 @@
+"""An AWorld agent written as a class: subclass ``AworldAgentLoop`` and build the agents of one episode.
+
+    class GaiaAgentLoop(AworldAgentLoop):
+        async def build_agents(self):
+            config, servers = get_agent_tool_env_and_servers()
+            conf = AgentConfig(
+                llm_base_url=await self.get_llm_server_address(),
+                llm_model_name=await self.get_llm_server_model_name(),
+                llm_api_key="dummy",
+            )
+            return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
+
+The class knows no training framework; an adapter binds it to one by setting ``surroundings`` for every episode.
+"""
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any
+
+from aworld_train.agent.task import AgentFailed, AgentTask, Surroundings
+
+
+class AworldAgentLoop:
+    """One episode of an AWorld ``Agent`` or ``Swarm``; there is one object per episode.
+
+    Attributes:
+        surroundings: What the agents find around them; whoever runs the episode sets it first.
+    """
+
+    surroundings: Surroundings | None = None
+
+    def build_agents(self) -> Any | Awaitable[Any]:
+        """The AWorld ``Agent`` or ``Swarm`` of this episode; may be async."""
+        raise NotImplementedError(f"{type(self).__name__} has to define build_agents().")
+
+    async def get_llm_server_address(self, agent_name: str | None = None) -> str:
+        """The base URL of the language model in training, ending in ``/v1``."""
+        return self._here().llm_url(agent_name)
+
+    async def get_llm_server_model_name(self) -> str:
+        """The name of the language model in training."""
+        return self._here().model
+
+    async def run_task(self, task: AgentTask, surroundings: Surroundings) -> str:
+        """Build the agents, let them do the task, and return their answer.
+
+        Raises:
+            AgentFailed: the agents could not be built, broke, or came to no answer.
+            EnvironmentLost: their tools could not be listed.
+        """
+        from aworld_train.agent.in_process import run_built
+
+        self.surroundings = surroundings
+        return await run_built(self._build, task, surroundings, name=f"{type(self).__name__}.build_agents")
+
+    async def _build(self) -> Any:
+        built = self.build_agents()
+        return await built if inspect.isawaitable(built) else built
+
+    def _here(self) -> Surroundings:
+        if self.surroundings is None:
+            raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `surroundings` first.")
+        return self.surroundings

@@ -1,0 +1,131 @@
+"""What AWorld keeps for a whole process, made fit for many episodes at a time.
+
+`prepare` does, once, what can be done once: silence below warnings, a memory that tells episodes apart, no download of
+vocabularies. `drop_traces` removes what an episode leaves behind, so that a process may run a million of them.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+_SILENT = ("trace", "debug", "info", "success")
+_WORKER_SECONDS = 0.2
+# A tool call under way takes the first cancellation for a failure and tries again: up to three times.
+_WORKER_CANCELLATIONS = 5
+
+_numbers = itertools.count()
+_store: ContextVar[Any] = ContextVar("aworld_memory_store", default=None)
+
+
+@cache
+def prepare() -> None:
+    """Make the imported AWorld fit; a memory that the user set up stays."""
+    import tiktoken.registry
+    from aworld.memory.main import MEMORY_HOLDER, MemoryFactory
+    from aworld.models.utils import openai_tokenizer
+
+    _silence()
+    # The same vocabulary, of which AWorld has a copy, would be downloaded wherever tokens are estimated.
+    tiktoken.registry.ENCODINGS.setdefault("cl100k_base", openai_tokenizer.tokenizer)
+    if not MEMORY_HOLDER.get("instance"):
+        MemoryFactory.init(custom_memory_store=_episodes_store())
+
+
+def _silence() -> None:
+    """Warnings are written; the rest is a third of what an episode costs, and writes every prompt several times."""
+    from aworld.logs import util
+
+    loggers = [one for one in vars(util).values() if isinstance(one, util.AWorldLogger)]
+    for one in loggers:
+        with contextlib.suppress(AttributeError, ValueError):
+            util.base_logger.remove(one.file_log_id)
+        for level in _SILENT:
+            setattr(one, level, _say_nothing)
+
+
+def _say_nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+@contextmanager
+def episode_memory() -> Iterator[None]:
+    """In here AWorld's memory is one of its own, in this process, which ends with the block."""
+    from aworld.memory.main import InMemoryMemoryStore
+
+    token = _store.set(InMemoryMemoryStore())
+    try:
+        yield
+    finally:
+        _store.reset(token)
+
+
+def _episodes_store() -> Any:
+    """A memory store that is another in each episode; AWorld has one for all of them."""
+    from aworld.core.memory import MemoryStore
+    from aworld.memory.main import InMemoryMemoryStore
+
+    outside = InMemoryMemoryStore()
+
+    def forward(name: str) -> Any:
+        def method(_: Any, *arguments: Any, **options: Any) -> Any:
+            return getattr(_store.get() or outside, name)(*arguments, **options)
+
+        return method
+
+    methods = {name: forward(name) for name in MemoryStore.__abstractmethods__}
+    return type("EpisodesStore", (MemoryStore,), methods)()
+
+
+def unused_agent_id(name: str) -> str:
+    """An identifier in AWorld's form: six digits, which no living agent of this process has."""
+    return f"{name}---uuid{next(_numbers) % 16**6:06x}uuid"
+
+
+async def drop_traces(task: Any, agents: list[Any]) -> None:
+    """Remove what AWorld keeps of a task that is over: agents, queues, states, sandboxes and their threads' workers."""
+    from aworld.core.agent.base import AgentFactory
+    from aworld.events import eventbus
+    from aworld.runners.state_manager import InMemoryStateStorage
+
+    for agent in agents:
+        name = agent.id()
+        for registry in (
+            AgentFactory._cls,
+            AgentFactory._desc,
+            AgentFactory._agent_conf,
+            AgentFactory._agent_instance,
+        ):
+            registry.pop(name, None)
+        if agent.sandbox is not None:
+            await _end_sandbox(agent.sandbox)
+    for registry in (eventbus._message_queue, eventbus._subscribers, eventbus._transformer):
+        registry.pop(task.id, None)
+    states = InMemoryStateStorage.instance()
+    for node in states._session_nodes.pop(task.session_id, []):
+        states._nodes.pop(node.node_id, None)
+    with contextlib.suppress(ValueError):
+        states._ordered_session_ids.remove(task.session_id)
+
+
+async def _end_sandbox(sandbox: Any) -> None:
+    from aworld.sandbox.runtime import SandboxManager
+
+    manager = SandboxManager.get_instance()
+    workers = [
+        manager._registry.pop(key)
+        for key in list(manager._registry)
+        if key == sandbox.sandbox_id or key.startswith(f"{sandbox.sandbox_id}:")
+    ]
+    manager.unregister_sandbox(sandbox.sandbox_id)
+    for worker in workers:
+        for _ in range(_WORKER_CANCELLATIONS):
+            worker.loop.call_soon_threadsafe(worker.worker_task.cancel)
+            await asyncio.sleep(0)
+            if worker.worker_task.done():
+                break
+            await asyncio.sleep(_WORKER_SECONDS / _WORKER_CANCELLATIONS)

@@ -1,0 +1,315 @@
+"""An AWorld agent or swarm described by a file, ``agent.yaml``.
+
+One agent:
+
+    name: calculator
+    system_prompt: Answer with the calculator.
+
+Or several, and how they work together:
+
+    name: team
+    topology: workflow            # workflow: one after the other; team: the first leads; handoff: see `handoffs`
+    agents:
+      - name: solver
+        tools: [calculator]       # tool servers; true (the default): all of the recipe; false: none
+      - name: critic
+        system_prompt: Check the answer.
+        tools: false
+        endpoint: {url: "https://llm.example/v1", model: some-model, key_env: CRITIC_KEY}
+
+An agent with an ``endpoint`` asks a model elsewhere and is not trained; all others ask the one in training. Keys stay
+in environment variables.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from aworld_train.agent.in_process import run_built
+from aworld_train.agent.logs import keep_logs_in
+from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
+from aworld_train.errors import DependencyMissing, UsageError, nearest
+
+Topology = Literal["workflow", "team", "handoff"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A language model that is not the one in training.
+
+    Attributes:
+        url: Its OpenAI-compatible base URL.
+        model: What to ask for.
+        key_env: The environment variable that holds its API key.
+    """
+
+    url: str
+    model: str
+    key_env: str
+
+
+@dataclass(frozen=True)
+class AgentDescription:
+    """One agent.
+
+    Attributes:
+        name: Unique in its file; calls are recorded under it.
+        system_prompt: By default the recipe's.
+        description: What other agents are told about it.
+        tools: The tool servers it may use; true for all of the recipe, false for none.
+        temperature: Of an outside model; that of the one in training is the trainer's.
+        max_steps: How often it may ask its model before AWorld stops it.
+        endpoint: The outside model it asks, if it is not the one in training.
+    """
+
+    name: str
+    system_prompt: str | None = None
+    description: str | None = None
+    tools: bool | tuple[str, ...] = True
+    temperature: float = 1.0
+    max_steps: int = 20
+    endpoint: Endpoint | None = None
+
+
+@dataclass(frozen=True)
+class SwarmDescription:
+    """Agents that work together.
+
+    Attributes:
+        name: Of the whole.
+        agents: In order; the first one gets the task.
+        topology: How they work together.
+        handoffs: For the topology ``handoff``: which agent may call which, by name.
+    """
+
+    name: str
+    agents: tuple[AgentDescription, ...]
+    topology: Topology = "workflow"
+    handoffs: tuple[tuple[str, str], ...] = ()
+
+
+class YamlAgent:
+    """The agent or swarm that the file at ``path`` describes; the file is read when this is made."""
+
+    def __init__(self, path: str | Path):
+        self._path = Path(path).expanduser()
+        self._description = read_description(self._path)
+
+    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+        """As `Agent.run`."""
+
+        async def build() -> Any:
+            keep_logs_in(surroundings.folder)
+            await asyncio.to_thread(_import_aworld)
+            return build_described(self._description, surroundings)
+
+        return await run_built(build, task, surroundings, name=str(self._path))
+
+    def check(self) -> None:
+        """As `Agent.check`: AWorld is installed, and the keys of outside endpoints are set."""
+        from importlib.util import find_spec
+
+        if find_spec("aworld") is None:
+            raise DependencyMissing(_NO_AWORLD)
+        for agent in _agents(self._description):
+            if agent.endpoint is not None:
+                _key(agent.name, agent.endpoint)
+
+
+def read_description(path: Path) -> AgentDescription | SwarmDescription:
+    """What the file describes.
+
+    Raises:
+        UsageError: there is no such file, or something in it cannot be; the message names file and key.
+    """
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"The agent file {path} cannot be read: {error}") from error
+    where = str(path)
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{where} describes no agent: it has to begin with `name:`.")
+    if "agents" not in loaded:
+        return _agent(loaded, where)
+    return _swarm(loaded, where)
+
+
+def build_described(description: AgentDescription | SwarmDescription, surroundings: Surroundings) -> Any:
+    """The AWorld ``Agent`` or ``Swarm``, for one episode.
+
+    Raises:
+        UsageError: the key of an outside endpoint is not set.
+    """
+    if isinstance(description, AgentDescription):
+        return _build_agent(description, surroundings)
+    from aworld.core.agent.swarm import HandoffSwarm, TeamSwarm, WorkflowSwarm
+
+    built = {one.name: _build_agent(one, surroundings) for one in description.agents}
+    first = built[description.agents[0].name]
+    if description.topology == "handoff":
+        pairs = [(built[caller], built[callee]) for caller, callee in description.handoffs]
+        return HandoffSwarm(*pairs, root_agent=first, name=description.name)
+    if description.topology == "team":
+        return TeamSwarm(*built.values(), root_agent=first, name=description.name)
+    return WorkflowSwarm(*built.values(), name=description.name)
+
+
+def _build_agent(described: AgentDescription, surroundings: Surroundings) -> Any:
+    from aworld.agents.llm_agent import Agent
+    from aworld.config.conf import AgentConfig
+
+    endpoint = described.endpoint
+    conf = AgentConfig(
+        llm_provider="openai",
+        llm_base_url=endpoint.url if endpoint else surroundings.llm_url(None),
+        llm_model_name=endpoint.model if endpoint else surroundings.model,
+        llm_api_key=_key(described.name, endpoint) if endpoint else surroundings.llm_key(None),
+        llm_temperature=described.temperature,
+    )
+    tools: dict[str, Any] = {}
+    if described.tools:
+        chosen = described.tools if isinstance(described.tools, tuple) else None
+        config, servers = get_agent_tool_env_and_servers(chosen)
+        tools = {"mcp_config": config, "mcp_servers": servers}
+    return Agent(
+        name=described.name,
+        desc=described.description,
+        conf=conf,
+        system_prompt=described.system_prompt,
+        max_loop_steps=described.max_steps,
+        **tools,
+    )
+
+
+def _key(agent: str, endpoint: Endpoint) -> str:
+    key = os.environ.get(endpoint.key_env)
+    if not key:
+        raise UsageError(
+            f"The agent {agent} asks {endpoint.url} with the key in {endpoint.key_env}, which is not set."
+        )
+    return key
+
+
+def _agents(description: AgentDescription | SwarmDescription) -> tuple[AgentDescription, ...]:
+    return (description,) if isinstance(description, AgentDescription) else description.agents
+
+
+def _swarm(given: Mapping[str, Any], where: str) -> SwarmDescription:
+    _check_keys(given, SwarmDescription, where)
+    described = given["agents"]
+    if not isinstance(described, list) or not described:
+        raise UsageError(f"{where}: `agents` has to be a list of at least one agent.")
+    agents = []
+    for number, one in enumerate(described):
+        place = f"{where}, agents[{number}]"
+        if not isinstance(one, dict):
+            raise UsageError(f"{place} is not an agent but {one!r}; write `name: ...` and so on.")
+        agents.append(_agent(one, place))
+    names = [agent.name for agent in agents]
+    if len(set(names)) < len(names):
+        raise UsageError(f"{where}: two agents have the same name; there are {', '.join(names)}.")
+    topology = given.get("topology", "workflow")
+    if topology not in get_args(Topology):
+        raise UsageError(
+            f"{where}: `topology` is {topology!r}; it is one of {', '.join(get_args(Topology))}."
+        )
+    handoffs = _handoffs(given.get("handoffs", []), names, where)
+    if (topology == "handoff") != bool(handoffs):
+        raise UsageError(f"{where}: `handoffs` and the topology `handoff` go together.")
+    return SwarmDescription(_text(given, "name", where), tuple(agents), topology, handoffs)
+
+
+def _handoffs(given: Any, names: list[str], where: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for pair in given if isinstance(given, list) else [given]:
+        if not (isinstance(pair, list) and len(pair) == 2):
+            raise UsageError(
+                f"{where}: `handoffs` is a list of pairs such as [{names[0]}, {names[-1]}], not {pair!r}."
+            )
+        for name in pair:
+            if name not in names:
+                raise UsageError(f"{where}: `handoffs` names {name!r}; the agents are {', '.join(names)}.")
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+def _agent(given: Mapping[str, Any], where: str) -> AgentDescription:
+    _check_keys(given, AgentDescription, where)
+    endpoint = given.get("endpoint")
+    if endpoint is not None:
+        place = f"{where}, endpoint"
+        if not isinstance(endpoint, dict):
+            raise UsageError(f"{place} takes url, model and key_env, not {endpoint!r}.")
+        _check_keys(endpoint, Endpoint, place)
+        endpoint = Endpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_env")))
+        if not endpoint.url.startswith(("http://", "https://")):
+            raise UsageError(f"{place}: `url` is {endpoint.url!r}, which is not an http URL.")
+    return AgentDescription(
+        name=_text(given, "name", where),
+        system_prompt=_text(given, "system_prompt", where) if "system_prompt" in given else None,
+        description=_text(given, "description", where) if "description" in given else None,
+        tools=_tools(given.get("tools", True), where),
+        temperature=_number(given, "temperature", 1.0, where),
+        max_steps=int(_number(given, "max_steps", 20, where)),
+        endpoint=endpoint,
+    )
+
+
+def _tools(given: Any, where: str) -> bool | tuple[str, ...]:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+        return tuple(given) or False
+    raise UsageError(
+        f"{where}: `tools` is {given!r}; it is a list of tool servers, true (all) or false (none)."
+    )
+
+
+def _text(given: Mapping[str, Any], key: str, where: str) -> str:
+    value = given.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{where}: `{key}` has to be a text, and is {value!r}.")
+    return value
+
+
+def _number(given: Mapping[str, Any], key: str, default: float, where: str) -> float:
+    value = given.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise UsageError(f"{where}: `{key}` has to be a number of at least 0, and is {value!r}.")
+    return value
+
+
+def _check_keys(given: Mapping[str, Any], kind: Any, where: str) -> None:
+    known = [one.name for one in fields(kind)]
+    for key in given:
+        if key not in known:
+            hint = nearest(str(key), known)
+            meant = f" Did you mean `{hint}`?" if hint else ""
+            raise UsageError(f"{where}: there is no key `{key}`.{meant} There are {', '.join(known)}.")
+    missing = [one.name for one in fields(kind) if one.default is MISSING and one.name not in given]
+    if missing:
+        raise UsageError(f"{where}: `{missing[0]}` is missing.")
+
+
+_NO_AWORLD = (
+    "AWorld is not installed. Install it: pip install -c requirements/aworld.txt 'aworld-train[cpu,aworld]'"
+)
+
+
+def _import_aworld() -> None:
+    """Import what is used of AWorld; it takes seconds, the first time.
+
+    Raises:
+        DependencyMissing: it is not installed.
+    """
+    try:
+        import aworld.agents.llm_agent
+        import aworld.runner  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise DependencyMissing(f"{_NO_AWORLD} ({error})") from error

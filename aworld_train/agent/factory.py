@@ -1,0 +1,50 @@
+"""From the recipe's section ``agent`` to an agent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.agent.task import Agent
+from aworld_train.errors import UsageError, nearest
+
+_KINDS = ("command", "builder", "aworld")
+_EXAMPLES = "command: [python, my_agent.py], builder: my_agent.py:build, or aworld: agent.yaml"
+
+
+def agent_from(settings: Mapping[str, Any]) -> Agent:
+    """The agent that the settings describe; nothing of it is loaded before it is checked or run.
+
+    Args:
+        settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``) and ``aworld``
+            (the path of an ``agent.yaml``); keys that are None count as absent. With ``command`` also ``at_once``: how
+            many of these programs may run at a time in one process.
+
+    Raises:
+        UsageError: none of them is given, more than one is, or one has a value that cannot be.
+    """
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in (*_KINDS, "at_once"):
+            hint = nearest(key, _KINDS)
+            meant = f" Did you mean {hint!r}?" if hint else ""
+            raise UsageError(f"The section agent has no key {key!r}.{meant} It takes {_EXAMPLES}.")
+    kinds = [key for key in _KINDS if key in given]
+    if len(kinds) != 1:
+        found = f"has {' and '.join(kinds)}" if kinds else "names no agent"
+        raise UsageError(f"The section agent {found}; it takes exactly one of {_EXAMPLES}.")
+    if "at_once" in given and kinds != ["command"]:
+        raise UsageError("agent.at_once limits how many programs run at a time; it goes with agent.command.")
+    return _make(kinds[0], given)
+
+
+def _make(kind: str, given: Mapping[str, Any]) -> Agent:
+    if kind == "command":
+        from aworld_train.agent.program import ProgramAgent
+
+        return ProgramAgent(given["command"], at_once=given.get("at_once"))
+    if kind == "builder":
+        from aworld_train.agent.builder import BuilderAgent
+
+        return BuilderAgent(given["builder"])
+    from aworld_train.agent.aworld_yaml import YamlAgent
+
+    return YamlAgent(given["aworld"])

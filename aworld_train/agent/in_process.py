@@ -1,0 +1,96 @@
+"""Agents that live in this process: built anew for an episode, then run on its task.
+
+What is built is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. Whatever it raises ends its
+own episode and no other.
+"""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache
+from typing import Any
+
+from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.tools_config import within
+from aworld_train.errors import AworldTrainError
+from aworld_train.rollout.outcome import EpisodeFailure
+
+_THREADS = 128  # for functions that are not async: an episode waits for a language model most of its time
+
+
+async def run_built(
+    build: Callable[[], Awaitable[Any]], task: AgentTask, surroundings: Surroundings, *, name: str
+) -> str:
+    """Build an agent and let it do the task.
+
+    Args:
+        build: Makes the agent.
+        task: What it is to do.
+        surroundings: Where it does it; `current_surroundings` for as long as it runs.
+        name: What to call it in errors.
+
+    Raises:
+        AgentFailed: the agent could not be built, broke, or came to no answer.
+        EpisodeFailure: something around it failed, and the agent said so.
+    """
+    with within(surroundings):
+        try:
+            async with asyncio.timeout(surroundings.seconds) as limit:
+                return await _run(await build(), task, surroundings, name)
+        except EpisodeFailure:
+            raise
+        except TimeoutError as error:
+            if limit.expired():
+                raise AgentTimedOut(f"{name}: not done after {surroundings.seconds:g} seconds") from error
+            raise AgentFailed(f"{name}: {_said(error)}") from error
+        except AworldTrainError as error:
+            raise AgentFailed(f"{name}: {error.message}") from error
+        except (Exception, SystemExit) as error:
+            raise AgentFailed(f"{name}: {_said(error)}") from error
+
+
+async def _run(built: Any, task: AgentTask, surroundings: Surroundings, name: str) -> str:
+    if is_aworld(built):
+        from aworld_train.agent.aworld import run_aworld
+
+        return await run_aworld(built, task, surroundings)
+    if not callable(built):
+        raise AgentFailed(
+            f"{name} returned an object of type {type(built).__name__}: return an AWorld Agent or Swarm, or a "
+            "function answer(task) -> str."
+        )
+    answer = await _call(built, task)
+    if not isinstance(answer, str):
+        raise AgentFailed(f"{name}: the answer is of type {type(answer).__name__}, not a string.")
+    return answer
+
+
+def is_aworld(built: object) -> bool:
+    """Whether it is an AWorld agent or swarm; where AWorld was never imported, nothing is."""
+    base = getattr(sys.modules.get("aworld.core.agent.base"), "BaseAgent", ())
+    swarm = getattr(sys.modules.get("aworld.core.agent.swarm"), "Swarm", ())
+    return isinstance(built, base) or isinstance(built, swarm)
+
+
+async def _call(answer: Callable[[AgentTask], Any], task: AgentTask) -> Any:
+    if not (
+        inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(getattr(answer, "__call__", None))
+    ):
+        # A thread cannot be cancelled: it goes on after the time limit until its next request is refused.
+        loop, context = asyncio.get_running_loop(), copy_context()
+        result = await loop.run_in_executor(_threads(), context.run, answer, task)
+    else:
+        result = answer(task)
+    return await result if inspect.isawaitable(result) else result
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="agent")
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,286 @@
+"""An agent that is a program of its own, run once per episode.
+
+It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
+last line it prints. It runs under the guard that tool environments run under, so nothing it started outlives the
+episode, sessions of their own included. What it prints beyond a limit ends it; no more than the end is kept.
+
+At most ``at_once`` programs run at a time in one process, by default eight per processor: most of an agent's time is
+waiting for its model, but its start is not. Waiting for a place does not count against the program's own time limit. It
+does count against whatever limit the caller has.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import which
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from aworld_train import guard
+from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.errors import UsageError
+
+GRACE = 1.0
+"""Seconds a program that is ended has between SIGTERM and SIGKILL."""
+_KEPT = 64 * 1024  # bytes of each stream; an answer cannot be longer
+_FLOOD = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
+_CHUNK = 64 * 1024
+_SHOWN_LINES = 8
+_PER_PROCESSOR = 8
+# The guard's own patience, twice (SIGTERM, SIGKILL), and time to start a Python in a crowd.
+_END_SECONDS = 2 * GRACE + 30.0
+
+# The trainer's own; an agent that needs one of these has it under a name of its own.
+_TRAINERS = {
+    "COMET_API_KEY",
+    "GITHUB_TOKEN",
+    "HF_TOKEN",
+    "HUGGINGFACE_HUB_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "RAY_AUTH_TOKEN",
+    "SLURM_JWT",
+    "SWANLAB_API_KEY",
+    "WANDB_API_KEY",
+}
+
+
+class ProgramAgent:
+    """The program that ``command`` starts; ``python`` is the interpreter that runs this."""
+
+    def __init__(self, command: Sequence[str], *, at_once: int | None = None):
+        if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
+            raise UsageError(
+                f"agent.command is {command!r}: it has to be a list such as [python, my_agent.py]; no shell reads it."
+            )
+        if at_once is not None and (isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1):
+            raise UsageError(f"agent.at_once is {at_once!r}: it has to be a number of at least 1.")
+        own = command[0] in ("python", "python3")
+        self._command = [sys.executable if own else command[0], *command[1:]]
+        self._places = _places(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
+
+    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+        """As `Agent.run`.
+
+        Raises:
+            AgentFailed: it could not be started, ended with another code than 0, printed nothing or far too much.
+            AgentTimedOut: it was not done in time.
+        """
+        async with self._places.here():
+            return await self._run(task, surroundings)
+
+    def check(self) -> None:
+        """As `Agent.check`: the program exists."""
+        program = self._command[0]
+        if which(program) is None:
+            raise UsageError(f"agent.command: there is no program {program!r} that can be run.")
+        script = self._command[1] if len(self._command) > 1 else ""
+        if program == sys.executable and script.endswith(".py") and not Path(script).is_file():
+            raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
+
+    async def _run(self, task: AgentTask, surroundings: Surroundings) -> str:
+        name = " ".join(self._command)
+        surroundings.folder.mkdir(parents=True, exist_ok=True)
+        process = await self._start(task, surroundings, name)
+        output, errors = _Tail(process.stdout), _Tail(process.stderr)
+        reading = asyncio.gather(
+            _write(process.stdin, _as_json(task, surroundings)), output.read(), errors.read()
+        )
+        try:
+            async with asyncio.timeout(surroundings.seconds):
+                await reading
+                code = await process.wait()
+        except TimeoutError as error:
+            raise AgentTimedOut(
+                f"{name}: not done after {surroundings.seconds:g} seconds{errors.shown()}"
+            ) from error
+        except _Flooded as error:
+            raise AgentFailed(f"{name}: it printed more than {_FLOOD} bytes, and was ended") from error
+        finally:
+            await _uninterrupted(_end(process, reading))
+        if code:
+            raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
+        answer = output.last_line()
+        if not answer:
+            raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
+        return answer
+
+    async def _start(
+        self, task: AgentTask, surroundings: Surroundings, name: str
+    ) -> asyncio.subprocess.Process:
+        # The guard would say it too, a Python start later and in its own words.
+        if which(self._command[0]) is None:
+            raise AgentFailed(f"{name}: there is no program {self._command[0]!r} that can be run")
+        guarded = [
+            *(sys.executable, "-P", guard.__file__, "--stdin", "--grace", str(GRACE)),
+            *("--owner-pid", str(os.getpid()), "--owner-started", str(guard.started(os.getpid()))),
+            *("--", *self._command),
+        ]
+        try:
+            return await asyncio.create_subprocess_exec(
+                *guarded,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(os.environ, surroundings),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentFailed(f"{name}: it could not be started: {error}") from error
+
+
+class _Flooded(Exception):
+    pass
+
+
+class _Tail:
+    """The end of what a stream says; all of it is read."""
+
+    def __init__(self, stream: asyncio.StreamReader | None):
+        assert stream is not None
+        self._stream = stream
+        self._kept = b""
+        self._count = 0
+
+    async def read(self) -> None:
+        while chunk := await self._stream.read(_CHUNK):
+            self._count += len(chunk)
+            if self._count > _FLOOD:
+                raise _Flooded
+            self._kept = (self._kept + chunk)[-_KEPT:]
+
+    def last_line(self) -> str:
+        return self._lines()[-1].strip() if self._lines() else ""
+
+    def shown(self) -> str:
+        """The last lines, as the end of a sentence."""
+        lines = self._lines()[-_SHOWN_LINES:]
+        return ".\n" + "\n".join(lines) if lines else ""
+
+    def _lines(self) -> list[str]:
+        return [line for line in self._kept.decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+class _Places:
+    """So many at a time in each event loop."""
+
+    def __init__(self, number: int):
+        self._number = number
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def here(self) -> asyncio.Semaphore:
+        return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._number))
+
+
+_by_number: dict[int, _Places] = {}
+
+
+def _places(number: int) -> _Places:
+    # An agent object is made for each episode by some callers; they share the places.
+    return _by_number.setdefault(number, _Places(number))
+
+
+def _environment(inherited: Mapping[str, str], surroundings: Surroundings) -> dict[str, str]:
+    """The program's environment variables: the inherited ones without the trainer's secrets, and the episode's."""
+    url, key, model = surroundings.llm_url(None), surroundings.llm_key(None), surroundings.model
+    kept = {name: value for name, value in inherited.items() if name not in _TRAINERS}
+    near = [urlsplit(one).hostname or "" for one in (url, surroundings.mcp_url) if one]
+    unproxied = ",".join(
+        dict.fromkeys([*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), *near])
+    )
+    return {
+        **kept,
+        "OPENAI_BASE_URL": url,
+        "OPENAI_API_BASE": url,
+        "OPENAI_API_KEY": key,
+        "OPENAI_MODEL": model,
+        # Anthropic's client adds the version itself.
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": key,
+        "ANTHROPIC_MODEL": model,
+        # AWorld reads these where an agent has no configuration.
+        "LLM_PROVIDER": "openai",
+        "LLM_BASE_URL": url,
+        "LLM_API_KEY": key,
+        "LLM_MODEL_NAME": model,
+        "AWORLD_LOG_PATH": str(surroundings.folder),
+        "MCP_SERVER_URL": surroundings.mcp_url,
+        "MCP_SERVER_TOKEN": surroundings.mcp_token,
+        "MCP_SERVERS": ",".join(surroundings.mcp_servers),
+        "AGENT_FOLDER": str(surroundings.folder),
+        "NO_PROXY": unproxied,
+        "no_proxy": unproxied,
+    }
+
+
+def _as_json(task: AgentTask, surroundings: Surroundings) -> bytes:
+    told = {
+        "text": task.text,
+        "messages": task.messages,
+        "index": task.index,
+        "extra": dict(task.extra),
+        "seconds": surroundings.seconds,
+    }
+    return json.dumps(told, ensure_ascii=False, default=_plain).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as JSON has them; anything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+async def _write(stream: asyncio.StreamWriter | None, told: bytes) -> None:
+    assert stream is not None
+    # A program need not read its task.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(told)
+        await stream.drain()
+    stream.close()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await stream.wait_closed()
+
+
+async def _end(process: asyncio.subprocess.Process, reading: "asyncio.Future[Any]") -> None:
+    """Leave nothing running: the guard ends the program and all it started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await reading
+
+
+async def _uninterrupted(work: Any) -> None:
+    """Await ``work`` to its end, also where this task is cancelled meanwhile; the cancellation follows."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    task.result()
+
+
+def _ending(code: int) -> str:
+    number = code - 128 if code > 128 else -code
+    return (
+        f"it ended with code {code}"
+        if number <= 0 or code < 128 and code > 0
+        else f"it was ended by signal {number}"
+    )

@@ -1,0 +1,52 @@
+"""The tools of the episode that is under way, for agents that run in this process.
+
+``get_agent_tool_env_and_servers()`` is what an AWorld agent is built with. Inside an episode it gives the episode's own
+connection, each episode its own, though hundreds run in one event loop; elsewhere the one of ``MCP_SERVER_URL`` and
+``MCP_SERVER_TOKEN``.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from aworld_train import env
+from aworld_train.agent.task import Surroundings
+
+_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+
+
+@contextmanager
+def within(surroundings: Surroundings) -> Iterator[None]:
+    """In this context, and in every task and thread started from it, ``surroundings`` are the current ones."""
+    token = _current.set(surroundings)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_surroundings() -> Surroundings | None:
+    """The surroundings of the episode under way here, if one is."""
+    return _current.get()
+
+
+def get_agent_tool_env_and_servers(
+    servers: Sequence[str] | None = None,
+) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
+    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+
+    Args:
+        servers: Tool servers the agent may use; by default those of the recipe, and without one all there are.
+
+    Returns:
+        The configuration and the names under its ``mcpServers``.
+
+    Raises:
+        EnvironmentFailure: no episode is under way, and ``MCP_SERVER_URL`` or ``MCP_SERVER_TOKEN`` is set nowhere.
+    """
+    here = _current.get()
+    if here is None:
+        return env.get_agent_tool_env_and_servers(servers)
+    chosen = here.mcp_servers if servers is None else tuple(servers)
+    return env.get_agent_tool_env_and_servers(chosen, url=here.mcp_url, token=here.mcp_token)
