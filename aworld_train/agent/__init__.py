@@ -9,12 +9,11 @@ or swarm. Whatever it is, it asks its language model and calls its tools where `
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.factory import agent_from
-from aworld_train.agent.task import Agent, AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import Agent, AgentTask, AgentTimedOut, Surroundings
 from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
 
 __all__ = [
     "Agent",
-    "AgentFailed",
     "AgentTask",
     "AgentTimedOut",
     "AworldAgentLoop",

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 
 from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
-from aworld_train.agent.task import AgentFailed, AgentTask, Surroundings, content_text
-from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.agent.task import AgentTask, Surroundings, content_text
+from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 
 _CANCEL_SECONDS = 5.0
 # What AWorld says of a completion without text and calls; it is the model's doing, and no answer is its answer.

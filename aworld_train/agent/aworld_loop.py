@@ -17,7 +17,8 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from aworld_train.agent.task import AgentFailed, AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.rollout.outcome import AgentFailed
 
 
 class AworldAgentLoop:

@@ -6,17 +6,19 @@ from typing import Any
 from aworld_train.agent.task import Agent
 from aworld_train.errors import UsageError, nearest
 
-_KINDS = ("command", "builder", "aworld")
-_EXAMPLES = "command: [python, my_agent.py], builder: my_agent.py:build, or aworld: agent.yaml"
+_KINDS = ("command", "builder", "aworld", "loop")
+_EXAMPLES = (
+    "command: [python, agent.py], builder: agent.py:build, aworld: agent.yaml, or loop: agent.py:MyLoop"
+)
 
 
 def agent_from(settings: Mapping[str, Any]) -> Agent:
     """The agent that the settings describe; nothing of it is loaded before it is checked or run.
 
     Args:
-        settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``) and ``aworld``
-            (the path of an ``agent.yaml``); keys that are None count as absent. With ``command`` also ``at_once``: how
-            many of these programs may run at a time in one process.
+        settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
+            (the path of an ``agent.yaml``) and ``loop`` (a subclass of ``AworldAgentLoop``); keys that are None count
+            as absent. With ``command`` also ``at_once``: how many of these programs may run at a time in one process.
 
     Raises:
         UsageError: none of them is given, more than one is, or one has a value that cannot be.
@@ -45,6 +47,10 @@ def _make(kind: str, given: Mapping[str, Any]) -> Agent:
         from aworld_train.agent.builder import BuilderAgent
 
         return BuilderAgent(given["builder"])
+    if kind == "loop":
+        from aworld_train.agent.subclass import SubclassAgent
+
+        return SubclassAgent(given["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent
 
     return YamlAgent(given["aworld"])

@@ -13,10 +13,10 @@ from contextvars import copy_context
 from functools import cache
 from typing import Any
 
-from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.agent.tools_config import within
 from aworld_train.errors import AworldTrainError
-from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
 
 _THREADS = 128  # for functions that are not async: an episode waits for a language model most of its time
 

@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import guard
-from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
+from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""
@@ -281,6 +282,6 @@ def _ending(code: int) -> str:
     number = code - 128 if code > 128 else -code
     return (
         f"it ended with code {code}"
-        if number <= 0 or code < 128 and code > 0
+        if number <= 0 or (code < 128 and code > 0)
         else f"it was ended by signal {number}"
     )

@@ -9,13 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from aworld_train.rollout.outcome import EpisodeFailure, Outcome
-
-
-class AgentFailed(EpisodeFailure):
-    """The agent itself broke: it crashed, could not be started, or came to no answer."""
-
-    outcome = Outcome.__members__.get("agent", Outcome.provider)
+from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 
 class AgentTimedOut(AgentFailed):

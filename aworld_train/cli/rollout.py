@@ -18,7 +18,10 @@ def rollout(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values to change.")
     ] = None,
-    task: Annotated[int, typer.Option("--task", help="The task's `extra_info.index` in the dataset.")] = 0,
+    task: Annotated[
+        int | None,
+        typer.Option("--task", help="The task's `extra_info.index` in the dataset; default: its first."),
+    ] = None,
     dataset: Annotated[
         Path | None, typer.Option("--dataset", help="Tasks; default: the recipe's dataset.val, else train.")
     ] = None,
@@ -41,9 +44,9 @@ def rollout(
 
     Examples:
 
-        aworld-train rollout recipes/quickstart.yaml --task 3
+        aworld-train rollout recipes/quickstart.yaml --task 3600
 
-        aworld-train rollout recipes/quickstart.yaml --task 3 -n 4 --json
+        aworld-train rollout recipes/quickstart.yaml --task 3600 -n 4 --json
 
         aworld-train rollout recipe.yaml --model-url http://gpu-node:8000/v1
     """
@@ -75,7 +78,7 @@ def rollout(
 
         looks = asyncio.run(play())
     if as_json:
-        console.print_json({"task": task, "episodes": [_plain(look) for look in looks]})
+        console.print_json({"task": row["extra_info"]["index"], "episodes": [_plain(look) for look in looks]})
     else:
         for number, look in enumerate(looks, 1):
             _show(look, stage.tokenizer, f"episode {number} of {n}")

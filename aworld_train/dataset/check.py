@@ -91,8 +91,8 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
         return list(islice(rows, count))
 
 
-def find_task(path: str | Path, index: int) -> dict[str, Any]:
-    """The row whose ``extra_info.index`` is ``index``, as plain values.
+def find_task(path: str | Path, index: int | None) -> dict[str, Any]:
+    """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values.
 
     Raises:
         DatasetError: There is none, or the file cannot be read.
@@ -105,7 +105,7 @@ def find_task(path: str | Path, index: int) -> dict[str, Any]:
         for batch in read_batches(file, path):
             for row in batch.to_pylist():
                 here = row["extra_info"]["index"]
-                if here == index:
+                if index is None or here == index:
                     return dict(row)
                 least = here if least is None else min(least, here)
                 most = here if most is None else max(most, here)

@@ -12,6 +12,7 @@ from typing import Any
 
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.places import function_place, place
 from aworld_train.adapter.verl.settings import EPISODES_FILE, min_group
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Engine, Recipe
@@ -98,7 +99,7 @@ def _check_combinations(recipe: Recipe) -> None:
 def _model(recipe: Recipe) -> dict[str, Any]:
     model = "actor_rollout_ref.model"
     keys: dict[str, Any] = {
-        f"{model}.path": _place(recipe.model.path),
+        f"{model}.path": place(recipe.model.path),
         f"{model}.trust_remote_code": recipe.model.trust_remote_code,
         f"{model}.lora_rank": recipe.model.lora.rank,
         f"{model}.lora_alpha": recipe.model.lora.alpha,
@@ -114,8 +115,8 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 def _data(recipe: Recipe) -> dict[str, Any]:
     return {
-        "data.train_files": _place(recipe.dataset.train),
-        "data.val_files": _place(recipe.dataset.val),
+        "data.train_files": place(recipe.dataset.train),
+        "data.val_files": place(recipe.dataset.val),
         "data.val_max_samples": recipe.dataset.val_limit,
         "data.max_prompt_length": recipe.dataset.max_prompt_tokens,
         "data.max_response_length": recipe.rollout.max_response_tokens,
@@ -221,7 +222,7 @@ def _reward(recipe: Recipe) -> dict[str, Any]:
         "reward.custom_reward_function.path": "pkg://aworld_train.adapter.verl.reward",
         "reward.custom_reward_function.name": "score",
         "reward.custom_reward_function.reward_kwargs": {
-            "function": _reward_place(recipe.reward.function),
+            "function": function_place(recipe.reward.function),
             "seconds": recipe.reward.timeout,
         },
         # Not used, for the reward is a function; but VeRL's default leaves it open.
@@ -266,18 +267,6 @@ def _ray(recipe: Recipe, ray_dir: str) -> dict[str, Any]:
     if on_cpu(recipe):
         init |= {"num_gpus": recipe.cluster.ranks, "object_store_memory": _OBJECT_STORE_BYTES}
     return {"ray_kwargs.ray_init": init}
-
-
-def _place(path: str | None) -> str:
-    """A path as VeRL's processes find it, which run in the run folder; the name of a model on the hub stays."""
-    given = Path(path or "").expanduser()
-    return str(given.resolve()) if given.exists() else str(path)
-
-
-def _reward_place(function: str) -> str:
-    """``file.py:function`` with the whole path of the file; ``module:function`` as it is."""
-    origin, _, name = function.rpartition(":")
-    return f"{Path(origin).expanduser().resolve()}:{name}" if origin.endswith(".py") else function
 
 
 def _nested(keys: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from aworld_train.recipe.schema import CassetteSection, Recipe, SmallGroup, Treatment
+from aworld_train.adapter.verl.places import function_place, place
+from aworld_train.recipe.schema import AgentSection, CassetteSection, Recipe, SmallGroup, Treatment
 from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
@@ -35,7 +36,6 @@ class EpisodeSettings:
         repetition: When an episode is ended because the model goes round in circles.
         context: What keeps histories within the model's context.
         replay_below: A group with fewer healthy episodes plays the others again; 0 for never.
-        directory: Where the run was started: what relative paths of an agent mean.
     """
 
     agent: Mapping[str, Any]
@@ -44,7 +44,6 @@ class EpisodeSettings:
     repetition: RepetitionLimits
     context: ContextSettings
     replay_below: int
-    directory: Path
 
     @property
     def cassette(self) -> Cassette | None:
@@ -77,7 +76,7 @@ class EpisodeSettings:
 def settings_of(recipe: Recipe) -> dict[str, Any]:
     """What ``episodes.yaml`` holds for a recipe, as plain data; no secret is among it."""
     return {
-        "agent": _plain(asdict(recipe.agent)),
+        "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
         "env": {
             "servers": list(recipe.env.servers),
             "recovery_timeout": recipe.env.recovery_timeout,
@@ -86,7 +85,6 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
         "outcomes": _plain(asdict(recipe.rollout.outcomes)),
         "endpoints": _plain(recipe.endpoints),
         "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
-        "directory": str(Path.cwd()),
     }
 
 
@@ -121,8 +119,17 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
             condenser=Failover([endpoints[name] for name in condensers]).ask if condensers else None,
         ),
         replay_below=data["replay_below"],
-        directory=Path(data["directory"]),
     )
+
+
+def _agent_places(agent: AgentSection) -> dict[str, Any]:
+    """The files that an agent is made of, where every process finds them."""
+    return {
+        "command": [place(part) if part.endswith(".py") else part for part in agent.command],
+        "builder": function_place(agent.builder) if agent.builder else None,
+        "loop": function_place(agent.loop) if agent.loop else None,
+        "aworld": place(agent.aworld) if agent.aworld else None,
+    }
 
 
 def _cassette(section: CassetteSection) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -289,3 +290,18 @@ def _ended() -> Refused:
 
 def _failed(error: BaseException) -> Refused:
     return Refused(f"the model failed: {type(error).__name__}", status=500, code="internal_error")
+
+
+_gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, LlmGateway]" = WeakKeyDictionary()
+_starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
+
+
+async def llm_gateway() -> LlmGateway:
+    """The gateway of this process (of this event loop, where it has several), started when it is first asked for."""
+    loop = asyncio.get_running_loop()
+    async with _starting.setdefault(loop, asyncio.Lock()):
+        if loop not in _gateways:
+            gateway = LlmGateway()
+            await gateway.start()
+            _gateways[loop] = gateway
+    return _gateways[loop]

@@ -1,0 +1,37 @@
+"""An agent that is a class of the user's: ``module:Class`` or ``file.py:Class``, a subclass of ``AworldAgentLoop``."""
+
+import asyncio
+
+from aworld_train.agent.aworld_loop import AworldAgentLoop
+from aworld_train.agent.builder import load_builder
+from aworld_train.agent.logs import keep_logs_in, no_logs
+from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.rollout.outcome import AgentFailed
+
+
+class SubclassAgent:
+    """One object of the class per episode."""
+
+    def __init__(self, spec: str):
+        self._spec = spec
+
+    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+        """As `Agent.run`."""
+        keep_logs_in(surroundings.folder)
+        try:
+            loop_class = await asyncio.to_thread(self._load)
+        except AworldTrainError as error:
+            raise AgentFailed(error.message) from error
+        return await loop_class().run_task(task, surroundings)
+
+    def check(self) -> None:
+        """As `Agent.check`: imports the module."""
+        with no_logs():
+            self._load()
+
+    def _load(self) -> type[AworldAgentLoop]:
+        found = load_builder(self._spec)
+        if not (isinstance(found, type) and issubclass(found, AworldAgentLoop)):
+            raise UsageError(f"agent.loop: {self._spec!r} is no subclass of AworldAgentLoop.")
+        return found
