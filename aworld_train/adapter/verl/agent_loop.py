@@ -135,6 +135,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             async with asyncio.timeout(seconds):
                 played.answer = await self.play(messages, task, played)
             played.outcome = episode.outcome
+            played.cause = str(episode.failure) if episode.failure else None
         except TimeoutError:
             played.outcome, played.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
         except Refused as refused:
