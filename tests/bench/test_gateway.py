@@ -1,0 +1,215 @@
+"""What the gateway adds to a turn, and how well many episodes with slow tools run side by side.
+
+The engine is a stub that takes its time: the same delays are asked of it directly, in one process, and through the
+gateway, by clients in another. The gateway has one core to itself and does all that it does in training: it finds the
+history, renders what is new, reads tool calls, and records.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
+
+ROLLOUTS = 64
+TURNS = 20
+MEDIAN_SECONDS = 0.4  # of a turn in the engine: a small model on a busy GPU
+SPREAD = 0.5
+RESULT = "A tool's result, of the length that search results and pages have when they were cut. " * 8
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"The tool {name} does what its name says and gives back text.",
+            "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        },
+    }
+    for name in ("calc", "search", "read", "write", "shell")
+]
+
+
+def delays(rollout: int) -> list[float]:
+    """How long the engine takes for each turn of a rollout; the same in every run."""
+    rng = random.Random(rollout)
+    return [MEDIAN_SECONDS * rng.lognormvariate(0, SPREAD) for _ in range(TURNS)]
+
+
+@dataclass
+class StubEngine:
+    """A language model that thinks for as long as it is told and then calls a tool."""
+
+    delays: list[float]
+    turn: int = 0
+    tokens: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        from tests import templates
+
+        self.template = _template()
+        self.tokenizer = templates.tokenizer("chatml_tools")
+        text = (
+            "I shall call the tool. " * 4
+            + '<tool_call>\n{"name": "calc", "arguments": {"a": 1}}\n</tool_call>'
+        )
+        self.tokens = [*self.tokenizer.encode(text), self.tokenizer.eos_token_id]
+
+    async def generate(self, request_id: str, tokens: Sequence[int], sampling: Any, max_tokens: int) -> Any:
+        from aworld_train.rollout.model import Sampled
+
+        self.turn += 1
+        await asyncio.sleep(self.delays[self.turn - 1])
+        return Sampled(list(self.tokens), [-0.1] * len(self.tokens), True)
+
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
+        from tests import templates
+
+        return templates.parse("chatml_tools", tokens)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+
+_templates: list[Any] = []
+
+
+def _template() -> Any:
+    """One for the process, as in training."""
+    from tests import templates
+
+    if not _templates:
+        _templates.append(templates.template("chatml_tools"))
+    return _templates[0]
+
+
+def serve(pipe: Connection, core: int) -> None:
+    """The process of the gateway: says its addresses, and serves until it is told to end."""
+    os.sched_setaffinity(0, {core})
+    asyncio.run(_serve(pipe))
+
+
+async def _serve(pipe: Connection) -> None:
+    from aworld_train.rollout.episode import Episode, Limits
+    from aworld_train.rollout.gateway import LlmGateway
+    from aworld_train.rollout.model import Sampling
+
+    gateway = LlmGateway()
+    await gateway.start()
+    limits = Limits(1000, 100_000, 1_000_000, Sampling(1.0, 1.0, -1))
+    episodes = [Episode(StubEngine(delays(i)), limits) for i in range(ROLLOUTS)]
+    admissions = [gateway.admit("model", episode.conversation) for episode in episodes]
+    pipe.send([admission.address() for admission in admissions])
+    direct = [await _warm(), *await asyncio.gather(*(_directly(i) for i in range(ROLLOUTS)))][1:]
+    pipe.send(("direct", [added for each in direct for added in each]))
+    used = time.process_time()
+    await asyncio.to_thread(pipe.recv)
+    used = time.process_time() - used
+    rendered = _template().rendered_tokens
+    final = sum(record.graph.unique_tokens for e in episodes for record in e.agents.values())
+    sampled = sum(sum(row.mask) for e in episodes for _, row in e.rows())
+    rows = sum(len(e.rows()) for e in episodes)
+    pipe.send({"cpu": used, "rendered": rendered + sampled, "final": final, "rows": rows})
+    await gateway.stop()
+
+
+async def _warm() -> list[float]:
+    """What is done once in a process is not a turn's."""
+    from aworld_train.rollout.messages import Message
+
+    await asyncio.sleep(0)
+    _template().initial([Message("user", "hello")], TOOLS)
+    _template().rendered_tokens = 0
+    return []
+
+
+async def _directly(rollout: int) -> list[float]:
+    engine = StubEngine(delays(rollout))
+    await asyncio.sleep(random.Random(-rollout).uniform(0, MEDIAN_SECONDS))
+    added = []
+    for delay in engine.delays:
+        began = time.monotonic()
+        await engine.generate("", [], None, 1)
+        added.append(time.monotonic() - began - delay)
+    return added
+
+
+async def through_the_gateway(http: aiohttp.ClientSession, address: str, rollout: int) -> list[float]:
+    """One rollout's turns over HTTP; what each took beyond the engine's time, in seconds."""
+    await asyncio.sleep(random.Random(-rollout).uniform(0, MEDIAN_SECONDS))
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are an assistant with tools."},
+        {"role": "user", "content": "What is the answer to the question that was asked before?"},
+    ]
+    added = []
+    for delay in delays(rollout):
+        body = json.dumps({"model": "model", "messages": messages, "tools": TOOLS}).encode()
+        began = time.monotonic()
+        async with http.post(
+            f"{address}/chat/completions", data=body, headers={"Content-Type": "application/json"}
+        ) as response:
+            answer = await response.read()
+        added.append(time.monotonic() - began - delay)
+        assert response.status == 200, answer
+        message = json.loads(answer)["choices"][0]["message"]
+        messages.append(message)
+        for call in message["tool_calls"]:
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": RESULT})
+    return added
+
+
+async def clients(addresses: list[str]) -> list[float]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        rollouts = (through_the_gateway(http, address, i) for i, address in enumerate(addresses))
+        return [added for each in await asyncio.gather(*rollouts) for added in each]
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def test_a_turn_through_the_gateway_costs_about_a_millisecond() -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    core, *others = sorted(os.sched_getaffinity(0))
+    process = context.Process(target=serve, args=(theirs, core))
+    process.start()
+    before = os.sched_getaffinity(0)
+    if others:
+        os.sched_setaffinity(0, set(others))
+    try:
+        addresses = ours.recv()
+        _, direct = ours.recv()
+        through = asyncio.run(clients(addresses))
+        ours.send("end")
+        told = ours.recv()
+    finally:
+        os.sched_setaffinity(0, before)
+        process.join(10)
+        process.kill()
+    added = {
+        "median": 1000 * (statistics.median(through) - statistics.median(direct)),
+        "p99": 1000 * (percentile(through, 0.99) - percentile(direct, 0.99)),
+    }
+    turns = ROLLOUTS * TURNS
+    print(
+        f"\n{ROLLOUTS} rollouts of {TURNS} turns: added per turn {added['median']:.2f} ms at the median, "
+        f"{added['p99']:.2f} ms at p99 (through {1000 * statistics.median(through):.2f} and "
+        f"{1000 * percentile(through, 0.99):.2f}, directly {1000 * statistics.median(direct):.2f} and "
+        f"{1000 * percentile(direct, 0.99):.2f}); {1000 * told['cpu'] / turns:.2f} ms of CPU; tokens rendered and "
+        f"sampled {told['rendered'] / told['final']:.3f} times those of the final histories"
+    )
+    assert told["rows"] == ROLLOUTS
+    assert told["rendered"] <= 1.05 * told["final"]
+    assert added["median"] <= 1.0
+    assert added["p99"] <= 3.0
