@@ -41,3 +41,8 @@ def test_loading_a_recipe_imports_no_training_framework() -> None:
 
 def test_the_recipe_package_itself_imports_no_omegaconf() -> None:
     assert imported_by("import aworld_train.recipe", ["omegaconf", "yaml"]) == "[]"
+
+
+@pytest.mark.parametrize("package", ["cassette", "tool_gateway"])
+def test_what_stands_between_an_agent_and_its_tools_imports_nothing_heavy(package: str) -> None:
+    assert imported_by(f"import aworld_train.rollout.{package}", HEAVY) == "[]"

@@ -635,13 +635,14 @@ async def test_a_record_that_cannot_be_written_is_told_to_the_episode_s_owner_an
 
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1)),
-    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["\n", "\r\n", "\r"]),
     st.data(),
 )
 def test_events_are_read_whole_however_they_come_in_pieces(
     texts: list[str], end: str, data: st.DataObject
 ) -> None:
     stream = "".join(f": comment{end}event: message{end}data: {text}{end}{end}" for text in texts).encode()
+    stream += b":\n"  # a return at the very end might be half of a line's end
     reader, found, at = EventReader(), list[bytes](), 0
     while at < len(stream):
         size = data.draw(st.integers(1, 40))
@@ -649,3 +650,36 @@ def test_events_are_read_whole_however_they_come_in_pieces(
         at += size
     assert found == [text.encode() for text in texts]
     assert not reader.resumable
+
+
+def test_an_event_of_megabytes_is_read_in_no_time() -> None:
+    reader, began = EventReader(), time.process_time()
+    piece = b"x" * 65536
+    found = [*reader.feed(b"data: "), *(data for _ in range(800) for data in reader.feed(piece))]
+    found += reader.feed(b"\n\n")
+    assert [len(data) for data in found] == [800 * 65536]
+    assert time.process_time() - began < 2
+
+
+async def test_a_lost_episode_s_session_does_not_keep_its_worker(gateway: ToolGateway) -> None:
+    ended: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.method == "DELETE":
+            ended.append(request.headers["Mcp-Session-Id"])
+            return web.Response()
+        message = await request.json()
+        if message["method"] == "tools/call":
+            return web.Response(status=500)
+        said = {"jsonrpc": "2.0", "id": 0, "result": {}}
+        return web.json_response(said, headers={"Mcp-Session-Id": "mine"})
+
+    runner, url = await scripted(handler)
+    admission = await gateway.admit(ToolServer(url, {}))
+    async with aiohttp.ClientSession() as client:
+        await post(client, admission.url, {"jsonrpc": "2.0", "id": 0, "method": "initialize"})
+        await post(client, admission.url, CALL, **{"Mcp-Session-Id": "mine"})
+    assert admission.lost is not None
+    await admission.close()
+    assert ended == ["mine"]
+    await runner.cleanup()

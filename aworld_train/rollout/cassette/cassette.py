@@ -22,7 +22,8 @@ Answer = Mapping[str, Any]
 """What a server answered a call: ``{"result": ...}`` or ``{"error": ...}``, as JSON-RPC has it."""
 
 _SHOWN = 300  # characters of arguments in a message
-_COMPARED = 200  # calls of a tool that are looked at for the nearest one
+_COMPARED = 50  # calls of a tool, the latest, that are looked at for the nearest one
+_ALIKE = 100  # characters of their arguments by which they are compared
 
 
 class Mode(Enum):
@@ -147,7 +148,7 @@ class Cassette:
             return f"{said}; it has no call of this tool at all"
         latest = list(recorded.values())[-_COMPARED:]
         others = [canonical(self._file.at(place)["arguments"]) for place in latest]
-        nearest = max(others, key=lambda other: _likeness(call.arguments, other))
+        nearest = _nearest(call.arguments, others)
         return f"{said}; the nearest recorded call of this tool has {_shown(nearest)}"
 
     def _place(self, call: CallKey) -> Place | None:
@@ -233,8 +234,18 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: record[kind]}
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one[:_SHOWN], other[:_SHOWN], autojunk=False).ratio()
+def _nearest(arguments: str, others: list[str]) -> str:
+    """The one of ``others`` that is most like ``arguments``, by their beginnings."""
+    matcher = SequenceMatcher(b=arguments[:_ALIKE], autojunk=False)
+    nearest, likeness = others[0], -1.0
+    for other in others:
+        matcher.set_seq1(other[:_ALIKE])
+        # The first two are upper bounds of the third, and cost next to nothing.
+        if matcher.real_quick_ratio() > likeness and matcher.quick_ratio() > likeness:
+            ratio = matcher.ratio()
+            if ratio > likeness:
+                nearest, likeness = other, ratio
+    return nearest
 
 
 def _shown(arguments: str) -> str:

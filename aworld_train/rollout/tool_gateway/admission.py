@@ -118,8 +118,8 @@ class ToolAdmission:
             task.cancel()
         if handling:
             await asyncio.wait(handling, timeout=_CLOSE_SECONDS)
-        if self.lost is None:
-            await asyncio.gather(*map(self._end_session, self.sessions))
+        # Also where it was lost: what is left of it must not hold a worker until somebody notices.
+        await asyncio.gather(*map(self._end_session, self.sessions))
         self.sessions.clear()
         if self._unrecorded is not None:
             raise self._unrecorded

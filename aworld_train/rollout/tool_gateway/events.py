@@ -20,13 +20,19 @@ class EventReader:
 
     def __init__(self) -> None:
         self.resumable = False
-        self._rest = b""
+        self._begun: list[bytes] = []  # pieces of a line whose end has not come
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The data of the events that ``chunk`` completes."""
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
-        for line in lines:
+        self._begun.append(chunk)
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return  # not joined yet: a line of megabytes comes in many pieces
+        lines = b"".join(self._begun).splitlines(keepends=True)
+        # A return at the end of what has come may be half of a line's end.
+        self._begun = [] if lines[-1].endswith(b"\n") else [lines.pop()]
+        for ended in lines:
+            line = ended.rstrip(b"\r\n")
             field, _, value = line.partition(b":")
             if field == b"data":
                 self._data.append(value.removeprefix(b" "))

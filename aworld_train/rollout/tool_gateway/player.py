@@ -60,10 +60,11 @@ def _said(admission: ToolAdmission, message: Message) -> dict[str, Any]:
     assert admission.cassette is not None
     method = message["method"]
     if method == "initialize":
-        params = message.get("params") or {}
+        params = message.get("params")
+        asked = params.get("protocolVersion") if isinstance(params, dict) else None
         return {
             "result": {
-                "protocolVersion": params.get("protocolVersion", _PROTOCOL),
+                "protocolVersion": asked or _PROTOCOL,
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "aworld-train cassette", "version": __version__},
             }
