@@ -76,6 +76,7 @@ class _Prepared:
     """A request whose history was found in the graph, with the tokens that are new."""
 
     match: Match
+    tools: str
     tokens: list[int]
     cause: Cause | None
 
@@ -196,9 +197,8 @@ class Episode:
 
             async def ask(asked: list[Message]) -> str:
                 part = replace(request, messages=asked, use_tools=False, stop=())
-                return (
-                    await self._sample(record, part, await self._prepare(record, asked, request.tools))
-                ).content
+                prepared = await self._prepare(record, asked, request.tools)
+                return (await self._sample(record, part, prepared)).content
 
             shorter = await record.view.shorten(_with_tool_names(request.messages), messages, ask)
             if shorter is not None:
@@ -214,24 +214,29 @@ class Episode:
         Raises:
             Refused: the chat template does not take these messages.
         """
-        match = record.graph.match(messages, _tools_key(tools))
+        key = _tools_key(tools)
+        match = record.graph.match(messages, key)
         if match.asked is not None:
-            return _Prepared(match, [], match.cause)
+            return _Prepared(match, key, [], match.cause)
         if sum(len(message.content) for message in match.new) > _MUCH_TEXT:
-            return await asyncio.to_thread(self._render, match, messages, tools)
-        return self._render(match, messages, tools)
+            match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
+        else:
+            match, tokens = self._render(match, messages, tools)
+        return _Prepared(match, key, tokens, match.cause)
 
-    def _render(self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> _Prepared:
+    def _render(
+        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> tuple[Match, list[int]]:
+        """The tokens of what is new; of everything, with another match, where the template cannot just go on."""
         template = self._model.template
         if match.node is not None:
             try:
                 last = match.node.tokens[-1]
-                tokens = template.continuation(match.new, tools, last, match.node.ended)
-                return _Prepared(match, tokens, match.cause)
+                return match, template.continuation(match.new, tools, last, match.node.ended)
             except CannotContinue:
                 match = Match(None, tuple(messages), None, "template")
         try:
-            return _Prepared(match, template.initial(messages, tools), match.cause)
+            return match, template.initial(messages, tools)
         except TemplateFailure as error:
             raise Refused(str(error), parameter="messages") from error
 
@@ -239,7 +244,7 @@ class Episode:
         """Give the model what was prepared, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
-        tools = _tools_key(request.tools)
+        tools = prepared.tools
         context = prepared.match.asked or record.graph.add_context(prepared.match, tools, prepared.tokens)
         if prepared.cause is not None:
             record.graph.branches[prepared.cause] += 1

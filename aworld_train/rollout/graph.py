@@ -69,7 +69,10 @@ class Node:
     @property
     def path_tokens(self) -> list[int]:
         """All tokens from the root up to and including this node."""
-        return [token for node in self.path for token in node.tokens]
+        tokens: list[int] = []
+        for node in self.path:
+            tokens += node.tokens
+        return tokens
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ into parts, what the model thought, which identifier a call was given.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -66,7 +67,7 @@ class Message:
             name=given.get("name") or "",
         )
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
         """What the message means; equal for messages that a conversation may be continued with alike."""
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
@@ -180,6 +181,7 @@ class Conversation(Protocol):
         """
 
 
+@lru_cache(maxsize=8192)
 def canonical_arguments(arguments: str) -> str:
     """Arguments as JSON with sorted keys and no spaces; text that is no JSON stays as it is."""
     try:

@@ -44,6 +44,7 @@ class ChatTemplate:
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # how many tokens all calls together came to
         self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
+        self._tools_matter: dict[tuple[str, ...], bool] = {}
 
     def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
         """Token ids of a conversation, up to where the assistant begins.
@@ -72,7 +73,7 @@ class ChatTemplate:
         Raises:
             CannotContinue: the whole conversation has to be rendered instead.
         """
-        text = self._after_turn(messages, tools)
+        text = self._new_text(messages, tools)
         tokens = self._encode(text)
         if not tokens:
             raise CannotContinue("the template adds nothing")
@@ -82,6 +83,20 @@ class ChatTemplate:
         if tokens[0] == last_token or (ended and closes):
             tokens = tokens[1:]
         return tokens
+
+    def _new_text(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
+        """The text that ``messages`` come to.
+
+        Few templates show the tool list again after a turn. That costs more than all the rest where there are many
+        tools, so it is found out once for each sequence of roles, and only done for those in which it matters.
+        """
+        roles = tuple(message.role for message in messages)
+        if not self._tools_matter.get(roles, True):
+            return self._after_turn(messages, ())
+        text = self._after_turn(messages, tools)
+        if tools and roles not in self._tools_matter:
+            self._tools_matter[roles] = self._after_turn(messages, ()) != text
+        return text
 
     def _after_turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         """The text between the content of an assistant's turn and its next one, with ``messages`` in between."""
@@ -97,16 +112,17 @@ class ChatTemplate:
         if first.role != "tool":
             return after
         # The marker stands inside a call's arguments; what ends the call was sampled with it.
-        finished = self._after_finished_turn(first.name, first.call_id, json.dumps(list(tools)))
+        finished = self._after_finished_turn(first.name)
         if not after.startswith(finished):
             raise CannotContinue("the template writes a tool call differently once its result is there")
         return self._closing(finished) + after[len(finished) :]
 
-    def _find_after_finished_turn(self, name: str, call_id: str, tools: str) -> str:
-        """What follows the marker in a tool call that has no result yet."""
-        stand_in = _stand_in(Message("tool", "", name=name, call_id=call_id))
+    def _find_after_finished_turn(self, name: str) -> str:
+        """What follows the marker in a call of that tool that has no result yet."""
         try:
-            return _after_marker(self._render(stand_in, json.loads(tools), begin_turn=False))
+            return _after_marker(
+                self._render(_stand_in(Message("tool", "", name=name)), (), begin_turn=False)
+            )
         except TemplateFailure as error:
             raise CannotContinue(str(error)) from error
 
@@ -135,9 +151,14 @@ class ChatTemplate:
             ) from error
 
     def _encode(self, text: str) -> list[int]:
-        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        # What `tokenizer.encode` calls in the end; what it does around that costs as much as a short text.
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            tokens = list(backend.encode(text, add_special_tokens=False).ids)
+        else:
+            tokens = list(self._tokenizer.encode(text, add_special_tokens=False))
         self.rendered_tokens += len(tokens)
-        return list(tokens)
+        return tokens
 
 
 def _stand_in(first: Message) -> list[dict[str, Any]]:
@@ -145,7 +166,7 @@ def _stand_in(first: Message) -> list[dict[str, Any]]:
     turn = Message("assistant", _MARKER)
     if first.role == "tool":
         arguments = json.dumps({"value": _MARKER})
-        call = ToolCall(first.name or "tool", arguments, first.call_id or _CALL_ID)
+        call = ToolCall(first.name or "tool", arguments, _CALL_ID)
         turn = Message("assistant", "", (call,))
     return [Message("user", _STAND_IN).for_template(), turn.for_template()]
 
