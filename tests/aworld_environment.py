@@ -2,8 +2,8 @@
 
 AWorld pins much exactly, so it has constraints of its own (requirements/aworld.txt), and the interpreter that runs the
 tests is not changed for it. `aworld_python` makes a virtual environment on top of that interpreter, in which only what
-those constraints have at another version is installed: a minute instead of four, and 400 MB instead of 2.3 GB. It is kept
-between runs and made again when the constraints or the interpreter's packages change.
+those constraints have at another version is installed: a minute instead of four, and 400 MB instead of 2.3 GB. It is
+kept between runs, and made again when the constraints or the interpreter's packages change.
 """
 
 import fcntl
