@@ -52,7 +52,8 @@ async def test_builder_can_be_named_by_module(monkeypatch: pytest.MonkeyPatch, t
 
 
 async def test_module_is_loaded_once_and_does_not_hold_the_loop(tmp_path: Path) -> None:
-    source = "import time\ntime.sleep(1)\nbuilt = []\ndef build():\n    built.append(1)\n    return lambda _: str(len(built))"
+    source = "import time\ntime.sleep(1)\nbuilt = []\n"
+    source += "def build():\n    built.append(1)\n    return lambda _: str(len(built))"
     agent = agent_from({"builder": write(tmp_path, source)})
     pause = 0.0
 

@@ -1,7 +1,6 @@
 """Real AWorld agents and swarms, against a scripted model and the real calculator."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +201,7 @@ async def test_nothing_is_written_or_looked_up_outside_the_run(
         await yaml_agent(tmp_path, ONE).run(question("6*7"), around(tmp_path / "run", stub, calculator_tools))
     assert {str(host).strip("b'") for host in looked_up} <= {"127.0.0.1", "localhost"}
     for name in ("cwd", "home"):
-        assert not os.listdir(elsewhere / name)
+        assert not list((elsewhere / name).iterdir())
 
 
 async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_tools: EnvConnection) -> None:
