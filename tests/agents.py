@@ -1,216 +1,57 @@
-"""Agents for tests, as users write them: plain clients of the OpenAI API and of MCP, that behave in many ways.
+"""What tests of agents share: surroundings that point at a stub, and a calculator to call."""
 
-Each function here is a builder: it returns ``answer(task)``, which finds the model and the tools in its surroundings.
-"""
-
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
-from openai import AsyncOpenAI, BadRequestError
+import pytest
 
 from aworld_train.agent import AgentTask, Surroundings
+from aworld_train.env import EnvConnection, down, up
+from tests.openai_stub import OpenAIStub
 
-Answer = Callable[[AgentTask], Awaitable[str]]
-
-
-class Toolbox:
-    """An MCP session of the episode, with its tools as OpenAI functions."""
-
-    def __init__(self, surroundings: Surroundings):
-        self._surroundings = surroundings
-        self._stack = AsyncExitStack()
-        self.functions: list[dict[str, Any]] = []
-
-    async def __aenter__(self) -> "Toolbox":
-        headers = {"Authorization": f"Bearer {self._surroundings.mcp_token}"}
-        read, write, _ = await self._stack.enter_async_context(
-            streamablehttp_client(self._surroundings.mcp_url, headers=headers)
-        )
-        self._session = await self._stack.enter_async_context(ClientSession(read, write))
-        await self._session.initialize()
-        self.functions = [
-            {
-                "type": "function",
-                "function": {"name": t.name, "description": t.description, "parameters": t.inputSchema},
-            }
-            for t in (await self._session.list_tools()).tools
-        ]
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._stack.aclose()
-
-    async def call(self, name: str, arguments: str) -> str:
-        result = await self._session.call_tool(name, json.loads(arguments))
-        return "".join(part.text for part in result.content if part.type == "text")
+NO_TOOLS = "http://127.0.0.1:9/mcp"
+"""Nothing answers there."""
 
 
-class Chat:
-    """A conversation with the model through the official client."""
-
-    def __init__(self, surroundings: Surroundings, agent: str | None = None):
-        self._client = AsyncOpenAI(
-            base_url=surroundings.llm_url(agent), api_key=surroundings.llm_key(agent), timeout=60
-        )
-        self._model = surroundings.model
-        self.messages: list[Any] = []
-
-    async def ask(self, tools: list[dict[str, Any]], **options: Any) -> Any:
-        if tools:
-            options["tools"] = tools
-        response = await self._client.chat.completions.create(
-            model=self._model, messages=self.messages, **options
-        )
-        message = response.choices[0].message
-        self.messages.append(message.model_dump(exclude_none=True))
-        return message
-
-    async def react(self, tools: Toolbox, change: Callable[[list[Any]], None] = lambda _: None) -> str:
-        """Ask and call until there is an answer; ``change`` may do anything to the history in between."""
-        while calls := (message := await self.ask(tools.functions)).tool_calls:
-            for call in calls:
-                result = await tools.call(call.function.name, call.function.arguments)
-                self.messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-            change(self.messages)
-        return message.content or ""
+def question(expression: str, **extra: Any) -> AgentTask:
+    """The task of the quickstart."""
+    messages = [
+        {"role": "system", "content": "Answer as <answer>number</answer>."},
+        {"role": "user", "content": f"What is {expression}?"},
+    ]
+    return AgentTask(messages, extra=extra)
 
 
-def plain(surroundings: Surroundings) -> Answer:
-    """Does the task with the tools, as our own loop does."""
-
-    async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
-        chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
-            return await chat.react(tools)
-
-    return answer
-
-
-def swarm(surroundings: Surroundings) -> Answer:
-    """A planner without tools tells a worker what to do."""
-
-    async def answer(task: AgentTask) -> str:
-        planner, worker = Chat(surroundings, "planner"), Chat(surroundings, "worker")
-        planner.messages = [{"role": "system", "content": "Plan."}, *task.messages]
-        plan = (await planner.ask([])).content
-        worker.messages = [{"role": "user", "content": f"{plan} {task.text}"}]
-        async with Toolbox(surroundings) as tools:
-            return await worker.react(tools)
-
-    return answer
+def around(
+    folder: Path,
+    stub: OpenAIStub | None = None,
+    tools: EnvConnection | None = None,
+    *,
+    episode: str = "one",
+    seconds: float = 60,
+    mcp_url: str = NO_TOOLS,
+) -> Surroundings:
+    """Surroundings of an episode; the key says which agent asks."""
+    url = stub.url(episode) if stub else "http://127.0.0.1:9/v1"
+    return Surroundings(
+        llm_url=lambda name: url,
+        llm_key=lambda name: f"key-of-{name}",
+        model="the-model",
+        mcp_url=tools.mcp_url if tools else mcp_url,
+        mcp_token=tools.token if tools else "the-episode's",
+        mcp_servers=(),
+        folder=folder,
+        seconds=seconds,
+    )
 
 
-def without_tools(surroundings: Surroundings) -> Answer:
-    async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
-        chat.messages = list(task.messages)
-        return (await chat.ask([])).content or ""
-
-    return answer
-
-
-def silent(surroundings: Surroundings) -> Answer:
-    """Never asks the model."""
-
-    async def answer(task: AgentTask) -> str:
-        return "<answer>42</answer>"
-
-    return answer
-
-
-def crashing(surroundings: Surroundings) -> Answer:
-    async def answer(task: AgentTask) -> str:
-        await without_tools(surroundings)(task)
-        raise RuntimeError("a bug of mine")
-
-    return answer
-
-
-def hanging(surroundings: Surroundings) -> Answer:
-    async def answer(task: AgentTask) -> str:
-        await without_tools(surroundings)(task)
-        await asyncio.sleep(3600)
-        return ""
-
-    return answer
-
-
-def flooding(surroundings: Surroundings) -> Answer:
-    """Asks the model without end."""
-
-    async def answer(task: AgentTask) -> str:
-        while True:
-            await without_tools(surroundings)(task)
-
-    return answer
-
-
-def forgiving(surroundings: Surroundings) -> Answer:
-    """Makes up an answer whatever fails."""
-
-    async def answer(task: AgentTask) -> str:
-        try:
-            return await plain(surroundings)(task)
-        except Exception:
-            return "<answer>42</answer>"
-
-    return answer
-
-
-def editing(surroundings: Surroundings) -> Answer:
-    """Rewrites what a tool said, once it has been read."""
-
-    def change(messages: list[Any]) -> None:
-        results = [m for m in messages if m.get("role") == "tool"]
-        for old in results[:-1]:
-            old["content"] = "[removed]"
-
-    async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
-        chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
-            return await chat.react(tools, change)
-
-    return answer
-
-
-def resetting(surroundings: Surroundings) -> Answer:
-    """Begins anew with a short history after every tool call."""
-
-    async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
-        chat.messages = list(task.messages)
-
-        def change(messages: list[Any]) -> None:
-            last = messages[-1]["content"]
-            messages[:] = [*task.messages, {"role": "user", "content": f"So far: {last}"}]
-
-        async with Toolbox(surroundings) as tools:
-            return await chat.react(tools, change)
-
-    return answer
-
-
-def shortening(surroundings: Surroundings) -> Answer:
-    """Forgets what tools said when it is told that its history is too long."""
-
-    async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
-        chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
-            try:
-                return await chat.react(tools)
-            except BadRequestError as error:
-                assert error.code == "context_length_exceeded"
-                chat.messages = [
-                    {**m, "content": "long"} if m["role"] == "tool" else m for m in chat.messages
-                ]
-                return await chat.react(tools)
-
-    return answer
+@pytest.fixture(scope="session", name="calculator_tools")
+def calculator_tools_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvConnection]:
+    """The calculator environment, up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWORLD_TRAIN_STATE", str(tmp_path_factory.mktemp("state")))
+        name = f"agents-{os.getpid()}"
+        yield up("calculator-mcp-server", name=name, backend="process", owner_pid=os.getpid(), wait=120)
+        down(name)

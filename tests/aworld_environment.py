@@ -2,8 +2,8 @@
 
 AWorld pins much exactly, so it has constraints of its own (requirements/aworld.txt), and the interpreter that runs the
 tests is not changed for it. `aworld_python` makes a virtual environment on top of that interpreter, in which only what
-those constraints have at another version is installed: a minute instead of four, and 400 MB instead of 2.3 GB. It is kept
-between runs and made again when the constraints or the interpreter's packages change.
+those constraints have at another version is installed: a minute instead of four, and 400 MB instead of 2.3 GB. It is
+kept between runs, and made again when the constraints or the interpreter's packages change.
 """
 
 import fcntl
@@ -13,17 +13,20 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 CONSTRAINTS = REPOSITORY / "requirements/aworld.txt"
 KEPT_IN = "AWORLD_TRAIN_TESTS_CACHE"
 """The folder in which the environment is kept; by default the user's cache."""
+FRAMEWORKS = (
+    "langchain-mcp-adapters==0.3.2",
+    "langchain-openai==1.7.3",
+    "langgraph==1.2.22",
+    "openai-agents==0.24.0",
+)
 _INSTALL_SECONDS = 600
 
 
@@ -32,31 +35,37 @@ def aworld_python() -> Path:
     """The interpreter; this one, if it has AWorld."""
     if _have("aworld") == _pinned()["aworld"]:
         return Path(sys.executable)
+    # The constraints are complete, so nothing has to be resolved.
+    differing = [f"{name}=={needed}" for name, needed in _pinned().items() if _have(name) != needed]
+    return _layered("aworld", ["--no-deps", *differing])
+
+
+@cache
+def frameworks_python() -> Path:
+    """An interpreter that has the agent frameworks of the examples."""
+    return _layered("frameworks", list(FRAMEWORKS))
+
+
+def _layered(name: str, requirements: list[str]) -> Path:
     kept = Path(os.environ.get(KEPT_IN) or Path.home() / ".cache/aworld-train/tests")
     kept.mkdir(parents=True, exist_ok=True)
-    place = kept / f"aworld-{_fingerprint()}"
+    place = kept / f"{name}-{_fingerprint(requirements)}"
     python = place / "bin/python"
     # One test run makes it, others wait; a half-made one has no mark.
     with (kept / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "complete").exists():
-            _make(place, python)
+            _make(place, python, requirements)
             (place / "complete").touch()
     return python
 
 
-@pytest.fixture(scope="session", name="aworld_python")
-def aworld_python_fixture() -> Path:
-    """As `aworld_python`."""
-    return aworld_python()
-
-
-def run_with_aworld(
-    *arguments: str, timeout: float = 120, cwd: Path | None = None, **variables: str
+def run_with(
+    python: Path, *arguments: str, timeout: float = 120, cwd: Path | None = None, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run that interpreter on this checkout; it must end with 0."""
+    """Run an interpreter on this checkout; it must end with 0."""
     done = subprocess.run(
-        [aworld_python(), *arguments],
+        [python, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -67,21 +76,15 @@ def run_with_aworld(
     return done
 
 
-def _make(place: Path, python: Path) -> None:
+def _make(place: Path, python: Path, requirements: list[str]) -> None:
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=60)
     below = sysconfig.get_path("purelib")
     above = Path(sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)}))
     # Not a bare path: an editable installation below is a .pth file itself, which only `addsitedir` reads.
     (above / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.writelines(
-            f"{name}=={needed}\n" for name, needed in _pinned().items() if _have(name) != needed
-        )
-        wanted.flush()
-        # The constraints are complete, so nothing has to be resolved.
-        command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-r", wanted.name]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS)
+    command = [sys.executable, "-m", "pip", "--python", python, "install", *requirements]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
@@ -97,7 +100,7 @@ def _have(name: str) -> str | None:
         return None
 
 
-def _fingerprint() -> str:
+def _fingerprint(requirements: list[str]) -> str:
     installed = sorted(f"{one.name}=={one.version}" for one in distributions())
-    seen = [sys.version, sysconfig.get_path("purelib"), CONSTRAINTS.read_text(), *installed]
+    seen = [sys.version, sysconfig.get_path("purelib"), *requirements, *installed]
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]

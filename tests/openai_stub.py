@@ -128,7 +128,7 @@ class OpenAIStub:
     async def _start(self) -> web.AppRunner:
         app = web.Application()
         app.router.add_post("/episodes/{episode}/v1/chat/completions", self._complete)
-        runner = web.AppRunner(app, shutdown_timeout=0)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()

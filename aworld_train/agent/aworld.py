@@ -46,11 +46,16 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: Surroundings) ->
         verify=_tls_context(), timeout=surroundings.seconds, trust_env=False
     ) as client:
         _make_distinct(agents)
+        refusals: list[str] = []
         for agent in agents:
+            _quieten(agent, refusals)
             _direct(agent, task, surroundings, client)
-        # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; a busy machine needs more.
         conf = TaskConfig().model_dump() | {
-            "post_tool_progress_watchdog_timeout_seconds": 10 * surroundings.seconds
+            # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; with hundreds of them
+            # on a busy machine that is no sign of anything.
+            "post_tool_progress_watchdog_timeout_seconds": 10 * surroundings.seconds,
+            # How late it may notice that the task is over.
+            "post_tool_progress_watchdog_poll_seconds": 0.2,
         }
         is_agent = len(agents) == 1 and agents[0] is built
         running = Task(
@@ -65,7 +70,7 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: Surroundings) ->
         with episode_memory():
             try:
                 await _list_tools(agents, surroundings)
-                return _answer(await _run(running))
+                return _answer(await _run(running), refusals)
             finally:
                 await drop_traces(running, agents)
 
@@ -108,14 +113,36 @@ def _make_distinct(agents: list[Any]) -> None:
         agent.handoffs = [renamed.get(one, one) for one in agent.handoffs]
 
 
+def _quieten(agent: Any, refusals: list[str]) -> None:
+    """Keep an agent from writing prompts about, and what its model's endpoint said where AWorld loses it."""
+
+    async def save_nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    # The prompt log draws a box around every prompt, and downloads a vocabulary to count what is in it.
+    agent._log_messages = lambda *_, **__: None
+    # Would write ./failed_requests.
+    agent._save_failed_request_context = save_nothing
+    ask = getattr(agent, "invoke_model", None)
+    if ask is None:
+        return
+
+    async def remember_refusal(*arguments: Any, **options: Any) -> Any:
+        try:
+            return await ask(*arguments, **options)
+        except Exception as error:
+            refusals.append(str(error))
+            raise
+
+    agent.invoke_model = remember_refusal
+
+
 def _direct(agent: Any, task: AgentTask, surroundings: Surroundings, client: httpx.AsyncClient) -> None:
     """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
     from aworld.models.llm import get_llm_model
 
     if not getattr(agent, "system_prompt", None):
         agent.system_prompt = task.system or None
-    # The prompt log draws a box around every prompt, and downloads a vocabulary to count what is in it.
-    agent._log_messages = lambda *_, **__: None
     conf = getattr(agent.conf, "llm_config", None)
     if conf is None or not _is_in_training(conf, surroundings):
         return
@@ -129,6 +156,8 @@ def _direct(agent: Any, task: AgentTask, surroundings: Surroundings, client: htt
     conf.max_retries = 0
     agent.llm_max_attempts = 1
     agent._llm = get_llm_model(conf, http_client=client, timeout=surroundings.seconds)
+    # Set only by the client that is not async, and read by both.
+    agent._llm.provider.is_http_provider = False
 
 
 def _is_in_training(conf: Any, surroundings: Surroundings) -> bool:
@@ -184,12 +213,12 @@ async def _run(running: Any) -> Any:
             work.exception()  # marks it as seen
 
 
-def _answer(response: Any) -> str:
+def _answer(response: Any, refusals: list[str]) -> str:
     if response is None:
         raise AgentFailed("AWorld returned nothing.")
     status = str(getattr(response.status, "value", response.status))
     if not response.success or status not in ("success", "finished"):
-        said = response.msg or response.answer or "no reason given"
+        said = refusals[-1] if refusals else response.msg or response.answer or "no reason given"
         if _EMPTY_COMPLETION in said:
             return ""
         raise AgentFailed(f"AWorld ended the task as {status}: {said}")

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 _SILENT = ("trace", "debug", "info", "success")
+_LATER = 5.0  # seconds
 _WORKER_SECONDS = 0.2
 # A tool call under way takes the first cancellation for a failure and tries again: up to three times.
 _WORKER_CANCELLATIONS = 5
@@ -90,7 +91,6 @@ async def drop_traces(task: Any, agents: list[Any]) -> None:
     """Remove what AWorld keeps of a task that is over: agents, queues, states, sandboxes and their threads' workers."""
     from aworld.core.agent.base import AgentFactory
     from aworld.events import eventbus
-    from aworld.runners.state_manager import InMemoryStateStorage
 
     for agent in agents:
         name = agent.id()
@@ -105,11 +105,18 @@ async def drop_traces(task: Any, agents: list[Any]) -> None:
             await _end_sandbox(agent.sandbox)
     for registry in (eventbus._message_queue, eventbus._subscribers, eventbus._transformer):
         registry.pop(task.id, None)
+    # Handlers that were cancelled look their states up once more.
+    asyncio.get_running_loop().call_later(_LATER, _drop_states, task.session_id)
+
+
+def _drop_states(session_id: str) -> None:
+    from aworld.runners.state_manager import InMemoryStateStorage
+
     states = InMemoryStateStorage.instance()
-    for node in states._session_nodes.pop(task.session_id, []):
+    for node in states._session_nodes.pop(session_id, []):
         states._nodes.pop(node.node_id, None)
     with contextlib.suppress(ValueError):
-        states._ordered_session_ids.remove(task.session_id)
+        states._ordered_session_ids.remove(session_id)
 
 
 async def _end_sandbox(sandbox: Any) -> None:

@@ -72,13 +72,12 @@ def is_aworld(built: object) -> bool:
     """Whether it is an AWorld agent or swarm; where AWorld was never imported, nothing is."""
     base = getattr(sys.modules.get("aworld.core.agent.base"), "BaseAgent", ())
     swarm = getattr(sys.modules.get("aworld.core.agent.swarm"), "Swarm", ())
-    return isinstance(built, base) or isinstance(built, swarm)
+    return isinstance(built, (base, swarm))
 
 
 async def _call(answer: Callable[[AgentTask], Any], task: AgentTask) -> Any:
-    if not (
-        inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(getattr(answer, "__call__", None))
-    ):
+    is_async = inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(type(answer).__call__)
+    if not is_async:
         # A thread cannot be cancelled: it goes on after the time limit until its next request is refused.
         loop, context = asyncio.get_running_loop(), copy_context()
         result = await loop.run_in_executor(_threads(), context.run, answer, task)

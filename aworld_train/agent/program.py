@@ -22,9 +22,8 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import guard
-from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
-from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""
@@ -262,6 +261,12 @@ async def _end(process: asyncio.subprocess.Process, reading: "asyncio.Future[Any
     reading.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await reading
+    # What is left in the pipes; their transports end with it.
+    for stream in (process.stdout, process.stderr):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                while stream is not None and await stream.read(_CHUNK):
+                    pass
 
 
 async def _uninterrupted(work: Any) -> None:
@@ -279,9 +284,6 @@ async def _uninterrupted(work: Any) -> None:
 
 
 def _ending(code: int) -> str:
+    # The guard gives a signal as shells do; a negative number is the guard's own death.
     number = code - 128 if code > 128 else -code
-    return (
-        f"it ended with code {code}"
-        if number <= 0 or (code < 128 and code > 0)
-        else f"it was ended by signal {number}"
-    )
+    return f"it was ended by signal {number}" if number > 0 else f"it ended with code {code}"

@@ -16,6 +16,8 @@ from aworld_train.cli.main import main
 
 REPOSITORY = Path(__file__).parents[2]
 PROFILES = ["cpu", "gpu"]
+# The extras that a file of constraints is for.
+EXTRAS = {"cpu": ["cpu", "dev"], "gpu": ["gpu", "dev"], "aworld": ["cpu", "aworld", "dev"]}
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +79,16 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
     assert not [name for name in names if name.startswith("tests/")]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", EXTRAS)
 def test_every_direct_dependency_of_a_profile_is_pinned_within_its_bounds(
     pyproject: dict[str, Any], profile: str
 ) -> None:
     from packaging.requirements import Requirement
 
     project, known = pyproject["project"], pins(profile)
-    asked = [*project["dependencies"], *project["optional-dependencies"][profile]]
-    for requirement in map(Requirement, [*asked, *project["optional-dependencies"]["dev"]]):
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *(one for extra in EXTRAS[profile] for one in extras[extra])]
+    for requirement in map(Requirement, asked):
         version = known.get(normalised(requirement.name))
         assert version is not None, f"requirements/{profile}.txt does not pin {requirement.name}"
         assert requirement.specifier.contains(version), (
@@ -93,7 +96,7 @@ def test_every_direct_dependency_of_a_profile_is_pinned_within_its_bounds(
         )
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", EXTRAS)
 def test_constraints_have_no_local_versions_and_no_duplicates(profile: str) -> None:
     lines = (REPOSITORY / f"requirements/{profile}.txt").read_text().splitlines()
     pinned = [line for line in lines if not line.startswith("#")]

@@ -35,7 +35,7 @@ async def outside(
     engine: ScriptedEngine, builder: str = "plain", **settings: Any
 ) -> tuple[list[Any], EpisodeSlot]:
     if "command" not in settings:
-        settings["builder"] = f"tests.agents:{builder}"
+        settings["builder"] = f"tests.outside_agents:{builder}"
     return await play(engine, kind=OutsideAgentLoop, **{"episode_timeout": 30.0, **settings})
 
 
@@ -203,7 +203,7 @@ async def test_a_recipe_may_mask_what_it_would_drop_and_drop_what_it_would_train
 async def test_in_validation_an_agents_own_temperature_counts_for_nothing(tmp_path: Path) -> None:
     agent = tmp_path / "warm.py"
     agent.write_text(
-        "from tests.agents import Chat\n"
+        "from tests.outside_agents import Chat\n"
         "def build(surroundings):\n"
         "    async def answer(task):\n"
         "        chat = Chat(surroundings)\n"

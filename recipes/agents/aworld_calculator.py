@@ -1,0 +1,25 @@
+"""An AWorld agent with the tools of the recipe: `agent: {builder: recipes/agents/aworld_calculator.py:build}`."""
+
+from aworld.agents.llm_agent import Agent
+from aworld.config.conf import AgentConfig
+
+from aworld_train.agent import Surroundings, get_agent_tool_env_and_servers
+
+PROMPT = "Work out the answer with the calculator, then reply with <answer>number</answer>."
+
+
+def build(surroundings: Surroundings) -> Agent:
+    """Called once per episode."""
+    mcp_config, mcp_servers = get_agent_tool_env_and_servers()
+    return Agent(
+        name="calculator_agent",
+        system_prompt=PROMPT,
+        conf=AgentConfig(
+            llm_provider="openai",
+            llm_base_url=surroundings.llm_url("calculator_agent"),
+            llm_model_name=surroundings.model,
+            llm_api_key=surroundings.llm_key("calculator_agent"),
+        ),
+        mcp_config=mcp_config,
+        mcp_servers=mcp_servers,
+    )

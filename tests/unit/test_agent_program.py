@@ -1,0 +1,217 @@
+"""Agents that are programs: real ones, that behave and misbehave."""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from aworld_train.agent import AgentFailed, AgentTimedOut
+from aworld_train.agent.program import ProgramAgent
+from aworld_train.errors import UsageError
+from aworld_train.rollout.outcome import Outcome
+from tests.agents import around, question
+from tests.environments import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """Run Python source as an agent."""
+
+    async def run(source: str, *, seconds: float = 30, **extra: Any) -> str:
+        script = tmp_path / "agent.py"
+        script.write_text(source)
+        agent = ProgramAgent(["python", str(script)])
+        return await agent.run(question("48/2", **extra), around(tmp_path / "run", seconds=seconds))
+
+    return run
+
+
+def alive(mark: str) -> list[psutil.Process]:
+    """The processes that have ``mark`` in their command line."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            living = process.status() != psutil.STATUS_ZOMBIE
+            if living and mark in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+async def test_answer_is_the_last_line_that_is_not_empty(run: Any) -> None:
+    assert await run("print('thinking'); print('  <answer>24</answer> '); print()") == "<answer>24</answer>"
+
+
+async def test_task_is_one_json_object_on_stdin(run: Any) -> None:
+    source = "import json, sys; print(json.dumps(json.load(sys.stdin)))"
+    told = json.loads(await run(source, level="easy"))
+    assert told["text"] == "What is 48/2?"
+    assert [message["role"] for message in told["messages"]] == ["system", "user"]
+    assert told["extra"] == {"level": "easy"}
+
+
+async def test_program_that_does_not_read_its_task_answers_too(run: Any) -> None:
+    padding = "x" * 1_000_000
+    assert await run("print('fine')", padding=padding) == "fine"
+
+
+async def test_values_of_numpy_reach_the_program_as_plain_ones(run: Any) -> None:
+    import numpy
+
+    source = "import json, sys; print(json.load(sys.stdin)['extra'])"
+    assert await run(source, array=numpy.arange(3), one=numpy.int64(1)) == "{'array': [0, 1, 2], 'one': 1}"
+
+
+async def test_environment_names_the_episode_s_endpoints_and_keeps_the_trainer_s_secrets(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MCP_SERVER_TOKEN", "OPENAI_API_KEY", "WANDB_API_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "the-trainer's")
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    seen = json.loads(await run("import json, os; print(json.dumps(dict(os.environ)))"))
+    assert "the-trainer's" not in seen.values()
+    assert seen["OPENAI_BASE_URL"] == seen["LLM_BASE_URL"] == "http://127.0.0.1:9/v1"
+    assert seen["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
+    assert seen["OPENAI_API_KEY"] == "key-of-None"
+    assert seen["OPENAI_MODEL"] == "the-model"
+    assert (seen["MCP_SERVER_URL"], seen["MCP_SERVER_TOKEN"]) == ("http://127.0.0.1:9/mcp", "the-episode's")
+    assert seen["NO_PROXY"] == "intranet,127.0.0.1"
+    assert seen["AGENT_FOLDER"].endswith("/run")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise ValueError('no such tool')", "code 1.*ValueError: no such tool"),
+        ("import sys; print('half an answer'); sys.exit(3)", "ended with code 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
+        ("import sys; print('why', file=sys.stderr)", "printed no answer.*why"),
+        ("print('  ')", "printed no answer"),
+    ],
+)
+async def test_program_that_fails_says_how(run: Any, source: str, said: str) -> None:
+    with pytest.raises(AgentFailed, match=f"(?s){said}") as failed:
+        await run(source)
+    assert failed.value.outcome is AgentFailed.outcome
+
+
+@pytest.mark.parametrize("command", [["/no/such/program"], ["no-such-program-anywhere", "x"]])
+async def test_program_that_is_not_there_is_a_failure(tmp_path: Path, command: list[str]) -> None:
+    agent = ProgramAgent(command)
+    with pytest.raises(AgentFailed, match="no program"):
+        await agent.run(question("1"), around(tmp_path))
+    with pytest.raises(UsageError, match="no program"):
+        agent.check()
+
+
+async def test_script_that_is_not_there_is_found_by_the_check() -> None:
+    with pytest.raises(UsageError, match=r"no file 'nowhere\.py'"):
+        ProgramAgent(["python", "nowhere.py"]).check()
+
+
+async def test_program_that_hangs_is_ended_at_the_limit(run: Any) -> None:
+    began = time.monotonic()
+    with pytest.raises(AgentTimedOut, match=r"not done after 2 seconds") as failed:
+        await run("import time; time.sleep(3600)", seconds=2)
+    assert failed.value.outcome is Outcome.timeout
+    assert time.monotonic() - began < 15
+
+
+async def test_nothing_that_a_program_started_outlives_it(run: Any) -> None:
+    mark = f"grandchild-{os.getpid()}"
+    source = f"""
+import signal, subprocess, sys, time
+stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+for own_session in (False, True):
+    subprocess.Popen([sys.executable, "-c", stubborn, "{mark}"], start_new_session=own_session)
+# A daemon: its parent is gone before it is looked for.
+double = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+subprocess.run([sys.executable, "-c", double, sys.executable, "-c", stubborn, "{mark}"], start_new_session=True)
+time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 0.5)
+print("done")
+"""
+    assert await run(source) == "done"
+    assert not alive(mark)
+    with pytest.raises(AgentTimedOut):
+        await run(source.replace("else 0.5", "else 3600"), seconds=4)
+    assert not alive(mark)
+
+
+async def test_program_that_ignores_sigterm_is_killed_when_the_episode_is_cancelled(
+    run: Any, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    source = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    episode = asyncio.create_task(run(source + f"open({str(ready)!r}, 'w').close()\ntime.sleep(3600)"))
+    assert await asyncio.to_thread(eventually, ready.exists)
+    episode.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await episode
+    assert not alive(str(tmp_path))
+
+
+async def test_flood_ends_the_program_and_fills_no_memory(run: Any) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(AgentFailed, match="printed more than"):
+        await run("while True: print('x' * 1_000_000)")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
+
+
+async def test_much_that_stays_below_the_limit_is_read_and_forgotten(run: Any) -> None:
+    source = "import sys\nfor _ in range(100): print('y' * 50_000); print('z' * 50_000, file=sys.stderr)\nprint('end')"
+    assert await run(source) == "end"
+
+
+async def test_output_that_is_no_text_harms_nobody(run: Any) -> None:
+    source = r"import os; os.write(1, b'\xff\xfe\n'); os.write(1, '<answer>é</answer>'.encode())"
+    assert await run(source) == "<answer>é</answer>"
+
+
+async def test_no_more_than_so_many_run_at_a_time_and_the_loop_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = tmp_path / "agent.py"
+    script.write_text(
+        f"import os, time\nf = os.open({str(log)!r}, os.O_APPEND | os.O_CREAT | os.O_WRONLY)\n"
+        "os.write(f, b'+'); time.sleep(0.3); os.write(f, b'-'); print('ok')"
+    )
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    agents = [ProgramAgent(["python", str(script)], at_once=3) for _ in range(9)]
+    answers = await asyncio.gather(*(one.run(question("1"), around(tmp_path)) for one in agents))
+    ticking.cancel()
+    assert answers == ["ok"] * 9
+    running = most = 0
+    for event in log.read_text():
+        running += 1 if event == "+" else -1
+        most = max(most, running)
+    assert most <= 3
+    assert ticks > 20
+
+
+@pytest.mark.parametrize("command", ["python agent.py", [], [1], None])
+def test_command_that_is_no_list_of_words_is_refused(command: Any) -> None:
+    with pytest.raises(UsageError, match="has to be a list"):
+        ProgramAgent(command)
+
+
+@pytest.mark.parametrize("at_once", [0, -1, "many", True])
+def test_number_at_once_has_to_be_a_number(at_once: Any) -> None:
+    with pytest.raises(UsageError, match="at_once"):
+        ProgramAgent(["python"], at_once=at_once)
