@@ -15,7 +15,7 @@ import aiohttp
 
 from aworld_train.env.directory import find_directory
 from aworld_train.serving.worker.launcher import START_ANEW
-from tests.environments import HEADERS, HELLO, ODD
+from tests.environments import HEADERS, HELLO, ODD, eventually
 
 WITHIN = 30.0
 MCP = "http://worker/mcp"
@@ -80,9 +80,11 @@ async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "a
                         said.put_nowait(news["ready"])
         said.put_nowait(None)
 
-    async with asyncio.timeout(WITHIN), aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as http:
-        while not Path(socket).exists():
-            await asyncio.sleep(0.05)
+    async with (
+        asyncio.timeout(WITHIN),
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as http,
+    ):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
         following = asyncio.create_task(follow())
         while not await said.get():
             pass
@@ -101,7 +103,9 @@ async def test_a_worker_is_ready_again_when_its_session_is_over(tmp_path: Path) 
                 assert [await said.get(), await said.get()] == [False, True]
 
 
-async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is_ready(tmp_path: Path) -> None:
+async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is_ready(
+    tmp_path: Path,
+) -> None:
     with worker(tmp_path, KILLED_IN_THE_WIPE) as (process, socket):
         async with followed(socket) as (http, said):
             async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
