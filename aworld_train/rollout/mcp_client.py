@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import httpx
-from yarl import URL
 
 from aworld_train.env.address import is_near
 
@@ -77,10 +77,10 @@ class McpSession:
     """An open session; see ``open_session``. It has to be closed."""
 
     def __init__(self, url: str, headers: Mapping[str, str], connect_timeout: float):
-        self._url = URL(url)
+        self._url = url
         self._headers = {**headers, "Accept": _ACCEPTED, "Content-Type": "application/json"}
         self._proxy = _proxy(url)
-        self._tls = _tls_context() if self._url.scheme == "https" else True
+        self._tls = _tls_context() if url.startswith("https:") else True
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
@@ -196,8 +196,8 @@ class McpSession:
         try:
             answer = await self._exchange(method, body, headers)
             if answer.status in (307, 308):
-                there = self._url.join(URL(answer.headers.get("Location", "")))
-                if there.origin() == self._url.origin():  # nobody else is told what the headers say
+                there = urljoin(self._url, answer.headers.get("Location", ""))
+                if _origin(there) == _origin(self._url):  # nobody else is told what the headers say
                     answer.release()
                     self._url = there
                     answer = await self._exchange(method, body, headers)
@@ -222,6 +222,11 @@ class McpSession:
             timeout=self._timeout,
             allow_redirects=False,
         )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> str:
