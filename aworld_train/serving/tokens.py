@@ -21,10 +21,12 @@ class Pass:
     Attributes:
         token_id: The same for every request with this token.
         sessions: Most sessions open at one time; None where there is no such limit.
+        expires: Until when (Unix time, seconds).
     """
 
     token_id: str
     sessions: int | None
+    expires: float
 
 
 class Refused(Exception):
@@ -88,4 +90,4 @@ def verify(secret: str, environment: str, token: str) -> Pass:
     if claims["env"] != environment:
         raise Refused("the token is for another environment")
     sessions = claims.get("sessions")
-    return Pass(str(claims["jti"]), sessions if isinstance(sessions, int) else None)
+    return Pass(str(claims["jti"]), sessions if isinstance(sessions, int) else None, float(claims["exp"]))

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -304,20 +305,19 @@ def make_directory(path: Path, dockerfile: str, server: str = "") -> Path:
 def test_a_start_that_is_cut_off_while_building_leaves_nothing(
     engine: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
-    path = make_directory(tmp_path / "slow", f"RUN sleep 60 # {tmp_path.name} {number}\n")
-    before = {one.id for one in engine.containers.list(all=True)}
-    started = starting(path, "cut-build")
+    # The engine remembers the steps of builds that went on to the end, those of other runs of this test too.
+    step = f"sleep 60 # {uuid4()}"
+    path = make_directory(tmp_path / "slow", f"RUN {step}\n")
 
     def building() -> list[Container]:
-        return [
-            one
-            for one in engine.containers.list(all=True, ignore_removed=True)
-            if one.id not in before and "sleep 60" in str(one.attrs["Config"]["Cmd"])
-        ]
+        everything = engine.containers.list(all=True, ignore_removed=True)
+        return [one for one in everything if step in str(one.attrs["Config"]["Cmd"])]
 
-    assert eventually(building, 120)
-    started.send_signal(number)
-    assert started.wait(20) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    with starting(path, "cut-build") as (started, said):
+        assert eventually(lambda: building() or started.poll() is not None, 120), said.read_text()
+        assert started.poll() is None, said.read_text()
+        started.send_signal(number)
+        assert started.wait(20) == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert cli("env", "down", "--orphans").returncode == 0
     assert left_of("cut-build") == []
     assert eventually(lambda: not building(), 90)
@@ -328,17 +328,20 @@ def test_a_start_that_is_cut_off_is_an_orphan_and_can_be_removed(
     engine: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = make_directory(tmp_path / "slow", "", "import time; time.sleep(60)\n")
-    started = starting(path, "cut-start")
-    assert eventually(lambda: len(left_of("cut-start")) >= 4, 120)
-    started.send_signal(number)
-    started.wait(20)
+    with starting(path, "cut-start") as (started, said):
+        assert eventually(lambda: len(left_of("cut-start")) >= 4, 120), said.read_text()
+        started.send_signal(number)
+        started.wait(20)
     if number == signal.SIGKILL:
         assert [one.state for one in status("cut-start")] == ["abandoned"]
     assert cli("env", "down", "--orphans").returncode == 0
     assert left_of("cut-start") == []
 
 
-def starting(path: Path, name: str) -> "subprocess.Popen[bytes]":
+@contextmanager
+def starting(path: Path, name: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """A start under way, and the file that it writes to; it does not go on after this."""
+    said = path.parent / "said"
     command = [
         "env",
         "up",
@@ -351,12 +354,18 @@ def starting(path: Path, name: str) -> "subprocess.Popen[bytes]":
         "--workers",
         "1",
     ]
-    return subprocess.Popen(
-        [sys.executable, "-m", "aworld_train", *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=_hear_interrupts,
-    )
+    with said.open("wb") as file:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "aworld_train", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            preexec_fn=_hear_interrupts,
+        )
+    try:
+        yield started, said
+    finally:
+        started.kill()
+        started.wait()
 
 
 def _hear_interrupts() -> None:

@@ -99,14 +99,9 @@ def _text(part: Mapping[str, Any]) -> str:
     return f"[{part['type']} content, not shown]"
 
 
-def _answer(whole: Any) -> Answer:
-    """What a server said, an object of the SDK or JSON, as JSON."""
-    said = (
-        whole
-        if isinstance(whole, Mapping)
-        else whole.model_dump(mode="json", by_alias=True, exclude_none=True)
-    )
-    return {"result": said} if "content" in said else {"error": said}
+def _answer(whole: Mapping[str, Any]) -> Answer:
+    """What a server said, as JSON-RPC has it."""
+    return {"result": whole} if "content" in whole else {"error": whole}
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import json
 import secrets
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,8 @@ SESSION_HEADER = "Mcp-Session-Id"
 _PASSED_ON = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers")
 _BODY_BYTES = 64 << 20
 _END_SECONDS = 5.0
+_INITIALIZED = b"notifications/initialized"
+_MOST_ADMITTED = 1024
 _RETRY_AFTER = 5
 _AGAIN_SECONDS = 0.05
 _WORKER_LOST = "the worker of this session was lost; what it did is gone, and a new session has to be opened"
@@ -63,6 +64,7 @@ class Gateway:
 
     def __init__(self, name: str, secret: str, sockets: list[str], limits: Limits):
         self._name, self._secret, self._limits = name, secret, limits
+        self._admitted: dict[str, Pass] = {}  # by what they showed
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
         self.pool.links = [
@@ -119,11 +121,8 @@ class Gateway:
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
         """A request of a client, whatever it is."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
-            if scheme.lower() != "bearer":
-                raise Refused("a bearer token is needed")
-            allowed = verify(self._secret, self._name, token.strip())
+            allowed = self._admit(request.headers.get("Authorization", ""))
         except Refused as refusal:
             self.metrics.refused.labels("token").inc()
             return _refusal(401, str(refusal), {"WWW-Authenticate": "Bearer"})
@@ -136,14 +135,35 @@ class Gateway:
         if request.method == "DELETE":
             await self._end(session, "closed")
             return web.Response(status=200)
-        return await self._pass_on(request, session, await request.read())
+        body = await request.read()
+        if _INITIALIZED in body and _part(body, "method") == _INITIALIZED.decode():
+            session.last_seen, session.vanished = time.monotonic(), None
+            return web.Response(status=202)  # every client has to say so, and no worker has to know
+        return await self._pass_on(request, session, body)
+
+    def _admit(self, authorization: str) -> Pass:
+        """What a client may do; a token that was good is not looked at again until it expires.
+
+        Raises:
+            Refused: Nothing.
+        """
+        known = self._admitted.get(authorization)
+        if known is not None and time.time() < known.expires:
+            return known
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            raise Refused("a bearer token is needed")
+        allowed = verify(self._secret, self._name, token.strip())
+        if len(self._admitted) >= _MOST_ADMITTED:
+            self._admitted.clear()
+        self._admitted[authorization] = allowed
+        return allowed
 
     async def _open(self, request: web.Request, allowed: Pass) -> web.StreamResponse:
         body = await request.read()
         if request.method != "POST" or b'"initialize"' not in body:
             return _refusal(400, f"the header {SESSION_HEADER} is missing, and this opens no session")
-        mine = Counter(session.token_id for session in self.pool.sessions.values())[allowed.token_id]
-        if allowed.sessions is not None and mine >= allowed.sessions:
+        if allowed.sessions is not None and self.pool.sessions_of(allowed.token_id) >= allowed.sessions:
             self.metrics.refused.labels("session_limit").inc()
             return _refusal(
                 429,
@@ -165,12 +185,13 @@ class Gateway:
             response: web.StreamResponse | None = None
             try:
                 response = await self._pass_on(request, session, body, opening=True)
+                if response.status in (502, 503):
+                    # The worker was lost, or is not as free as it seemed; it says so itself when it is again.
+                    link.ready = False
             finally:
                 if response is None or response.status >= 400:
                     await self._end(session, "not opened")
             if response.status in (502, 503):
-                # The worker was lost, or is not as free as it seemed; it says so itself when it is again.
-                link.ready = False
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             if response.status < 400:
@@ -224,16 +245,16 @@ class Gateway:
 
     async def _take_back(self, session: Session) -> None:
         link = session.link
-        link.ready = link.ready and not link.exclusive
+        was_ready, http = link.ready, link.http
+        link.ready = was_ready and not link.exclusive
         try:
             async with asyncio.timeout(_END_SECONDS):
                 headers = {SESSION_HEADER: session.session_id}
                 async with link.request("DELETE", "/mcp", headers=headers) as answer:
-                    link.ready = (
-                        link.ready or answer.status == 404
-                    )  # it had not been opened: nothing to clean
+                    if answer.status == 404:  # it had not been opened: nothing to clean
+                        link.ready = link.ready or was_ready
         except (aiohttp.ClientError, TimeoutError, OSError):
-            await link.reset()  # it has no session any more that it does not hear of
+            await link.reset(http)  # it has no session any more that it does not hear of
         finally:
             self.pool.release(link, session.session_id)
 
@@ -270,9 +291,7 @@ async def _say_lost(
     request: web.Request, body: bytes, begun: web.StreamResponse | None
 ) -> web.StreamResponse:
     """The answer to a request whose worker was lost, in the stream that was begun if there is one."""
-    number = None
-    with contextlib.suppress(ValueError, AttributeError):
-        number = json.loads(body).get("id")
+    number = _part(body, "id")
     error = {"code": _SERVER_ERROR, "message": _WORKER_LOST, "data": {"type": "worker_lost"}}
     message = {"jsonrpc": "2.0", "id": number, "error": error}
     if begun is None:
@@ -280,6 +299,13 @@ async def _say_lost(
     if number is not None:
         await begun.write(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")
     return begun
+
+
+def _part(body: bytes, name: str) -> Any:
+    """That part of a message; None where it has none, or is no message."""
+    with contextlib.suppress(ValueError, AttributeError):
+        return json.loads(body).get(name)
+    return None
 
 
 def _refusal(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -82,8 +82,13 @@ class WorkerLink:
                 await self._lose()
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def reset(self) -> None:
-        """Break with it, and take it up again: it then ends all sessions that it had."""
+    async def reset(self, failed: aiohttp.ClientSession | None = None) -> None:
+        """Break with it, and take it up again: it then ends all sessions that it had.
+
+        Nothing is done if what ``failed`` is not what it is spoken with any more: it has been taken up again since.
+        """
+        if failed is not None and failed is not self._http:
+            return
         http, self._http = self._http, None  # first, so that nobody is given one that is closed
         if http is not None:
             await http.close()

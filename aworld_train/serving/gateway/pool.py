@@ -50,6 +50,10 @@ class Pool:
     def queued(self) -> int:
         return sum(not turn.done() for _, turn in self._waiting)
 
+    def sessions_of(self, token_id: str) -> int:
+        """How many are open with that token."""
+        return sum(session.token_id == token_id for session in self.sessions.values())
+
     async def reserve(self, session_id: str, seconds: float) -> WorkerLink:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
@@ -62,6 +66,8 @@ class Pool:
         if not turn.done() and self.queued > self._longest_queue:
             self._waiting.pop()
             raise Busy(f"{self._longest_queue} sessions are waiting for a worker already")
+        if turn.done():
+            return turn.result()
         try:
             # Not `asyncio.wait_for`: before Python 3.12 it swallows a cancellation that comes together with the turn.
             async with asyncio.timeout(seconds):

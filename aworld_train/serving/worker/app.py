@@ -63,6 +63,7 @@ class Worker:
         self._ready = False
         self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._warming: asyncio.Task[None] | None = None
 
     def application(self) -> web.Application:
         """The routes."""
@@ -195,10 +196,15 @@ class Worker:
             answering.cancel()
 
     async def _clean(self, ground: Ground) -> None:
+        if self._warming is not None:
+            self._warming.cancel()
         ran = self.relay.stop_servers()
         if self._desktop is not None:
             await self._desktop.stop()
         try:
+            await self._aside(wipe, ground)
+            # Now that nothing is left that could end it. What it was still to start for the session is ended too.
+            await self._spawner.prove()
             await self._aside(wipe, ground)
             if await self._aside(_neighbours, self._socket):
                 raise NotClean("there is something beside the socket")
@@ -208,7 +214,7 @@ class Worker:
         if self._desktop is not None:
             await self._desktop.start()
         self._set_ready(True)
-        await self.relay.warm(ran)
+        self._warming = self._later(self.relay.warm(ran))
 
     async def _aside(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
@@ -229,10 +235,11 @@ class Worker:
         for news in self._watchers:
             news.put_nowait(line)
 
-    def _later(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _later(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -100,20 +100,30 @@ class Spawner:
                 else {"function": entry.function}
             ),
         }
+        answer = await self._order(order, [standard_input, standard_output])
+        if "error" in answer:
+            raise CallFailure("tool_unavailable", f"{name} could not be started: {answer['error']}")
+        return int(answer["pid"])
+
+    async def prove(self) -> None:
+        """Return when it has answered, and so has carried out what was ordered before; end this worker if it does not.
+
+        One that a tool has sent SIGKILL may be there for a while yet, but it answers nothing any more.
+        """
+        await self._order({}, [])
+
+    async def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         async with self._turn:
             try:
-                socket.send_fds(self._ours, [json.dumps(order).encode()], [standard_input, standard_output])
+                socket.send_fds(self._ours, [json.dumps(order).encode()], descriptors)
             except OSError:
                 give_up()
             answering = asyncio.ensure_future(self._answer(_ORDER_SECONDS))
             try:
-                answer = await asyncio.shield(answering)
+                return await asyncio.shield(answering)
             except asyncio.CancelledError:
                 await answering  # or it would be taken for the answer to the next order
                 raise
-        if "error" in answer:
-            raise CallFailure("tool_unavailable", f"{name} could not be started: {answer['error']}")
-        return int(answer["pid"])
 
     async def _answer(self, seconds: float) -> dict[str, Any]:
         """What it says next."""

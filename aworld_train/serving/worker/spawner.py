@@ -10,7 +10,8 @@ Run as a script, with the standard library alone: it is the interpreter and the 
 
 An order is one datagram, JSON, with the descriptors for standard input and output beside it:
 ``{"argv": [...]}`` or ``{"function": "module:name"}``, and ``"env"``, ``"cwd"``, ``"private"``. The answer is
-``{"pid": ...}`` or ``{"error": "..."}``; the first datagram of all says ``{"ready": true}``.
+``{"pid": ...}`` or ``{"error": "..."}``. The first datagram of all says ``{"ready": true}``, and so does the answer to
+``{}``, which orders nothing.
 """
 
 import ctypes
@@ -58,6 +59,8 @@ def main() -> None:
 
 
 def _start(order: dict[str, Any], descriptors: list[int], orders: socket.socket) -> dict[str, Any]:
+    if not order:
+        return {"ready": True}
     try:
         pid = os.fork()
     except OSError as error:

@@ -123,7 +123,7 @@ class ToolServer:
         our_in, their_out = os.pipe()
         try:
             pid = await self._spawn(self.name, self.entry, their_in, their_out)
-        except CallFailure:
+        except BaseException:
             os.close(our_out)
             os.close(our_in)
             raise

@@ -1,0 +1,160 @@
+"""What servers may do that ours does not, by one that does as it is told: events, interruptions, questions, redirects."""
+
+import asyncio
+import gc
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tools import ToolServer, ToolSession
+
+RESULT = {"content": [{"type": "text", "text": "done"}]}
+Answer = Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+
+
+def answer_to(number: Any, result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "result": result}
+
+
+def event(message: dict[str, Any], number: str = "") -> bytes:
+    named = f"id: {number}\r\n" if number else ""
+    return f": a comment\r\n{named}event: message\r\ndata: {json.dumps(message)}\r\n\r\n".encode()
+
+
+async def events(request: web.Request, *pieces: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(piece)
+        await asyncio.sleep(0)
+    return response
+
+
+@asynccontextmanager
+async def served(
+    on_call: Answer, on_get: Answer | None = None, path: str = "/mcp"
+) -> AsyncIterator[tuple[ToolServer, list[Any]]]:
+    """A server that opens sessions and answers calls as told, and all messages that it got."""
+    heard: list[Any] = []
+
+    async def mcp(request: web.Request) -> web.StreamResponse:
+        if request.method != "POST":
+            heard.append(request.method)
+            return await on_get(request, None) if on_get and request.method == "GET" else web.Response()
+        heard.append(message := await request.json())
+        if message.get("method") == "initialize":
+            hello = answer_to(message["id"], {"protocolVersion": "2025-03-26", "capabilities": {}})
+            return web.json_response(hello, headers={"Mcp-Session-Id": "one"})
+        assert request.headers["Mcp-Session-Id"] == "one"
+        assert request.headers["MCP-Protocol-Version"] == "2025-03-26"
+        if message.get("method") == "tools/call":
+            return await on_call(request, message)
+        return web.Response(status=202)
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/mcp"})
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", mcp)
+    app.router.add_route("*", "/old", elsewhere)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}{path}", {}, 10, 10), heard
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_answer_may_come_as_events_among_others_in_any_pieces() -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+        wish = {"jsonrpc": "2.0", "id": "w", "method": "sampling/createMessage", "params": {}}
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+        others = answer_to("another", {"content": []})
+        said = b"".join(event(one) for one in (note, ping, wish, others, answer_to(message["id"], RESULT)))
+        return await events(request, *(said[place : place + 7] for place in range(0, len(said), 7)))
+
+    async with served(on_call) as (server, heard), ToolSession(server) as tools:
+        assert (await tools.call("any", {})).text == "done"
+        answered = {message["id"]: message for message in heard if "method" not in message}
+        assert answered["p"]["result"] == {}
+        assert answered["w"]["error"]["code"] == -32601
+
+
+async def test_an_answer_that_the_server_interrupts_goes_on_where_it_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aworld_train.rollout.mcp_client._RESUME_SECONDS", 0.01)
+    numbers = []
+
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        numbers.append(message["id"])
+        return await events(request, b"id: first\ndata:\n\n")
+
+    async def on_get(request: web.Request, _: Any) -> web.StreamResponse:
+        assert request.headers["Last-Event-ID"] == "first"
+        return await events(request, event(answer_to(numbers[-1], RESULT), "second"))
+
+    async with served(on_call, on_get) as (server, _), ToolSession(server) as tools:
+        assert (await tools.call("any", {})).text == "done"
+
+
+async def test_an_answer_that_ends_before_it_is_complete_is_a_lost_environment() -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        return await events(request, b": nothing\n\n")
+
+    async with served(on_call) as (server, _), ToolSession(server) as tools:
+        with pytest.raises(EnvironmentLost, match="ended before it was complete"):
+            await tools.call("any", {})
+
+
+@pytest.mark.parametrize(
+    "said", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "result": {"content": [1]}}']
+)
+async def test_what_is_no_tool_result_is_a_lost_environment(said: bytes) -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        return web.Response(body=said, content_type="application/json")
+
+    async with served(on_call) as (server, _), ToolSession(server) as tools:
+        with pytest.raises(EnvironmentLost):
+            await tools.call("any", {})
+
+
+async def test_a_redirect_within_the_server_is_followed_and_a_session_is_four_requests() -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        return web.json_response(answer_to(message["id"], RESULT))
+
+    async with served(on_call, path="/old") as (server, heard):
+        async with ToolSession(server) as tools:
+            assert (await tools.call("any", {})).text == "done"
+        methods = [message if isinstance(message, str) else message["method"] for message in heard]
+        assert methods == ["initialize", "notifications/initialized", "tools/call", "DELETE"]
+
+
+async def test_a_redirect_to_another_server_is_not_followed() -> None:
+    async def elsewhere(request: web.Request, message: Any) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": "http://127.0.0.2:1/mcp"})
+
+    async with served(elsewhere) as (server, _), ToolSession(server) as tools:
+        with pytest.raises(EnvironmentLost, match="HTTP 307"):
+            await tools.call("any", {})
+
+
+def test_an_event_loop_that_ends_closes_its_connections(caplog: pytest.LogCaptureFixture) -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        return web.json_response(answer_to(message["id"], RESULT))
+
+    async def main() -> None:
+        async with served(on_call) as (server, _), ToolSession(server) as tools:
+            assert (await tools.call("any", {})).text == "done"
+
+    for _ in range(2):
+        asyncio.run(main())
+        gc.collect()
+    assert "Unclosed" not in caplog.text

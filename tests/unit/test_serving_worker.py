@@ -1,0 +1,119 @@
+"""A worker as its gateway sees it: a real one, on a socket of its own."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from aworld_train.env.directory import find_directory
+from aworld_train.serving.worker.launcher import START_ANEW
+from tests.environments import HEADERS, HELLO, ODD, eventually
+
+WITHIN = 30.0
+MCP = "http://worker/mcp"
+SESSION = {"Mcp-Session-Id": "one", **HEADERS}
+CRASH = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "crash", "arguments": {}}}
+MAIN = "from aworld_train.serving.worker.__main__ import main; main()"
+# The last thing that a tool does is to end what starts tools; that it has ended is seen by the wipe.
+KILLED_IN_THE_WIPE = """
+import os, signal, time
+from aworld_train.serving.worker import app
+
+def wipe(ground, original=app.wipe):
+    for pid in ground.spared - {os.getpid()}:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    original(ground)
+
+app.wipe = wipe
+"""
+
+
+@contextmanager
+def worker(folder: Path, before: str = "") -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """A worker with one of the odd servers, and its socket; ``before`` is run in it first."""
+    places = {name: folder / name for name in ("run", "workspace", "home", "tmp")}
+    for place in places.values():
+        place.mkdir(mode=0o700)
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(asdict(find_directory(ODD).manifest)))
+    socket = str(places["run"] / "worker.sock")
+    settings = {
+        "socket": socket,
+        "manifest": str(manifest),
+        "python": sys.executable,
+        "here": str(ODD),
+        "workspace": str(places["workspace"]),
+        "servers": ["odd"],
+        "folders": [str(places[name]) for name in ("workspace", "home", "tmp")],
+    }
+    variables = {"HOME": str(places["home"]), "TMPDIR": str(places["tmp"])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", before + MAIN],
+        env={**os.environ, **variables, "AWORLD_WORKER": json.dumps(settings)},
+    )
+    try:
+        yield process, socket
+    finally:
+        process.terminate()
+        process.wait(WITHIN)
+
+
+@asynccontextmanager
+async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
+    """A client of the worker, and what it says of itself; None when it has ended."""
+    said: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def follow() -> None:
+        with suppress(aiohttp.ClientPayloadError):
+            async with http.get("http://worker/state") as state:
+                async for line in state.content:
+                    if "ready" in (news := json.loads(line)):
+                        said.put_nowait(news["ready"])
+        said.put_nowait(None)
+
+    async with (
+        asyncio.timeout(WITHIN),
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as http,
+    ):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        following = asyncio.create_task(follow())
+        while not await said.get():
+            pass
+        yield http, said
+        following.cancel()
+
+
+async def test_a_worker_is_ready_again_when_its_session_is_over(tmp_path: Path) -> None:
+    with worker(tmp_path) as (_, socket):
+        async with followed(socket) as (http, said):
+            for _ in range(3):
+                async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                    assert opened.status == 200
+                async with http.delete(MCP, headers=SESSION) as closed:
+                    assert closed.status == 200
+                assert [await said.get(), await said.get()] == [False, True]
+
+
+async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is_ready(
+    tmp_path: Path,
+) -> None:
+    with worker(tmp_path, KILLED_IN_THE_WIPE) as (process, socket):
+        async with followed(socket) as (http, said):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            # A server that ran would be started again at once.
+            async with http.post(MCP, json=CRASH, headers=SESSION) as crashed:
+                assert (await crashed.json())["error"]["data"]["type"] == "tool_crashed"
+            async with http.delete(MCP, headers=SESSION) as closed:
+                assert closed.status == 200
+            assert [await said.get(), await said.get()] == [False, None]
+        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
