@@ -11,9 +11,11 @@ from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.factory import agent_from
 from aworld_train.agent.task import Agent, AgentTask, AgentTimedOut, Surroundings
 from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
+from aworld_train.rollout.outcome import AgentFailed
 
 __all__ = [
     "Agent",
+    "AgentFailed",
     "AgentTask",
     "AgentTimedOut",
     "AworldAgentLoop",

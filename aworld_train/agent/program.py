@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import guard
-from aworld_train.agent.task import AgentFailed, AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
+from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""

@@ -1,4 +1,4 @@
-"""What servers may do that ours does not, by one that does as it is told: events, interruptions, questions, redirects."""
+"""What servers may do that ours does not, by one that does as it is told: events, interruptions, redirects."""
 
 import asyncio
 import gc
