@@ -1,4 +1,4 @@
-"""What servers may do that ours does not, by one that does as it is told: events, interruptions, questions, redirects."""
+"""Servers that answer otherwise than ours do, as they are told: events, interruptions, questions, redirects."""
 
 import asyncio
 import gc
