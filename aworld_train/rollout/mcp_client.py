@@ -76,7 +76,7 @@ class Request:
 
 
 class McpSession:
-    """An open session; see ``open_session``. It has to be closed."""
+    """A session, once ``shake_hands`` has opened it; whether it has or not, it has to be closed."""
 
     def __init__(self, url: str, headers: Mapping[str, str], connect_timeout: float):
         self._url = url

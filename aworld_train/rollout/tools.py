@@ -81,9 +81,7 @@ class ToolSession:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
         elif not self._task.cancelled() and self._task.exception() is None:
-            with contextlib.suppress(ServerFailure, TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._task.result().close()
+            await _close(self._task.result())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool.
@@ -152,7 +150,11 @@ class ToolSession:
                     try:
                         await session.shake_hands()
                         return session
+                    except asyncio.CancelledError:
+                        await _close(session)
+                        raise
                     except ServerFailure as failure:
+                        await _close(session)
                         pause = _BUSY_SECONDS[min(attempt, len(_BUSY_SECONDS) - 1)] * random.uniform(0.5, 1.5)
                         busy = failure.status == httpx.codes.SERVICE_UNAVAILABLE
                         if not busy or time.monotonic() - began + pause >= patience:
@@ -163,6 +165,13 @@ class ToolSession:
                 f"{self._server.url} did not open a session within {patience:g} seconds"
             ) from error
         raise AssertionError("unreachable")
+
+
+async def _close(session: McpSession) -> None:
+    """End it, if the server can be told in time."""
+    with contextlib.suppress(ServerFailure, TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await session.close()
 
 
 async def _give_up(session: McpSession, request: Request, reason: str) -> None:

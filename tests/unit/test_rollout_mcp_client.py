@@ -1,10 +1,15 @@
+<<<<<<< HEAD
 """What servers may do that ours does not, by one that does as it is told: events, interruptions, redirects."""
+=======
+"""Servers that answer otherwise than ours do, as they are told: events, interruptions, questions, redirects."""
+>>>>>>> env-mend
 
 import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +42,7 @@ async def events(request: web.Request, *pieces: bytes) -> web.StreamResponse:
 
 @asynccontextmanager
 async def served(
-    on_call: Answer, on_get: Answer | None = None, path: str = "/mcp"
+    on_call: Answer, on_get: Answer | None = None, path: str = "/mcp", hangs: bool = False
 ) -> AsyncIterator[tuple[ToolServer, list[Any]]]:
     """A server that opens sessions and answers calls as told, and all messages that it got."""
     heard: list[Any] = []
@@ -54,6 +59,8 @@ async def served(
         assert request.headers["MCP-Protocol-Version"] == "2025-03-26"
         if message.get("method") == "tools/call":
             return await on_call(request, message)
+        if message.get("method") == "notifications/initialized" and hangs:
+            await asyncio.sleep(60)
         return web.Response(status=202)
 
     async def elsewhere(request: web.Request) -> web.Response:
@@ -135,6 +142,17 @@ async def test_a_redirect_within_the_server_is_followed_and_a_session_is_four_re
             assert (await tools.call("any", {})).text == "done"
         methods = [message if isinstance(message, str) else message["method"] for message in heard]
         assert methods == ["initialize", "notifications/initialized", "tools/call", "DELETE"]
+
+
+async def test_a_session_that_is_half_open_when_time_is_up_is_closed() -> None:
+    async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
+        raise AssertionError("it was not opened")
+
+    async with served(on_call, hangs=True) as (server, heard):
+        async with ToolSession(replace(server, connect_timeout=0.5)) as tools:
+            with pytest.raises(EnvironmentLost, match=r"did not open a session within 0\.5 seconds"):
+                await tools.call("any", {})
+        assert heard[-1] == "DELETE"
 
 
 async def test_a_redirect_to_another_server_is_not_followed() -> None:
