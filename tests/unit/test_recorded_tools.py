@@ -156,4 +156,4 @@ async def test_a_replay_without_a_tool_list_is_an_error_that_says_how_to_get_one
 def test_a_recorded_result_reads_as_it_did(content: list[Any]) -> None:
     made = CallToolResult(content=content, isError=True)
     said = made.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert tool_result({"result": said}) == ToolResult(tools_module._text_of(made), True)
+    assert tool_result({"result": said}) == ToolResult(tools_module._text_of(said), True)

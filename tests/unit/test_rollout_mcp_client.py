@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What servers may do that ours does not, by one that does as it is told: events, interruptions, redirects."""
-=======
 """Servers that answer otherwise than ours do, as they are told: events, interruptions, questions, redirects."""
->>>>>>> env-mend
 
 import asyncio
 import gc
