@@ -8,7 +8,7 @@ or swarm. Whatever it is, it asks its language model and calls its tools where `
 """
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
-from aworld_train.agent.factory import agent_from
+from aworld_train.agent.factory import agent_from, check_agent
 from aworld_train.agent.task import Agent, AgentTask, AgentTimedOut, Surroundings
 from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
 from aworld_train.rollout.outcome import AgentFailed
@@ -21,5 +21,6 @@ __all__ = [
     "AworldAgentLoop",
     "Surroundings",
     "agent_from",
+    "check_agent",
     "get_agent_tool_env_and_servers",
 ]

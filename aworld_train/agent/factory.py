@@ -38,6 +38,18 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
     return _make(kinds[0], given)
 
 
+def check_agent(section: Mapping[str, Any]) -> None:
+    """Find out whether the agent that a recipe's section ``agent`` names can be run; our own loop always can.
+
+    Raises:
+        UsageError: it cannot: it is not there, cannot be imported, or is not what it has to be.
+        DependencyMissing: something it needs is not installed.
+    """
+    named = {kind: section[kind] for kind in _KINDS if section[kind]}
+    if named:
+        agent_from(named).check()
+
+
 def _make(kind: str, given: Mapping[str, Any]) -> Agent:
     if kind == "command":
         from aworld_train.agent.program import ProgramAgent

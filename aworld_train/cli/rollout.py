@@ -53,14 +53,17 @@ def rollout(
     import asyncio
     import os
     import tempfile
+    from dataclasses import asdict
 
     from aworld_train import recipe as recipes
+    from aworld_train.agent import check_agent
     from aworld_train.dataset.check import find_task
     from aworld_train.launch.environment import run_environment
     from aworld_train.model.check import check_model
 
     loaded = recipes.read(recipe, overrides or []).recipe
     check_model(loaded.model.path)
+    check_agent(asdict(loaded.agent))
     row = find_task(dataset or Path(str(loaded.dataset.val or loaded.dataset.train)), task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,

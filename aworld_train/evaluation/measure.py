@@ -13,6 +13,7 @@ from typing import Any
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.metrics import Tail
+from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure
 from aworld_train.launch.environment import run_environment
@@ -79,6 +80,7 @@ def evaluate(
     recipe = loaded.recipe
     model = str(model_directory(checkpoint)) if checkpoint else str(recipe.model.path)
     check_model(model)
+    check_agent(asdict(recipe.agent))
     tasks = check_file(dataset or Path(str(recipe.dataset.val)))
     expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
     measured = recipes.read(

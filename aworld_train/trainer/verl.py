@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from aworld_train import recipe as recipes
+from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.launch.progress import NoProgress, Progress, progress_for
@@ -94,6 +95,7 @@ class VerlProcessor(TrainerProcessor):
                 f"(trainer.batch_size is {recipe.trainer.batch_size})."
             )
         load_reward(recipe.reward.function)
+        check_agent(asdict(recipe.agent))
         from aworld_train.adapter.verl.compose import compose
 
         compose(recipe, self.run_dir(recipe))
