@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+REPOSITORY = Path(__file__).parents[2]
 CLI = [sys.executable, "-m", "aworld_train"]
 SMALL = [
     "trainer.steps=4",
@@ -37,12 +38,15 @@ class Workspace:
     def runs(self) -> Path:
         return self.path / "runs"
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start ``aworld-train`` in the background, in a session of its own."""
+    def start(self, *arguments: str, python: Path | None = None) -> "subprocess.Popen[str]":
+        """Start ``aworld-train`` in the background, in a session of its own; by another interpreter if one is given."""
+        environment = {**os.environ, "AWORLD_TRAIN_STATE": str(self.path / "state")}
+        if python is not None:
+            environment["PYTHONPATH"] = str(REPOSITORY)
         return subprocess.Popen(
-            [*CLI, *arguments],
+            [str(python), *CLI[1:], *arguments] if python else [*CLI, *arguments],
             cwd=self.path,
-            env={**os.environ, "AWORLD_TRAIN_STATE": str(self.path / "state")},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -50,9 +54,11 @@ class Workspace:
             start_new_session=True,
         )
 
-    def run(self, *arguments: str, seconds: float = 400) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *arguments: str, seconds: float = 400, python: Path | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Run ``aworld-train`` to its end."""
-        process = self.start(*arguments)
+        process = self.start(*arguments, python=python)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

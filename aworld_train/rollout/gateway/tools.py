@@ -1,7 +1,8 @@
 """The functions a request offers to the model, in one form whatever the dialect: a name, a description, parameters.
 
-What else programs say of a function (``strict``, ``cache_control``) asks for constrained sampling or is about billing:
-it is left out, so that the same tools give the same prompt whoever sends them.
+What else programs say of a function (``strict``, ``cache_control``) asks for constrained sampling or is about billing,
+and an empty description says nothing: both are left out, so that the same tools give the same prompt whoever sends
+them.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,20 @@ def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -
     found["parameters"] = (
         {"type": "object", "properties": {}}
         if parameters is None
-        else fields.as_object(parameters, f"{where}.{schema}")
+        else _saying_something(fields.as_object(parameters, f"{where}.{schema}"))
     )
     return {"type": "function", "function": found}
+
+
+def _saying_something(schema: Any) -> Any:
+    """The same schema without empty descriptions, which some frameworks put where there were none."""
+    if isinstance(schema, dict):
+        return {
+            key: _saying_something(value)
+            for key, value in schema.items()
+            if not (key == "description" and value == "")
+        }
+    return [_saying_something(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def may_use(choice: Any) -> bool:

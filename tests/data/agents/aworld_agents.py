@@ -1,0 +1,39 @@
+"""AWorld agents whose first prompt is the task and nothing else, as that of our own loop is in the quickstart."""
+
+from aworld.agents.llm_agent import Agent
+from aworld.config.conf import AgentConfig
+from aworld.core.agent.swarm import Swarm
+
+from aworld_train.agent import AworldAgentLoop, Surroundings, get_agent_tool_env_and_servers
+
+
+class CalculatorLoop(AworldAgentLoop):
+    """One agent, as a class."""
+
+    async def build_agents(self) -> Agent:
+        config, servers = get_agent_tool_env_and_servers()
+        conf = AgentConfig(
+            llm_provider="openai",
+            llm_base_url=await self.get_llm_server_address(),
+            llm_model_name=await self.get_llm_server_model_name(),
+            llm_api_key="dummy",
+        )
+        return Agent(name="solver", system_prompt="", conf=conf, mcp_config=config, mcp_servers=servers)
+
+
+def swarm(surroundings: Surroundings) -> Swarm:
+    """A solver with tools and a checker without, one after the other."""
+
+    def conf(name: str) -> AgentConfig:
+        return AgentConfig(
+            llm_provider="openai",
+            llm_base_url=surroundings.llm_url(name),
+            llm_model_name=surroundings.model,
+            llm_api_key=surroundings.llm_key(name),
+        )
+
+    config, servers = get_agent_tool_env_and_servers()
+    solver = Agent(
+        name="solver", system_prompt="", conf=conf("solver"), mcp_config=config, mcp_servers=servers
+    )
+    return Swarm(solver, Agent(name="checker", system_prompt="", conf=conf("checker")))

@@ -1,0 +1,130 @@
+"""Agents that are not ours are trained by VeRL as they are: AWorld, a framework's, and a plain program."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.aworld_environment import aworld_python, frameworks_python
+from tests.e2e.conftest import REPOSITORY, Workspace
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+
+AGENTS = REPOSITORY / "tests" / "data" / "agents"
+EXAMPLES = REPOSITORY / "recipes" / "agents"
+TASKS = 12
+SMALL = [
+    "trainer.steps=3",
+    "trainer.batch_size=2",
+    "trainer.microbatch_size=4",
+    "trainer.save_every=3",
+    "trainer.val_every=3",
+    "rollout.n=4",
+    f"dataset.val_limit={TASKS}",
+    # Frameworks say more than the question.
+    "dataset.max_prompt_tokens=400",
+    "rollout.max_response_tokens=256",
+]
+
+
+def train(
+    workspace: Workspace, name: str, *overrides: str, python: Path | None = None
+) -> list[dict[str, Any]]:
+    """Train for three steps; what its episodes left behind."""
+    done = workspace.run(
+        "train",
+        "recipes/quickstart.yaml",
+        f"name={name}",
+        *SMALL,
+        *overrides,
+        "--json",
+        seconds=1200,
+        python=python,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["status"] == "completed"
+    assert summary["steps_done"] == 3
+    assert summary["episodes"] == 3 * 2 * 4
+    # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
+    rows = workspace.metrics(name)[1:]
+    assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
+    return workspace.episodes(name)
+
+
+def rewards(episodes: list[dict[str, Any]]) -> dict[int, float]:
+    """What each task was worth when the model was measured before the first step."""
+    return {
+        line["index"]: line["reward"]
+        for line in episodes
+        if line["validate"] and line["step"] == 0 and "reward" in line
+    }
+
+
+def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(workspace: Workspace) -> None:
+    """A greedy model answers the same whoever asks: the prompts are the same, token by token."""
+    aworld = train(
+        workspace,
+        "aworld",
+        f"agent.loop={AGENTS / 'aworld_agents.py'}:CalculatorLoop",
+        python=aworld_python(),
+    )
+    script = train(workspace, "script", f"agent.command=[python,{EXAMPLES / 'openai_script.py'}]")
+    own = train(workspace, "own")
+    for episodes in (aworld, script, own):
+        assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
+        assert sum(line["tool_calls"] for line in episodes) > 0
+        assert sum(line["tool_errors"] for line in episodes) == 0
+        assert all(line["branches"] == {} for line in episodes)
+        assert all(line["rows"] == 1 for line in episodes)
+    assert len(rewards(own)) == TASKS
+    assert rewards(aworld) == rewards(own)
+    assert rewards(script) == rewards(own)
+
+
+def test_of_a_swarm_only_the_agent_that_is_named_is_trained(workspace: Workspace) -> None:
+    episodes = train(
+        workspace,
+        "swarm",
+        f"agent.builder={AGENTS / 'aworld_agents.py'}:swarm",
+        "agent.trainable=[solver]",
+        python=aworld_python(),
+    )
+    finished = [line for line in episodes if line["outcome"] == "answered"]
+    assert finished
+    for line in finished:
+        assert set(line["agents"]) == {"solver", "checker"}
+        assert min(line["agents"].values()) >= 1
+        assert line["rows"] == 1, "the checker's conversation is no row"
+    assert sum(line["tool_calls"] for line in episodes) > 0
+
+
+def test_an_agent_of_a_framework_is_trained(workspace: Workspace) -> None:
+    episodes = train(
+        workspace,
+        "framework",
+        f"agent.builder={EXAMPLES / 'openai_agents_sdk.py'}:build",
+        python=frameworks_python(),
+    )
+    assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
+    assert all(line["turns"] >= 1 for line in episodes)
+
+
+def test_a_recorded_run_is_replayed_without_its_tools(workspace: Workspace) -> None:
+    """The model is measured with every tool call recorded; and again with nothing there to call."""
+    reports = {}
+    for mode in ("record", "replay"):
+        done = workspace.run(
+            "eval",
+            "recipes/quickstart.yaml",
+            f"env.cassette.path={workspace.path / 'calls.jsonl'}",
+            f"env.cassette.mode={mode}",
+            *("--limit", "48", "--json"),
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("Starting" in done.stderr) == (mode == "record"), "a replayed run starts no environment"
+        reports[mode] = json.loads(done.stdout)
+        del reports[mode]["seconds"]
+    assert reports["replay"] == reports["record"]
+    assert reports["record"]["tool_calls"] > 0
