@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -213,3 +214,68 @@ def test_a_turn_through_the_gateway_costs_about_a_millisecond() -> None:
     assert told["rendered"] <= 1.05 * told["final"]
     assert added["median"] <= 1.0
     assert added["p99"] <= 3.0
+
+
+EPISODES = 256
+AT_ONCE = 256  # all: none has to wait for another
+CALLS = (2, 5)
+CALL_SECONDS = 2.0  # the median of a call
+CALL_SPREAD = 1.0
+SLOW = Path(__file__).parents[1] / "data" / "slow-environment"
+
+
+def calls_of(episode: int) -> list[float]:
+    """How long each tool call of an episode takes."""
+    rng = random.Random(1000 + episode)
+    return [min(30.0, CALL_SECONDS * rng.lognormvariate(0, CALL_SPREAD)) for _ in range(rng.randint(*CALLS))]
+
+
+async def play_slowly(server: Any, episode: int) -> None:
+    """An episode of our own loop whose model takes no time and whose tools take long."""
+    from aworld_train.rollout.messages import Completion, Message, ToolCall
+    from aworld_train.rollout.react import ToolCounts, play
+    from aworld_train.rollout.tools import ToolSession
+
+    delays = calls_of(episode)
+
+    class Script:
+        async def complete(self, request: Any) -> Completion:
+            done = sum(message.role == "tool" for message in request.messages)
+            if done == len(delays):
+                return Completion("done")
+            call = ToolCall("wait", json.dumps({"seconds": delays[done]}), "c")
+            return Completion("", tool_calls=(call,), finish_reason="tool_calls")
+
+    counts = ToolCounts()
+    async with ToolSession(server) as tools:
+        await play(Script(), tools, [], [Message("user", "go")], counts, max_turns=99, max_result_chars=100)
+    assert (counts.calls, counts.errors) == (len(delays), 0)
+
+
+def test_many_episodes_with_slow_tools_take_no_longer_than_they_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aworld_train.env import down, up
+    from aworld_train.rollout.tools import ToolServer
+
+    monkeypatch.setenv("AWORLD_TRAIN_STATE", str(tmp_path))
+    work = [sum(calls_of(i)) for i in range(EPISODES)]
+    least = max(sum(work) / AT_ONCE, max(work))
+    connection = up(str(SLOW), name="bench-slow", backend="process", workers=1, owner_pid=os.getpid())
+    try:
+        headers = {"Authorization": f"Bearer {connection.token}"}
+        server = ToolServer(connection.mcp_url, headers, call_timeout=120, connect_timeout=600)
+
+        async def play_all() -> float:
+            began = time.monotonic()
+            await asyncio.gather(*(play_slowly(server, i) for i in range(EPISODES)))
+            return time.monotonic() - began
+
+        makespan = asyncio.run(play_all())
+    finally:
+        down("bench-slow")
+    print(
+        f"\n{EPISODES} episodes, {AT_ONCE} at once, {sum(work):.0f} s of tool calls: {makespan:.1f} s, "
+        f"{makespan / least:.3f} times the {least:.1f} s that they need at least"
+    )
+    assert makespan <= 1.05 * least
