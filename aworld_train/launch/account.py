@@ -23,6 +23,10 @@ class _Tally:
     tool_calls: int = 0
     tool_errors: int = 0
     environment_losses: int = 0
+    rows: int = 0
+    row_tokens: int = 0
+    unique_tokens: int = 0
+    branches: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
 
@@ -36,6 +40,11 @@ class _Tally:
         self.tool_calls += line.get("tool_calls", 0)
         self.tool_errors += line.get("tool_errors", 0)
         self.outcomes[line["outcome"]] += 1
+        self.branches.update(line.get("branches", {}))
+        if line.get("rows"):
+            self.rows += line["rows"]
+            self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
+            self.unique_tokens += line["unique_tokens"]
         if line.get("reward") is None:
             return
         self.scored += 1
@@ -115,6 +124,10 @@ class Account:
                 "tool_calls": tally.tool_calls,
                 "tool_errors": tally.tool_errors,
                 "outcomes": dict(tally.outcomes),
+                "rows": tally.rows,
+                "branches": dict(tally.branches),
+                # 1 where every conversation only grew; below it, what paths share is processed more than once.
+                "unique_tokens_share": tally.unique_tokens / tally.row_tokens if tally.row_tokens else None,
             }
         tally = self.validation.get(step, _Tally())
         if tally.scored and any(key.startswith("val-core/") for key in row["verl"]):
