@@ -143,6 +143,7 @@ class ToolSession:
     async def _open(self) -> McpSession:
         began = time.monotonic()
         patience = self._server.connect_timeout
+        refused = ""
         try:
             async with asyncio.timeout(patience):
                 for attempt in itertools.count():
@@ -159,10 +160,11 @@ class ToolSession:
                         busy = failure.status == httpx.codes.SERVICE_UNAVAILABLE
                         if not busy or time.monotonic() - began + pause >= patience:
                             raise EnvironmentLost(f"{self._server.url}: {failure}") from failure
+                        refused = f": {failure}"
                         await asyncio.sleep(pause)
         except TimeoutError as error:
             raise EnvironmentLost(
-                f"{self._server.url} did not open a session within {patience:g} seconds"
+                f"{self._server.url} did not open a session within {patience:g} seconds{refused}"
             ) from error
         raise AssertionError("unreachable")
 
