@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 CLI = [sys.executable, "-m", "aworld_train"]
+MODEL_SEED = 0
 SMALL = [
     "trainer.steps=4",
     "trainer.batch_size=4",
@@ -30,9 +31,27 @@ SMALL = [
 
 @dataclass
 class Workspace:
-    """Where the tests run: data/arithmetic, models/tiny, and the runs they make."""
+    """Where the tests run: data/arithmetic, models/tiny, and the runs they make.
+
+    Attributes:
+        path: Its folder.
+        model_report: What was said when the model was made.
+    """
 
     path: Path
+    model_report: dict[str, Any] = field(default_factory=dict)
+
+    def make_model(self) -> dict[str, Any]:
+        """Make the model, if it is not there; Hugging Face's hub is switched off for it."""
+        files = ["--train", "data/arithmetic/train.parquet", "--val", "data/arithmetic/val.parquet"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HF_HUB_OFFLINE", "1")
+            done = self.run(
+                "model", "tiny", "--json", "--out", "models/tiny", "--seed", str(MODEL_SEED), *files
+            )
+        assert done.returncode == 0, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
 
     @property
     def runs(self) -> Path:
@@ -83,9 +102,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     space = Workspace(tmp_path_factory.mktemp("e2e"))
     data = space.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
     assert data.returncode == 0, data.stderr
-    files = ["--train", "data/arithmetic/train.parquet", "--val", "data/arithmetic/val.parquet"]
-    model = space.run("model", "tiny", "--out", "models/tiny", "--seed", "0", *files)
-    assert model.returncode == 0, model.stderr
+    space.model_report = space.make_model()
     return space
 
 
