@@ -52,7 +52,9 @@ class EpisodeSlot:
             "prompt_tokens": sum(len(row.prompt) for _, row in rows),
             "response_tokens": sum(len(row.response) for _, row in rows),
             "sampled_tokens": sum(sum(row.mask) for _, row in rows),
-            "unique_tokens": sum(agent.graph.unique_tokens for agent in agents),
+            "unique_tokens": sum(
+                episode.agents[name].graph.unique_tokens for name in {name for name, _ in rows}
+            ),
             "given_tokens": episode.given_tokens,
             "branches": dict(episode.branches),
             "agents": {agent.name: len(agent.completions) for agent in agents},
