@@ -38,25 +38,27 @@ _SPECIAL = [
 ]
 _MARKUP = ["<tool_call>", "</tool_call>", "<think>", "</think>", "<tool_response>", "</tool_response>"]
 _CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
+_LITTLE = (
+    "the answer is what was asked and the tool said so " * 3,
+    "assistant user system tool ipython\n\n" * 3,
+)
 
 
 @lru_cache(maxsize=8)
-def tokenizer(family: str) -> Any:
-    """A byte-level tokenizer, trained on little, with that family's template and end of turn."""
+def tokenizer(family: str, corpus: tuple[str, ...] = _LITTLE) -> Any:
+    """A byte-level tokenizer, trained on little unless told otherwise, with that family's template and end of turn."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
-    words = [
-        "the answer is what was asked and the tool said so " * 3,
-        "assistant user system tool ipython\n\n" * 3,
-    ]
     trainer = trainers.BpeTrainer(
-        vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=600 if corpus is _LITTLE else 16_000,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
-    bpe.train_from_iterator(words, trainer)
+    bpe.train_from_iterator(corpus, trainer)
     bpe.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in _SPECIAL])
     bpe.add_tokens([AddedToken(text, special=False, normalized=False) for text in _MARKUP])
     return PreTrainedTokenizerFast(
@@ -72,10 +74,8 @@ def template(family: str, **options: Any) -> ChatTemplate:
     return ChatTemplate(made, [made.eos_token_id], options)
 
 
-def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
-    """A turn in which tool calls are written as Qwen's models do, whatever the family."""
-    reasoning, text = split_thinking(tokenizer(family).decode(tokens))
-    text = text.replace(ENDS[family], "")
+def calls_in(text: str) -> list[ToolCall]:
+    """The tool calls in a text that can be read."""
     calls = []
     for found in _CALL.findall(text):
         try:
@@ -83,6 +83,14 @@ def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
             calls.append(ToolCall(written["name"], json.dumps(written["arguments"])))
         except (ValueError, KeyError, TypeError):
             continue
+    return calls
+
+
+def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
+    """A turn in which tool calls are written as Qwen's models do, whatever the family."""
+    reasoning, text = split_thinking(tokenizer(family).decode(tokens))
+    text = text.replace(ENDS[family], "")
+    calls = calls_in(text)
     malformed = text.count("<tool_call>") != len(calls)
     return ParsedTurn(text.partition("<tool_call>")[0].strip(), reasoning, calls, malformed)
 

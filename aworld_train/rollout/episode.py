@@ -61,14 +61,12 @@ class AgentRecord:
         graph: Its conversations.
         view: Its history as the model sees it.
         completions: What the model answered, in order.
-        texts: The same as text, calls and thinking included.
     """
 
     name: str
     view: ContextView
     graph: ConversationGraph = field(default_factory=ConversationGraph)
     completions: list[Completion] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,8 @@ class Episode:
     def text_of(self, agent: str) -> str:
         """All that the model wrote for ``agent``, and nothing else."""
         record = self.agents.get(agent)
-        return "\n".join(record.texts) if record else ""
+        said = [self._model.text(completion.tokens) for completion in record.completions] if record else []
+        return "\n".join(said)
 
     def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
         """Training rows with their agents' names; of all agents, or of those named."""
@@ -275,7 +274,6 @@ class Episode:
             context, tools, completion.message, tokens, sampled.logprobs[: len(tokens)], ended
         )
         record.completions.append(completion)
-        record.texts.append(self._model.text(tokens))
         self._newest = completion
         return completion
 

@@ -14,8 +14,10 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import aiohttp
@@ -25,9 +27,11 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 ROLLOUTS = 64
 TURNS = 20
-MEDIAN_SECONDS = 0.4  # of a turn in the engine: a small model on a busy GPU
+MEDIAN_SECONDS = (
+    1.0  # of a turn in the engine: a hundred tokens from a model that serves 64 requests at a time
+)
 SPREAD = 0.5
-RESULT = "A tool's result, of the length that search results and pages have when they were cut. " * 8
+PAGES = [text[:800] for text in topics.values() if len(text) > 800]  # Python's own help: English and code
 TOOLS = [
     {
         "type": "function",
@@ -56,10 +60,8 @@ class StubEngine:
     tokens: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        from tests import templates
-
         self.template = _template()
-        self.tokenizer = templates.tokenizer("chatml_tools")
+        self.tokenizer = _tokenizer()
         text = (
             "I shall call the tool. " * 4
             + '<tool_call>\n{"name": "calc", "arguments": {"a": 1}}\n</tool_call>'
@@ -74,24 +76,30 @@ class StubEngine:
         return Sampled(list(self.tokens), [-0.1] * len(self.tokens), True)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
-        from tests import templates
+        from aworld_train.rollout.model import ParsedTurn
+        from tests.templates import calls_in
 
-        return templates.parse("chatml_tools", tokens)
+        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return ParsedTurn(text.partition("<tool_call>")[0].strip(), "", calls_in(text))
 
     def text(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
 
-_templates: list[Any] = []
+@cache
+def _tokenizer() -> Any:
+    """A tokenizer that cuts English and code into words, as those of real models do."""
+    from tests.templates import tokenizer
+
+    return tokenizer("chatml_tools", corpus=tuple(topics.values()))
 
 
+@cache
 def _template() -> Any:
     """One for the process, as in training."""
-    from tests import templates
+    from aworld_train.rollout.template import ChatTemplate
 
-    if not _templates:
-        _templates.append(templates.template("chatml_tools"))
-    return _templates[0]
+    return ChatTemplate(_tokenizer(), [_tokenizer().eos_token_id])
 
 
 def serve(pipe: Connection, core: int) -> None:
@@ -165,7 +173,13 @@ async def through_the_gateway(http: aiohttp.ClientSession, address: str, rollout
         message = json.loads(answer)["choices"][0]["message"]
         messages.append(message)
         for call in message["tool_calls"]:
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": RESULT})
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": call["id"],
+                    "content": PAGES[len(messages) * rollout % len(PAGES)],
+                }
+            )
     return added
 
 
