@@ -57,8 +57,10 @@ class Stage:
     def _load(self, composed: dict[str, Any], model_url: str | None) -> None:
         from hydra.utils import get_class
         from omegaconf import OmegaConf
+        from transformers.utils import logging
         from verl.utils.config import omega_conf_to_dataclass
 
+        logging.disable_progress_bar()
         self._config = OmegaConf.create(composed)
         actor = self._config.actor_rollout_ref
         self._model = omega_conf_to_dataclass(actor.model)

@@ -58,7 +58,7 @@ class CompletionsServer:
             "skip_special_tokens": False,
         }
         match await self._ask("POST", "/completions", asked):
-            case {"choices": [{**choice}, *_]}:
+            case {"choices": [dict() as choice, *_]}:
                 return self._read(choice)
         raise ModelError(f"{self._url}/completions sent no completion.")
 

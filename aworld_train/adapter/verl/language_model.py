@@ -104,8 +104,8 @@ class VerlModel:
         if THINKING_ENDS not in text:
             thought, said = split_thinking(text)
             return thought, "", tokens if said else []
-        at = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
-        return *split_thinking(self.text(tokens[:at])), tokens[at:]
+        end = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
+        return *split_thinking(self.text(tokens[:end])), tokens[end:]
 
 
 @lru_cache(maxsize=8)
