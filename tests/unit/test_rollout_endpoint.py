@@ -1,7 +1,6 @@
 """Outside language models: what they answer is given on, what they do wrong is said, and their key is never shown."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -180,11 +179,9 @@ async def drips(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("slow", [says_nothing, drips])
 async def test_a_slow_server_is_given_up_even_if_it_sends_a_byte_now_and_then(slow: Handler) -> None:
-    began = time.monotonic()
     async with serving(slow) as server:
         said = await failure(endpoint(server.url, timeout=0.5))
     assert said == "the endpoint helper gave no answer in 0.5 seconds"
-    assert time.monotonic() - began < 10
 
 
 async def test_the_next_is_asked_only_if_the_one_before_failed() -> None:
