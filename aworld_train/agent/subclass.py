@@ -23,7 +23,13 @@ class SubclassAgent:
             loop_class = await asyncio.to_thread(self._load)
         except AworldTrainError as error:
             raise AgentFailed(error.message) from error
-        return await loop_class().run_task(task, surroundings)
+        try:
+            loop = loop_class()
+        except Exception as error:
+            raise AgentFailed(
+                f"agent.loop: {self._spec} cannot be made: {type(error).__name__}: {error}"
+            ) from error
+        return await loop.run_task(task, surroundings)
 
     def check(self) -> None:
         """As `Agent.check`: imports the module."""
@@ -34,4 +40,6 @@ class SubclassAgent:
         found = load_builder(self._spec)
         if not (isinstance(found, type) and issubclass(found, AworldAgentLoop)):
             raise UsageError(f"agent.loop: {self._spec!r} is no subclass of AworldAgentLoop.")
+        if found.build_agents is AworldAgentLoop.build_agents:
+            raise UsageError(f"agent.loop: {self._spec!r} does not define build_agents().")
         return found

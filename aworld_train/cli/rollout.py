@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from aworld_train.adapter.verl.alone import Look
 
+_SHOWN_LINES = 16
+_SHOWN_CHARACTERS = 800  # of a line
+
 
 def rollout(
     recipe: Annotated[str, typer.Argument(help="Recipe file, or the name of a shipped recipe.")],
@@ -33,14 +36,17 @@ def rollout(
             "--model-url", help="Sample from a vLLM server at this address, as http://host:8000/v1."
         ),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show prompts and tool results whole, however long they are.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, token ids included.")
     ] = False,
 ) -> None:
     """Play single episodes without training: turns, tool calls, tokens and which of them are trained on, reward, time.
 
-    The agent, its limits, the engine and the reward are those of `train`. Exits with 1 if no episode came to a row that
-    could be trained on.
+    The agent, its limits, the engine and the reward are those of `train`; what is trained on is shown bold and whole.
+    Exits with 1 if no episode came to a row that could be trained on.
 
     Examples:
 
@@ -53,18 +59,21 @@ def rollout(
     import asyncio
     import os
     import tempfile
-    from dataclasses import asdict
 
     from aworld_train import recipe as recipes
-    from aworld_train.agent import check_agent
     from aworld_train.dataset.check import find_task
+    from aworld_train.errors import UsageError
     from aworld_train.launch.environment import run_environment
     from aworld_train.model.check import check_model
 
     loaded = recipes.read(recipe, overrides or []).recipe
     check_model(loaded.model.path)
-    check_agent(asdict(loaded.agent))
-    row = find_task(dataset or Path(str(loaded.dataset.val or loaded.dataset.train)), task)
+    tasks = dataset or loaded.dataset.val or loaded.dataset.train
+    if tasks is None:
+        raise UsageError(
+            f"The recipe {loaded.name} has no dataset: set dataset.val, or name one with --dataset."
+        )
+    row = find_task(tasks, task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
         run_environment(loaded, console.note) as environment,
@@ -77,14 +86,17 @@ def rollout(
         stage = Stage(loaded, Path(folder), model_url=model_url, greedy=greedy)
 
         async def play() -> "list[Look]":
-            return await asyncio.gather(*(asyncio.create_task(stage.play(row)) for _ in range(n)))
+            try:
+                return await asyncio.gather(*(asyncio.create_task(stage.play(row)) for _ in range(n)))
+            finally:
+                await stage.close()
 
         looks = asyncio.run(play())
     if as_json:
         console.print_json({"task": row["extra_info"]["index"], "episodes": [_plain(look) for look in looks]})
     else:
         for number, look in enumerate(looks, 1):
-            _show(look, stage.tokenizer, f"episode {number} of {n}")
+            _show(look, stage.tokenizer, f"episode {number} of {n}", None if full else _SHOWN_LINES)
     if not any(look.outputs for look in looks):
         raise typer.Exit(1)
 
@@ -125,8 +137,8 @@ def _plain(look: "Look") -> dict[str, Any]:
     }
 
 
-def _show(look: "Look", tokenizer: Any, title: str) -> None:
-    """An episode for people: what is trained on stands out."""
+def _show(look: "Look", tokenizer: Any, title: str, most_lines: int | None) -> None:
+    """An episode for people: what is trained on stands out, and of anything else no more than so many lines at once."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -136,9 +148,10 @@ def _show(look: "Look", tokenizer: Any, title: str) -> None:
         length = len(output.prompt_ids) + len(output.response_ids)
         console.out.print(
             Panel(
-                _coloured(output, tokenizer),
+                _coloured(output, tokenizer, most_lines),
                 title=f"{title} · {output.extra_fields['agent']}",
-                subtitle=f"{length} tokens, {sampled} of them trained on (bold)",
+                subtitle=f"{length} tokens, {sampled} of them trained on"
+                + (" (bold)" if sampled and console.out.is_terminal else ""),
             )
         )
     for record in look.played.episode.agents.values():
@@ -155,7 +168,8 @@ def _show(look: "Look", tokenizer: Any, title: str) -> None:
     told = [
         f"outcome {line['outcome']} ({line['treatment']})",
         f"reward {look.scores['score']:g}" if look.scores else "no reward",
-        f"{line['tool_calls']} tool calls, {line['tool_errors']} errors, {line['tool_seconds']:.2f} s",
+        f"{_count(line['tool_calls'], 'tool call')}, {_count(line['tool_errors'], 'error')}, "
+        f"{line['tool_seconds']:.2f} s",
         f"model {line['generate_seconds']:.2f} s",
         f"in all {line['seconds']:.2f} s",
     ]
@@ -166,14 +180,40 @@ def _show(look: "Look", tokenizer: Any, title: str) -> None:
         console.out.print(Text(f"cause: {line['cause']}"), soft_wrap=True)
 
 
-def _coloured(output: Any, tokenizer: Any) -> "Text":
-    """A row as text: what was given dim, what was sampled and is trained on bold."""
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _coloured(output: Any, tokenizer: Any, most_lines: int | None) -> "Text":
+    """A row as text: what was given dim and, if it is long, without its middle; what is trained on bold and whole."""
     from itertools import groupby
 
     from rich.text import Text
 
-    text = Text(tokenizer.decode(output.prompt_ids), style="dim")
-    tokens = list(zip(output.response_ids, output.response_mask, strict=True))
+    given = [(token, 0) for token in output.prompt_ids]
+    tokens = given + list(zip(output.response_ids, output.response_mask, strict=True))
+    text = Text()
     for trained, run in groupby(tokens, key=lambda pair: pair[1]):
-        text.append(tokenizer.decode([token for token, _ in run]), style="bold green" if trained else "dim")
+        # An escape character from a tool or a model is shown, and does nothing to the terminal.
+        part = tokenizer.decode([token for token, _ in run]).replace("\x1b", "␛")
+        if trained:
+            text.append(part, style="bold green")
+        else:
+            text.append(_shortened(part, most_lines), style="dim")
     return text
+
+
+def _shortened(text: str, most_lines: int | None) -> str:
+    """A long text with a word in place of its middle; its end is what the model reads last."""
+    if most_lines is None:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        cut = len(line) - _SHOWN_CHARACTERS
+        half = _SHOWN_CHARACTERS // 2
+        lines.append(f"{line[:half]} [… {cut} characters …] {line[-half:]}" if cut > 0 else line)
+    left_out = len(lines) - most_lines
+    if left_out > 1:
+        head = most_lines // 2
+        lines[head : head + left_out] = [f"[… {left_out} lines, --full shows them …]"]
+    return "\n".join(lines)

@@ -109,8 +109,9 @@ def find_task(path: str | Path, index: int | None) -> dict[str, Any]:
                     return dict(row)
                 least = here if least is None else min(least, here)
                 most = here if most is None else max(most, here)
-    known = "it has no rows" if least is None else f"its tasks are {least} to {most}"
-    raise DatasetError(f"{path} has no task {index}: {known}.")
+    if least is None:
+        raise DatasetError(f"{path} has no rows.")
+    raise DatasetError(f"{path} has no task {index}: its tasks are {least} to {most}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

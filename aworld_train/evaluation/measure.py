@@ -15,7 +15,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.metrics import Tail
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
-from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure
+from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.launch.environment import run_environment
 from aworld_train.launch.progress import Progress, Status
 from aworld_train.launch.training import terminate_as_interrupt
@@ -81,7 +81,12 @@ def evaluate(
     model = str(model_directory(checkpoint)) if checkpoint else str(recipe.model.path)
     check_model(model)
     check_agent(asdict(recipe.agent))
-    tasks = check_file(dataset or Path(str(recipe.dataset.val)))
+    given = dataset or recipe.dataset.val
+    if given is None:
+        raise UsageError(
+            f"The recipe {recipe.name} has no dataset to measure on: set dataset.val, or name one with --dataset."
+        )
+    tasks = check_file(given)
     expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
     measured = recipes.read(
         merge(

@@ -16,6 +16,7 @@ _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
 _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout"}
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _NAMES = [
     "model.path",
     "agent.name",
@@ -73,8 +74,6 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         [
             "model.lora.rank",
             "agent.context.keep",
-            "agent.repetition.turns",
-            "agent.repetition.loops",
             "env.recovery_timeout",
             "algorithm.kl_coef",
             "algorithm.entropy_coef",
@@ -84,6 +83,11 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         ],
     ),
     ("must be above 0 and at most 1", lambda value: 0 < value <= 1, ["rollout.top_p", "rollout.gpu_memory"]),
+    (
+        "must be 0 (never) or at least 2",
+        lambda value: value == 0 or value >= 2,
+        ["agent.repetition.turns", "agent.repetition.loops"],
+    ),
     ("must be -1 (all) or at least 1", lambda value: value == -1 or value >= 1, ["dataset.val_limit"]),
     ("must be -1 (off) or at least 1", lambda value: value == -1 or value >= 1, ["rollout.top_k"]),
     (
@@ -214,11 +218,8 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 here,
                 f"`endpoints.{name}` must be a map with url and model, and may have no keys but {known}",
             )
-        elif not str(endpoint["url"]).startswith(("http://", "https://")):
-            yield (
-                here,
-                f"`endpoints.{name}.url` must begin with http:// or https://, it is {endpoint['url']!r}",
-            )
+        else:
+            yield from ((here, f"`endpoints.{name}.{text}") for text in _endpoint(endpoint))
     used = [("summarizer", context.summarizer)] + [("condensers", each) for each in context.condensers]
     for key, wanted in used:
         if wanted is not None and wanted not in recipe.endpoints:
@@ -228,6 +229,21 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"`agent.context.{key}` names the endpoint {wanted!r}, which `endpoints` does not have"
                 + (f"; did you mean {meant!r}?" if meant else ""),
             )
+
+
+def _endpoint(given: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the values of an endpoint."""
+    if not str(given["url"]).startswith(("http://", "https://")):
+        yield f"url` must begin with http:// or https://, it is {given['url']!r}"
+    if not isinstance(given["model"], str) or not given["model"].strip():
+        yield f"model` must be the name of a model, it is {given['model']!r}"
+    seconds = given.get("timeout", 1.0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        yield f"timeout` must be seconds above 0, it is {seconds!r}"
+    variable = given.get("key_variable")
+    if variable is not None and not _VARIABLE.fullmatch(str(variable)):
+        # Not shown: who misreads this has put the key itself here.
+        yield "key_variable` must be the name of an environment variable that holds the key"
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

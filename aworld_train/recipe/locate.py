@@ -20,7 +20,8 @@ def shipped() -> dict[str, Path]:
     folder = shipped_folder()
     if folder is None:
         return {}
-    files = sorted(folder.rglob("*.yaml"))
+    # What an agent of AWorld's is, is written in YAML too.
+    files = [file for file in sorted(folder.rglob("*.yaml")) if file.parent != folder / "agents"]
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
 
 

@@ -1,8 +1,10 @@
 """Other language models that an episode may ask: any OpenAI-compatible endpoint, and several as one.
 
-Keys come from environment variables and are in no error. Every request has a time limit.
+Keys come from environment variables and are in no error, whatever a server says of them. Every request has a time
+limit for the whole of its answer.
 """
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
 
 _SECONDS = 120.0
+_SHOWN = 200  # characters of what a server said
 
 
 class EndpointFailed(EpisodeFailure):
@@ -46,25 +49,47 @@ class Endpoint:
         """The model's text.
 
         Raises:
-            EndpointFailed: it could not be reached, refused, or answered with nothing.
+            EndpointFailed: it could not be reached, refused, answered with nothing, or not in time.
         """
-        headers = {}
-        if self.key_variable:
-            key = os.environ.get(self.key_variable)
-            if not key:
-                raise EndpointFailed(f"the endpoint {self.name} needs its key in {self.key_variable}")
-            headers["Authorization"] = f"Bearer {key}"
+        key = self._key()
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
         try:
-            async with httpx.AsyncClient(timeout=self.timeout, trust_env=not is_near(self.url)) as client:
-                response = await client.post(f"{self.url}/chat/completions", json=body, headers=headers)
+            # One limit for everything: httpx's own are for single reads, and a server may send a byte now and then.
+            async with (
+                asyncio.timeout(self.timeout),
+                httpx.AsyncClient(
+                    timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
+                ) as client,
+            ):
+                response = await client.post(f"{self.url}/chat/completions", json=body)
                 response.raise_for_status()
                 text = response.json()["choices"][0]["message"]["content"]
-        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
-            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {_said(error)}") from error
+        except TimeoutError as error:
+            raise EndpointFailed(
+                f"the endpoint {self.name} gave no answer in {self.timeout:g} seconds"
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = what_failed(error, key)
+            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {said}") from error
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise EndpointFailed(
+                f"the endpoint {self.name} gave no answer: it sent no chat completion"
+            ) from error
         if not isinstance(text, str) or not text.strip():
             raise EndpointFailed(f"the endpoint {self.name} answered with nothing")
         return text
+
+    def _key(self) -> str | None:
+        if not self.key_variable:
+            return None
+        key = key_in(self.key_variable)
+        if not key:
+            raise EndpointFailed(f"the endpoint {self.name} needs its key in {self.key_variable}")
+        if not can_be_sent(key):
+            raise EndpointFailed(
+                f"the endpoint {self.name}: what is in {self.key_variable} cannot be sent as a key"
+            )
+        return key
 
 
 @dataclass(frozen=True)
@@ -88,10 +113,29 @@ class Failover:
         raise EndpointFailed("; ".join(failures))
 
 
-def _said(error: Exception) -> str:
-    """What went wrong, in a line; never the request, which holds the key."""
+def key_in(variable: str) -> str:
+    """The key in an environment variable, without the line break that a file left there; empty if there is none."""
+    return os.environ.get(variable, "").strip()
+
+
+def can_be_sent(key: str) -> bool:
+    """Whether a key has only characters that a header may have."""
+    return key.isascii() and key.isprintable()
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def what_failed(error: Exception, key: str | None) -> str:
+    """What went wrong with a request, in a line, without its key: servers repeat what they were sent."""
+    said = f"{type(error).__name__} {error}"
     if isinstance(error, httpx.HTTPStatusError):
-        return f"HTTP {error.response.status_code} {error.response.text[:200]!r}"
-    if isinstance(error, httpx.HTTPError):
-        return f"{type(error).__name__} {error}"
-    return "it sent no chat completion"
+        text = _without(key, error.response.text)
+        said = f"HTTP {error.response.status_code} {text[:_SHOWN]!r}"
+    return _without(key, said)
+
+
+def _without(key: str | None, text: str) -> str:
+    return text.replace(key, "***") if key else text

@@ -6,6 +6,7 @@ history, renders what is new, reads tool calls, and records.
 """
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
@@ -115,11 +116,14 @@ async def _serve(pipe: Connection) -> None:
 
     gateway = LlmGateway()
     await gateway.start()
+    await _warm()
+    gc.collect()
+    gc.freeze()  # as the processes do that play episodes
     limits = Limits(1000, 100_000, 1_000_000, Sampling(1.0, 1.0, -1))
     episodes = [Episode(StubEngine(delays(i)), limits) for i in range(ROLLOUTS)]
     admissions = [gateway.admit("model", episode.conversation) for episode in episodes]
     pipe.send([admission.address() for admission in admissions])
-    direct = [await _warm(), *await asyncio.gather(*(_directly(i) for i in range(ROLLOUTS)))][1:]
+    direct = await asyncio.gather(*(_directly(i) for i in range(ROLLOUTS)))
     pipe.send(("direct", [added for each in direct for added in each]))
     used = time.process_time()
     await asyncio.to_thread(pipe.recv)
@@ -132,14 +136,12 @@ async def _serve(pipe: Connection) -> None:
     await gateway.stop()
 
 
-async def _warm() -> list[float]:
+async def _warm() -> None:
     """What is done once in a process is not a turn's."""
     from aworld_train.rollout.messages import Message
 
-    await asyncio.sleep(0)
     _template().initial([Message("user", "hello")], TOOLS)
     _template().rendered_tokens = 0
-    return []
 
 
 async def _directly(rollout: int) -> list[float]:

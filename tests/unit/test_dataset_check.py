@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import build, check_file
-from aworld_train.dataset.check import first_rows
+from aworld_train.dataset.check import find_task, first_rows
 from aworld_train.dataset.rows import row, write_rows
 from aworld_train.dataset.schema import SCHEMA, VERSION_KEY
 from aworld_train.dataset.tasks import Task, TaskKind
@@ -152,3 +152,31 @@ def test_the_first_rows_come_back_as_plain_values(tmp_path: Path) -> None:
     path = write(tmp_path / "three.parquet", [good(i) for i in range(3)])
     assert first_rows(path, 2) == [good(0), good(1)]
     assert len(first_rows(path, 99)) == 3
+
+
+def test_a_task_is_found_by_its_index_wherever_it_stands(tmp_path: Path) -> None:
+    file = write(tmp_path / "tasks.parquet", [good(index) for index in (7, 3, 5000, 4)])
+    assert find_task(file, None) == good(7)
+    for index in (7, 3, 5000, 4):
+        assert find_task(file, index) == good(index)
+
+
+def test_a_task_is_found_beyond_the_rows_that_are_read_at_a_time(tmp_path: Path) -> None:
+    file = write(tmp_path / "tasks.parquet", [good(index) for index in range(5000)])
+    assert find_task(file, 4999)["extra_info"]["index"] == 4999
+
+
+@pytest.mark.parametrize("index", [0, 6, -1])
+def test_a_task_that_is_not_there_is_said_with_those_that_are(tmp_path: Path, index: int) -> None:
+    file = write(tmp_path / "tasks.parquet", [good(index) for index in (7, 3, 5)])
+    with pytest.raises(DatasetError, match=rf"tasks\.parquet has no task {index}: its tasks are 3 to 7\."):
+        find_task(file, index)
+
+
+def test_a_task_of_no_file_or_an_empty_one_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"none\.parquet"):
+        find_task(tmp_path / "none.parquet", 0)
+    empty = write(tmp_path / "empty.parquet", [])
+    for index in (None, 0):
+        with pytest.raises(DatasetError, match=r"empty\.parquet has no rows\.$"):
+            find_task(empty, index)

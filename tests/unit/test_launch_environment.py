@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train import env
 from aworld_train import recipe as recipes
-from aworld_train.errors import EnvironmentFailure, RecipeError
-from aworld_train.launch.environment import find_environment
+from aworld_train.errors import CassetteError, EnvironmentFailure, RecipeError
+from aworld_train.launch.environment import HealthWatch, RunEnvironment, find_environment, run_environment
+from aworld_train.rollout.cassette import Cassette, Mode
 
 URL = "http://127.0.0.1:1/mcp"
 
@@ -35,3 +37,82 @@ def test_a_token_is_not_written_into_a_recipe() -> None:
 def test_without_any_environment_it_says_how_to_name_one() -> None:
     with pytest.raises(EnvironmentFailure, match=r"env\.docker_dir"):
         find_environment(recipes.load({}))
+
+
+TOOLS = [{"name": "calculator", "inputSchema": {"type": "object"}}]
+
+
+def replaying(path: Path, **env: object) -> recipes.Recipe:
+    return recipes.load({"env": {"cassette": {"mode": "replay", "path": str(path)}, **env}})
+
+
+def recorded(path: Path, server: str = "local") -> Path:
+    Cassette(path, Mode.record).keep_tools(server, TOOLS)
+    return path
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would start, or look at, an environment fails the test."""
+
+    def refused(*args: object, **kwargs: object) -> None:
+        raise AssertionError("an environment is wanted where its calls are replayed")
+
+    for name in ("up", "down", "probe", "check_tools"):
+        monkeypatch.setattr(env, name, refused)
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("wanted", [{"docker_dir": "calculator-mcp-server"}, {"url": URL}, {}])
+def test_with_a_cassette_to_replay_no_environment_is_started_or_looked_for(
+    tmp_path: Path, wanted: dict[str, str]
+) -> None:
+    with run_environment(replaying(recorded(tmp_path / "calls.jsonl"), **wanted)) as found:
+        assert found.replayed
+        assert found.token == ""
+        assert found.variables()["MCP_SERVER_URL"].startswith("http://127.0.0.1:")
+        watch = HealthWatch(found, 0.0)
+        assert watch.lost() is None
+        assert watch.answers()
+        assert not watch.silent
+        assert watch.interruptions == 0
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_cassette_that_is_missing_or_none_is_said_before_anything_starts(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"a": 1}\n')
+    for path, sentence in ((tmp_path / "none.jsonl", "There is no cassette at"), (other, "other.jsonl")):
+        with (
+            pytest.raises(CassetteError, match=sentence),
+            run_environment(replaying(path, docker_dir="calculator-mcp-server")),
+        ):
+            raise AssertionError("it started")
+
+
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize(
+    ("server", "wanted"),
+    [
+        ("tools.example.com", {"docker_dir": "calculator-mcp-server"}),
+        ("local", {"url": "https://tools.example.com/mcp"}),
+        ("local", {"docker_dir": "calculator-mcp-server", "servers": ["calculator"]}),
+    ],
+)
+def test_a_cassette_of_another_environment_is_said_before_anything_starts(
+    tmp_path: Path, server: str, wanted: dict[str, object]
+) -> None:
+    path = recorded(tmp_path / "calls.jsonl", server)
+    with (
+        pytest.raises(CassetteError, match=f"has no tool list of the server .*only those of {server}"),
+        run_environment(replaying(path, **wanted)),
+    ):
+        raise AssertionError("it started")
+
+
+def test_an_environment_that_answers_no_more_is_lost_once_its_time_is_up() -> None:
+    gone = RunEnvironment(URL, "")
+    assert HealthWatch(gone, 60.0).lost() is None
+    watch = HealthWatch(gone, 0.0)
+    assert "env.recovery_timeout is 0" in (watch.lost() or "")
+    assert (watch.silent, watch.answers(), watch.interruptions) == (True, False, 1)

@@ -1,5 +1,7 @@
 """Values of the right type that make no sense together are refused before anything starts."""
 
+import itertools
+
 import pytest
 
 from aworld_train import recipe
@@ -132,3 +134,91 @@ def test_a_base_recipe_loads_but_cannot_be_trained() -> None:
     with pytest.raises(RecipeError, match=r"`base` cannot be trained: set model\.path and dataset\.train"):
         recipe.require_trainable(base)
     recipe.require_trainable(recipe.load(base, ["model.path=tiny", "dataset.train=train.parquet"]))
+
+
+KINDS = {"command": "[python, a.py]", "builder": "a:build", "aworld": "a.yaml", "loop": "a:Mine"}
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(KINDS, 2)])
+def test_an_agent_is_of_one_kind(first: str, second: str) -> None:
+    said = refusal(f"agent.{first}={KINDS[first]}", f"agent.{second}={KINDS[second]}")
+    assert f"an agent is one of `{first}`, `{second}`: set one and leave the others out" in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_of_any_kind_alone_is_fine(kind: str) -> None:
+    assert getattr(recipe.load({}, [f"agent.{kind}={KINDS[kind]}"]).agent, kind)
+
+
+@pytest.mark.parametrize("policy", ["discard_tools", "keep_last_k", "summarize"])
+def test_a_context_policy_needs_a_budget_that_can_be_exceeded(policy: str) -> None:
+    sizes = [
+        "dataset.max_prompt_tokens=100",
+        "rollout.max_response_tokens=200",
+        f"agent.context.policy={policy}",
+    ]
+    assert "`agent.context.budget` says when a history is too long: set it" in refusal(*sizes)
+    said = refusal(*sizes, "agent.context.budget=300")
+    assert "`agent.context.budget` (300) must be below the 300 tokens that a conversation may have" in said
+    assert recipe.load({}, [*sizes, "agent.context.budget=299"]).agent.context.budget == 299
+
+
+@pytest.mark.parametrize("key", ["agent.context.budget", "agent.context.condense_over", "rollout.min_group"])
+def test_zero_is_refused_for_what_may_be_left_out(key: str) -> None:
+    assert f"`{key}` must be at least 1" in refusal(f"{key}=0")
+
+
+def test_a_group_cannot_need_more_healthy_episodes_than_it_has() -> None:
+    said = refusal("rollout.n=4", "rollout.min_group=5")
+    assert "`rollout.min_group` (5) must be at most `rollout.n` (4)" in said
+    assert recipe.load({}, ["rollout.n=4", "rollout.min_group=4"]).rollout.min_group == 4
+
+
+@pytest.mark.parametrize(
+    "overrides", [["agent.context.condense_over=100"], ["agent.context.condensers=[helper]"]]
+)
+def test_who_condenses_and_when_go_together(overrides: list[str]) -> None:
+    helper = "endpoints.helper={url: 'http://there/v1', model: m}"
+    assert "`agent.context.condense_over` and `agent.context.condensers` go together" in refusal(
+        helper, *overrides
+    )
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "sentence"),
+    [
+        ("5", "must be a map with url and model"),
+        ("{url: 'http://there/v1'}", "must be a map with url and model"),
+        (
+            "{url: 'http://there/v1', model: m, temperature: 1}",
+            "may have no keys but key_variable, model, timeout, url",
+        ),
+        ("{url: 'there/v1', model: m}", ".url` must begin with http:// or https://, it is 'there/v1'"),
+        ("{url: 'http://there/v1', model: ' '}", ".model` must be the name of a model, it is ' '"),
+        ("{url: 'http://there/v1', model: 5}", ".model` must be the name of a model, it is 5"),
+        ("{url: 'http://there/v1', model: m, timeout: 0}", ".timeout` must be seconds above 0, it is 0"),
+        (
+            "{url: 'http://there/v1', model: m, timeout: soon}",
+            ".timeout` must be seconds above 0, it is 'soon'",
+        ),
+    ],
+)
+def test_an_endpoint_that_cannot_be_asked_is_refused(endpoint: str, sentence: str) -> None:
+    said = refusal(f"endpoints.helper={endpoint}")
+    assert "`endpoints.helper" in said
+    assert sentence in said
+
+
+def test_a_key_where_its_variable_belongs_is_refused_without_showing_it() -> None:
+    said = refusal("endpoints.helper={url: 'http://there/v1', model: m, key_variable: sk-very-secret}")
+    assert "`endpoints.helper.key_variable` must be the name of an environment variable" in said
+    endpoint = {"url": "http://there/v1", "model": "m", "key_variable": "HELPER_KEY", "timeout": 2.5}
+    assert recipe.load({"endpoints": {"helper": endpoint}}).endpoints == {"helper": endpoint}
+
+
+@pytest.mark.parametrize("key", ["summarizer=helpr", "condensers=[helpr]"])
+def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
+    said = refusal("endpoints.helper={url: 'http://there/v1', model: m}", f"agent.context.{key}")
+    name = key.partition("=")[0]
+    assert f"`agent.context.{name}` names the endpoint 'helpr', which `endpoints` does not have" in said
+    assert "did you mean 'helper'?" in said

@@ -30,3 +30,9 @@ def test_a_shipped_recipe_can_be_trained_and_composed(name: str, tmp_path: Path)
 
 def test_shipped_recipes_are_found_by_name() -> None:
     assert {"base/cpu", "quickstart"} <= set(SHIPPED)
+
+
+def test_an_agent_s_description_is_no_recipe() -> None:
+    agents = Path(SHIPPED["quickstart"]).parent / "agents"
+    assert list(agents.glob("*.yaml"))
+    assert not [name for name in SHIPPED if name.startswith("agents/")]

@@ -100,7 +100,7 @@ def test_verls_own_sampler_is_kept_where_its_group_filter_is_asked_for(tmp_path:
 def test_the_agent_file_holds_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_SERVER_TOKEN", "hush")
     (entry,) = agent_file(recipes.load({"agent": {"max_turns": 3, "system_prompt": "Be brief."}}), tmp_path)
-    assert (entry["max_turns"], entry["system_prompt"]) == (3, "Be brief.")
+    assert entry["settings"] == str(tmp_path / "episodes.yaml")
     assert "hush" not in str(entry)
 
 

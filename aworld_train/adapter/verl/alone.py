@@ -57,8 +57,10 @@ class Stage:
     def _load(self, composed: dict[str, Any], model_url: str | None) -> None:
         from hydra.utils import get_class
         from omegaconf import OmegaConf
+        from transformers.utils import logging
         from verl.utils.config import omega_conf_to_dataclass
 
+        logging.disable_progress_bar()
         self._config = OmegaConf.create(composed)
         actor = self._config.actor_rollout_ref
         self._model = omega_conf_to_dataclass(actor.model)
@@ -90,6 +92,14 @@ class Stage:
         slot.line["seconds"] = round(time.monotonic() - began, 4)
         scores = await self._score(row, outputs[-1]) if outputs else None
         return Look(slot.line, slot.played, outputs, scores)
+
+    async def close(self) -> None:
+        """End what episodes had in common in this process."""
+        from aworld_train.rollout.gateway import llm_gateway
+        from aworld_train.rollout.tool_gateway import tool_gateway
+
+        await (await llm_gateway()).stop()
+        await (await tool_gateway()).stop()
 
     def _loop(self) -> Any:
         from verl.experimental.agent_loop.agent_loop import DictConfigWrap

@@ -4,7 +4,6 @@ vLLM's OpenAI-compatible server takes a prompt of token ids and, asked for ``ret
 sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not cannot be recorded exactly and is refused.
 """
 
-import os
 from typing import Any
 
 import httpx
@@ -12,7 +11,9 @@ from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.env.address import is_near
 from aworld_train.errors import ModelError
+from aworld_train.rollout.endpoint import bearer, can_be_sent, key_in, what_failed
 
+KEY_VARIABLE = "OPENAI_API_KEY"
 _SECONDS = 600.0
 
 
@@ -21,16 +22,23 @@ class CompletionsServer:
 
     Args:
         url: Its base address, ending in ``/v1``; the key, if it needs one, is in ``OPENAI_API_KEY``.
+
+    Raises:
+        ModelError: the key, or the address, cannot be one.
     """
 
     def __init__(self, url: str):
         self._url = url.rstrip("/")
-        key = os.environ.get("OPENAI_API_KEY")
-        self._client = httpx.AsyncClient(
-            timeout=_SECONDS,
-            trust_env=not is_near(url),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-        )
+        self._key = key_in(KEY_VARIABLE)
+        if not can_be_sent(self._key):
+            raise ModelError(f"What is in {KEY_VARIABLE} cannot be sent as a key.")
+        if not self._url.startswith(("http://", "https://")):
+            raise ModelError(f"{url} is no address of a server: it begins with http:// or https://.")
+        try:
+            near = is_near(self._url)
+        except httpx.InvalidURL as error:
+            raise ModelError(f"{url} is no address of a server: {error}.") from error
+        self._client = httpx.AsyncClient(timeout=_SECONDS, trust_env=not near, headers=bearer(self._key))
         self._model: str | None = None
 
     async def generate(
@@ -41,43 +49,57 @@ class CompletionsServer:
         Raises:
             ModelError: the server cannot be reached, or does not tell tokens.
         """
-        model = await self._served_model()
-        choice = (
-            await self._ask(
-                "POST",
-                "/completions",
-                {
-                    **sampling_params,
-                    "model": model,
-                    "prompt": prompt_ids,
-                    "logprobs": 0,
-                    "return_token_ids": True,
-                    "skip_special_tokens": False,
-                },
-            )
-        )["choices"][0]
+        asked = {
+            **sampling_params,
+            "model": await self.served_model(),
+            "prompt": prompt_ids,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+        match await self._ask("POST", "/completions", asked):
+            case {"choices": [dict() as choice, *_]}:
+                return self._read(choice)
+        raise ModelError(f"{self._url}/completions sent no completion.")
+
+    async def served_model(self) -> str:
+        """The name of the model that the server has.
+
+        Raises:
+            ModelError: the server cannot be reached, or names none.
+        """
+        if self._model is None:
+            match await self._ask("GET", "/models", None):
+                case {"data": [{"id": str(name)}, *_]}:
+                    self._model = name
+                case _:
+                    raise ModelError(
+                        f"{self._url}/models names no model: is this the address of a vLLM server?"
+                    )
+        return self._model
+
+    def _read(self, choice: dict[str, Any]) -> TokenOutput:
         tokens = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
-        if tokens is None or logprobs is None or len(tokens) != len(logprobs):
+        if tokens is None or logprobs is None or len(tokens) != len(logprobs) or None in logprobs:
             raise ModelError(
                 f"{self._url} does not tell which tokens it sampled, and nothing here is ever tokenised again. Use a "
                 "server with `return_token_ids`, such as vLLM's."
             )
-        return TokenOutput(token_ids=tokens, log_probs=logprobs, stop_reason="completed")
-
-    async def _served_model(self) -> str:
-        if self._model is None:
-            served = (await self._ask("GET", "/models", None))["data"]
-            self._model = str(served[0]["id"])
-        return self._model
+        # VeRL's word for what vLLM calls abort.
+        aborted = choice.get("finish_reason") == "abort"
+        return TokenOutput(
+            token_ids=tokens, log_probs=logprobs, stop_reason="aborted" if aborted else "completed"
+        )
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
             response = await self._client.request(method, self._url + path, json=body)
             response.raise_for_status()
             return response.json()
-        except httpx.HTTPStatusError as error:
-            said = error.response.text[:300]
-            raise ModelError(f"{self._url}{path} answered {error.response.status_code}: {said}") from error
-        except (httpx.HTTPError, ValueError) as error:
-            raise ModelError(f"{self._url}{path}: {type(error).__name__} {error}") from error
+        except httpx.HTTPError as error:
+            raise ModelError(f"{self._url}{path}: {what_failed(error, self._key)}") from error
+        except ValueError as error:
+            raise ModelError(
+                f"{self._url}{path} sent no JSON: is this the address of a vLLM server?"
+            ) from error

@@ -3,6 +3,7 @@
 Ray copies the worker class to its process by value, so that it may refer only to things that can be imported there.
 """
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,22 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         rollout = self.config.actor_rollout_ref.rollout
-        file = Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)
-        self._least = read_settings(str(file)).replay_below
-        self._size = int(rollout.n)
+        # A pass of the garbage collector over all that is loaded by now takes a fifth of a second, and stops every
+        # episode of the process; none of it is garbage.
+        gc.collect()
+        gc.freeze()
+        self.watch_groups(str(Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)))
+
+    def watch_groups(self, settings: str) -> None:
+        """Play small groups again from now on, if the file of settings says so."""
+        self._least = read_settings(settings).replay_below
         self._groups: dict[str, Group] = {}
 
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         uid = prompt["uid"]
-        self._groups[uid] = Group(self._size, self._least)
+        # VeRL plays a task as often as its row says, where it says so.
+        size = int(prompt.get("__rollout_n__", self.config.actor_rollout_ref.rollout.n))
+        self._groups[uid] = Group(size, self._least)
         try:
             await super()._run_prompt(prompt, *args, **kwargs)
         finally:

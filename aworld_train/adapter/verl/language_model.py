@@ -8,7 +8,14 @@ from typing import Any
 from verl.experimental.agent_loop.tool_parser import ToolParser
 
 from aworld_train.rollout.messages import ToolCall
-from aworld_train.rollout.model import THINKING_ENDS, ParsedTurn, Sampled, Sampling, split_thinking
+from aworld_train.rollout.model import (
+    THINKING_ENDS,
+    ParsedTurn,
+    Sampled,
+    Sampling,
+    cut_at_stop,
+    split_thinking,
+)
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
 
@@ -72,27 +79,33 @@ class VerlModel:
         return Sampled(sampled, list(output.log_probs), ended)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        reasoning, said = self._split(list(tokens))
+        reasoning, before, said = self._split(list(tokens))
         content, found = await self._parser.extract_tool_calls(said)
         calls = [ToolCall(call.name, call.arguments) for call in found]
         opened = getattr(self._parser, "tool_call_start_token", None)
         begun = self._tokenizer.decode(said).count(opened) if opened is not None else len(calls)
-        if not reasoning:
-            reasoning, content = split_thinking(content)
-        for special in self._tokenizer.all_special_tokens:
+        for special in _special_texts(self._tokenizer):
             content = content.replace(special, "")
-        return ParsedTurn(content.strip(), reasoning, calls, malformed=begun != len(calls))
+        return ParsedTurn((before + content).strip(), reasoning, calls, malformed=begun != len(calls))
 
     def text(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def _split(self, tokens: list[int]) -> tuple[str, list[int]]:
-        """The thinking as text and the tokens after it; a call that is only thought of is none."""
+    def _split(self, tokens: list[int]) -> tuple[str, str, list[int]]:
+        """What was thought, the text that the last token of it adds, and the tokens after it.
+
+        The parser sees the tokens after it only: a call that was only thought of is none.
+        """
         ends = _thinking_token(self._tokenizer)
-        if ends is None or ends not in tokens:
-            return "", tokens
-        at = tokens.index(ends) + 1
-        return split_thinking(self.text(tokens[:at]))[0], tokens[at:]
+        if ends is not None and ends in tokens:
+            at = tokens.index(ends)
+            return split_thinking(self.text(tokens[:at]) + THINKING_ENDS)[0], "", tokens[at + 1 :]
+        text = self.text(tokens)
+        if THINKING_ENDS not in text:
+            thought, said = split_thinking(text)
+            return thought, "", tokens if said else []
+        end = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
+        return *split_thinking(self.text(tokens[:end])), tokens[end:]
 
 
 @lru_cache(maxsize=8)
@@ -104,6 +117,13 @@ def _parser(name: str, tokenizer: Any) -> Any:
 def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
     """One for all episodes of a process: what it has found out about a template is kept."""
     return ChatTemplate(tokenizer, ends, json.loads(options))
+
+
+@lru_cache(maxsize=8)
+def _special_texts(tokenizer: Any) -> tuple[str, ...]:
+    """All special tokens: those with a role (``all_special_tokens``), and those that were only added as special."""
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return tuple(dict.fromkeys([*tokenizer.all_special_tokens, *added]))
 
 
 @lru_cache(maxsize=8)

@@ -3,10 +3,22 @@
 from pathlib import Path
 
 
-def place(path: str | None) -> str:
+def place(path: str | None) -> str | None:
     """The whole path of what exists; anything else, such as the name of a model on the hub, stays as it is."""
-    given = Path(path or "").expanduser()
-    return str(given.resolve()) if given.exists() else str(path)
+    if not path:
+        return path
+    given = Path(path).expanduser()
+    return str(given.resolve()) if given.exists() else path
+
+
+def command_place(part: str) -> str:
+    """A part of a command with its whole path where it names something that exists here; a plain word stays as it is.
+
+    Links are not followed: the interpreter of a virtual environment is one.
+    """
+    given = Path(part).expanduser()
+    named = "/" in part or bool(given.suffix)
+    return str(given.absolute()) if named and given.exists() else part
 
 
 def function_place(spec: str) -> str:

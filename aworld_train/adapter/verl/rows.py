@@ -21,9 +21,10 @@ class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
         """As VeRL's, with the agent's own reward where the scorer gave it one."""
         scores = self.extra_fields.get("reward_extra_info") or {}
         own = scores.get(f"score/{self.extra_fields['agent']}")
-        if own is not None:
-            self.reward_score = float(own)
-        return dict(super().as_dict())
+        if own is None:
+            return dict(super().as_dict())
+        # A copy, for the record takes the episode's reward from the row itself.
+        return dict(AgentLoopOutput.as_dict(self.model_copy(update={"reward_score": float(own)})))
 
 
 def output_rows(

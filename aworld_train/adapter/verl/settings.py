@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.places import function_place, place
+from aworld_train.adapter.verl.places import command_place, function_place, place
 from aworld_train.recipe.schema import AgentSection, CassetteSection, Recipe, SmallGroup, Treatment
 from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
@@ -125,10 +125,10 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
 def _agent_places(agent: AgentSection) -> dict[str, Any]:
     """The files that an agent is made of, where every process finds them."""
     return {
-        "command": [place(part) if part.endswith(".py") else part for part in agent.command],
+        "command": [command_place(part) for part in agent.command],
         "builder": function_place(agent.builder) if agent.builder else None,
         "loop": function_place(agent.loop) if agent.loop else None,
-        "aworld": place(agent.aworld) if agent.aworld else None,
+        "aworld": place(agent.aworld),
     }
 
 

@@ -1,0 +1,218 @@
+"""A group with too few healthy episodes plays the failed ones once more, and nobody in it waits for ever."""
+
+import asyncio
+import itertools
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+
+from aworld_train.adapter.verl.agent_loop import EpisodeLoop, Played
+from aworld_train.adapter.verl.episodes import EpisodeWorker
+from aworld_train.adapter.verl.groups import Group
+from aworld_train.rollout.messages import ChatRequest, Message
+from tests.agent_loops import END, MESSAGES, TOKENIZER, ScriptedEngine, sampled, settings_file
+
+WITHIN = 20.0
+Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
+HEALTHY: Episode = sampled("<answer>42</answer>" + END)
+FAILS: Episode = RuntimeError("out of memory")
+
+
+class OneAnswer(EpisodeLoop):
+    """An agent that asks the model once."""
+
+    async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
+        asked = ChatRequest(messages)
+        return (await played.episode.conversation("agent").complete(asked)).content
+
+
+class Broken(OneAnswer):
+    """An agent loop with a fault of its own: the first session of a task raises instead of returning rows."""
+
+    async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
+        if task["session_id"] == 0:
+            raise ValueError("a fault of the loop itself")
+        return await super().run(sampling_params, **task)
+
+
+class Client:
+    """VeRL's client of the engine; Hydra, which makes the loops, would take a dataclass for a configuration."""
+
+    def __init__(self, engine: ScriptedEngine):
+        self.generate = engine.generate
+
+
+class Queue:
+    """In place of VeRL's transfer queue, which is an actor of Ray's: which rows there are, and how prompts ended."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+        self.status: dict[str, str] = {}
+
+    async def put(self, *, key: str, partition_id: str, tag: dict[str, Any]) -> None:
+        self.status[key] = tag["status"]
+
+    async def put_rows(self, *, keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
+        self.rows += keys
+
+    def sessions(self, uid: str) -> list[str]:
+        return sorted(key.split("_")[1] for key in self.rows if key.startswith(f"{uid}_"))
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
+    made = Queue()
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq.async_kv_put", made.put)
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq.async_kv_batch_put", made.put_rows)
+    monkeypatch.setenv("MCP_SERVER_URL", "http://127.0.0.1:9/mcp")
+    return made
+
+
+def worker(episodes: list[Episode], *, n: int, least: int, loop: type[EpisodeLoop] = OneAnswer) -> Any:
+    """Our worker as VeRL makes it, but in this process: its base asks Ray for a queue and loads a model."""
+    made = object.__new__(EpisodeWorker.__ray_metadata__.modified_class)
+    rollout = {"n": n, "val_kwargs": {"n": n}, "prompt_length": 200, "response_length": 200}
+    made.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}})
+    made.llm_client = Client(ScriptedEngine(list(episodes)))
+    made.tokenizer = TOKENIZER
+    made.processor = made.hf_model_type = made.dataset_cls = made.reward_loop_worker_handles = None
+    made.distillation_enabled = False
+    made.tools = []
+    settings = settings_file(
+        recipe={"rollout": {"min_group": least, "n": max(n, 2), "small_group": "resample"}}
+    )
+    _agent_loop_registry["groups"] = {"_target_": f"{__name__}.{loop.__name__}", "settings": str(settings)}
+    made.watch_groups(str(settings))
+    return made
+
+
+async def play(worker: Any, uid: str = "task", *, validate: bool = False, **prompt: Any) -> None:
+    row = {"uid": uid, "agent_name": "groups", "raw_prompt": MESSAGES, "global_steps": 1, **prompt}
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": validate}
+    await asyncio.wait_for(worker._run_prompt(row, {"temperature": 1.0}, trajectory=trajectory), WITHIN)
+
+
+def outcomes(folder: Path) -> Counter[str]:
+    lines = (folder / "traces" / "episodes.jsonl").read_text().splitlines()
+    return Counter(json.loads(line)["outcome"] for line in lines)
+
+
+async def test_the_failed_episodes_of_a_small_group_are_played_again_and_only_those(
+    queue: Queue, run_dir: Path
+) -> None:
+    played = worker([HEALTHY, FAILS, FAILS, FAILS, *[HEALTHY] * 3], n=4, least=2)
+    await play(played)
+    assert queue.sessions("task") == ["0", "1", "2", "3"]
+    assert queue.status == {"task": "finished"}
+    assert outcomes(run_dir) == {"answered": 4, "provider": 3}
+
+
+async def test_what_fails_again_is_not_played_a_third_time(queue: Queue, run_dir: Path) -> None:
+    await play(worker([HEALTHY, *[FAILS] * 20], n=4, least=2))
+    assert queue.sessions("task") == ["0"]
+    assert outcomes(run_dir) == {"answered": 1, "provider": 6}
+
+
+async def test_a_group_that_is_large_enough_is_left_as_it_is(queue: Queue, run_dir: Path) -> None:
+    await play(worker([HEALTHY, FAILS, HEALTHY, FAILS], n=4, least=2))
+    assert len(queue.sessions("task")) == 2
+    assert outcomes(run_dir) == {"answered": 2, "provider": 2}
+
+
+async def test_a_failed_episode_of_a_group_that_is_large_enough_does_not_wait_for_a_slow_one(
+    queue: Queue,
+) -> None:
+    slow = asyncio.Event()
+
+    async def at_last() -> list[int]:
+        await slow.wait()
+        return HEALTHY  # type: ignore[return-value]
+
+    played = worker([HEALTHY, HEALTHY, FAILS, at_last], n=4, least=2)
+    sessions = [
+        asyncio.create_task(
+            played._run_agent_loop(
+                {}, {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}, trace=False, **session
+            )
+        )
+        for session in (
+            {
+                "uid": "task",
+                "agent_name": "groups",
+                "raw_prompt": MESSAGES,
+                "global_steps": 1,
+                "session_id": i,
+            }
+            for i in range(4)
+        )
+    ]
+    played._groups["task"] = Group(4, 2)
+    done, waiting = await asyncio.wait(sessions, timeout=2)
+    assert (len(done), len(waiting)) == (3, 1)
+    slow.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_in_validation_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
+    await play(worker([FAILS] * 8, n=4, least=2), validate=True)
+    assert outcomes(run_dir) == {"provider": 4}
+
+
+async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
+    played = worker([FAILS] * 8, n=4, least=2)
+    played._least = 0
+    await play(played)
+    assert outcomes(run_dir) == {"provider": 4}
+
+
+async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_played_again(
+    queue: Queue, run_dir: Path
+) -> None:
+    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, least=2, loop=Broken))
+    assert queue.sessions("task") == ["1", "2"]
+    assert queue.status == {"task": "failure"}
+    assert outcomes(run_dir) == {"infrastructure": 1, "provider": 2, "answered": 2}
+
+
+@pytest.mark.parametrize("asked", [1, 2, 6])
+async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Path, asked: int) -> None:
+    # VeRL lets a row say how often its task is played.
+    await play(worker([FAILS] * 20, n=4, least=2), __rollout_n__=asked)
+    assert outcomes(run_dir) == {"provider": 2 * asked}
+
+
+async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue: Queue) -> None:
+    played = worker([HEALTHY] * 2 + [FAILS] * 2 + [HEALTHY] * 2, n=2, least=2)
+    await asyncio.gather(play(played, "good"), play(played, "bad"))
+    assert (queue.sessions("good"), queue.sessions("bad")) == (["0", "1"], ["0", "1"])
+    assert played._groups == {}
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(0, 8))
+def test_a_group_is_too_small_exactly_if_fewer_are_healthy_than_needed(
+    healthy: list[bool], least: int
+) -> None:
+    async def known_after() -> tuple[int, bool]:
+        group = Group(len(healthy), least)
+        waiting = asyncio.create_task(group.too_small())
+        for count, one in enumerate(healthy, 1):
+            group.report(one)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if waiting.done():
+                return count, await waiting
+        raise AssertionError("all have reported, and it is not known")
+
+    count, small = asyncio.run(known_after())
+    assert small == (sum(healthy) < least)
+    # It is known with the first episode that decides it.
+    enough = [n for n, total in enumerate(itertools.accumulate(healthy), 1) if total >= max(least, 0)]
+    assert count == (enough[0] if enough else len(healthy))

@@ -1,0 +1,159 @@
+"""What the model under training says: thinking apart from speech, calls that are meant, nothing but words."""
+
+from typing import Any
+
+import pytest
+from verl.workers.rollout.replica import TokenOutput
+
+from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.rollout.model import Sampling
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from tests import agent_loops, templates
+
+SAMPLING = Sampling(1.0, 1.0, -1)
+CALL = '<tool_call>\n{"name": "search", "arguments": {"for": "42"}}\n</tool_call>'
+END = "<|im_end|>"
+# With tokens for thinking and for calls, and without the former.
+TOKENIZERS = {
+    "own token": lambda: templates.tokenizer("chatml_thinking"),
+    "spelled out": lambda: agent_loops.TOKENIZER,
+}
+
+
+class Engine:
+    """VeRL's server manager, with one answer."""
+
+    def __init__(self, output: TokenOutput | Exception):
+        self.output = output
+        self.params: dict[str, Any] = {}
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
+    ) -> TokenOutput:
+        self.params = sampling_params
+        if isinstance(self.output, Exception):
+            raise self.output
+        return self.output
+
+
+@pytest.fixture(params=TOKENIZERS)
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    made = TOKENIZERS[request.param]()
+    assert ("</think>" in made.get_vocab()) == (request.param == "own token")
+    return made
+
+
+def model(tokenizer: Any, output: TokenOutput | Exception | None = None) -> VerlModel:
+    return VerlModel(Engine(output or TokenOutput(token_ids=[])), tokenizer, "hermes", {})
+
+
+async def parse(tokenizer: Any, text: str) -> Any:
+    return await model(tokenizer).parse(tokenizer.encode(text, add_special_tokens=False), [])
+
+
+async def test_thinking_is_told_apart_from_what_is_said(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<think>\nSix times seven.\n</think>\n\nIt is 42.{END}")
+    assert (turn.reasoning, turn.content, turn.calls, turn.malformed) == (
+        "Six times seven.",
+        "It is 42.",
+        [],
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["Six times seven.\n</think>\n\nIt is 42.", "Six times seven.</think>It is 42."]
+)
+async def test_thinking_that_the_prompt_began_is_told_apart_too(tokenizer: Any, text: str) -> None:
+    turn = await parse(tokenizer, text + END)
+    assert (turn.reasoning, turn.content) == ("Six times seven.", "It is 42.")
+
+
+async def test_a_call_that_is_only_thought_of_is_none(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<think>I could do {CALL}</think>I know it: 42.{END}")
+    assert turn.calls == []
+    assert turn.content == "I know it: 42."
+    assert CALL in turn.reasoning
+    assert not turn.malformed
+
+
+async def test_a_call_in_a_thought_that_never_ends_is_none(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<think>I could do {CALL} but{END}")
+    assert (turn.calls, turn.content, turn.malformed) == ([], "", False)
+    assert turn.reasoning == f"I could do {CALL} but"
+
+
+async def test_a_call_after_thinking_is_meant(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<think>I need it.</think>\n\nI search.\n{CALL}{END}")
+    assert [(call.name, call.arguments) for call in turn.calls] == [("search", '{"for": "42"}')]
+    assert (turn.reasoning, turn.content, turn.malformed) == ("I need it.", "I search.", False)
+
+
+@pytest.mark.parametrize("empty", ["<think></think>", "<think>\n\n</think>\n\n", "</think>"])
+async def test_a_turn_may_think_nothing(tokenizer: Any, empty: str) -> None:
+    turn = await parse(tokenizer, f"{empty}42{END}")
+    assert (turn.reasoning, turn.content) == ("", "42")
+
+
+async def test_a_turn_may_only_think(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<think>Hm.</think>{END}")
+    assert (turn.reasoning, turn.content, turn.calls) == ("Hm.", "", [])
+
+
+async def test_no_special_token_is_in_what_is_said_or_thought(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, f"<|im_start|>42<|im_start|>!{END}")
+    assert turn.content == "42!"
+    turn = await parse(tokenizer, f"<think>Hm.{END}")
+    assert turn.reasoning == "Hm."
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>\n{not json}\n</tool_call>", "<tool_call>\n{", f"{CALL}\n<tool_call>"]
+)
+async def test_a_call_that_cannot_be_read_is_malformed(tokenizer: Any, text: str) -> None:
+    assert (await parse(tokenizer, text + END)).malformed
+
+
+async def generate(output: TokenOutput | Exception, max_tokens: int = 8) -> Any:
+    asked = model(agent_loops.TOKENIZER, output)
+    return await asked.generate("one", [1, 2], SAMPLING, max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (TokenOutput(token_ids=[1, 2]), "not one log-probability per token"),
+        (TokenOutput(token_ids=[1, 2], log_probs=[-1.0]), "not one log-probability per token"),
+        (TokenOutput(token_ids=[], log_probs=[]), "gave the request up"),
+        (TokenOutput(token_ids=[1], log_probs=[-1.0], stop_reason="aborted"), "gave the request up"),
+        (TokenOutput(token_ids=[1], log_probs=[-1.0], stop_reason="abort"), "gave the request up"),
+        (RuntimeError("out of memory"), "RuntimeError: out of memory"),
+    ],
+)
+async def test_an_engine_that_gives_no_whole_answer_ends_the_episode(
+    output: TokenOutput | Exception, cause: str
+) -> None:
+    with pytest.raises(EpisodeFailure, match=cause) as caught:
+        await generate(output)
+    assert caught.value.outcome is Outcome.provider
+
+
+async def test_a_turn_is_over_if_it_ends_so_or_had_room_left() -> None:
+    end = agent_loops.TOKENIZER.eos_token_id
+    for tokens, room, over in (([5, end], 2, True), ([5, 6], 2, False), ([5, 6], 3, True)):
+        output = TokenOutput(token_ids=tokens, log_probs=[-1.0] * len(tokens))
+        sampled = await generate(output, max_tokens=room)
+        assert (sampled.tokens, sampled.ended) == (tokens, over)
+
+
+async def test_the_engine_is_asked_for_logprobs_and_with_the_sampling_that_was_wanted() -> None:
+    asked = model(agent_loops.TOKENIZER, TokenOutput(token_ids=[5], log_probs=[-1.0]))
+    await asked.generate("one", [1], Sampling(0.3, 0.9, 20), 8)
+    assert asked._server_manager.params == {
+        "temperature": 0.3,
+        "top_p": 0.9,
+        "top_k": 20,
+        "repetition_penalty": 1.0,
+        "logprobs": True,
+        "max_tokens": 8,
+    }
