@@ -105,14 +105,18 @@ class ServerProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
+    @property
+    def health(self) -> str:
+        return f"http://127.0.0.1:{self.port}/health"
+
     def start(self, port: int = 0) -> None:
-        self.port = port or _free_port()
+        self.port = port or self.port or _free_port()
         environment = {**os.environ, "MCP_SERVER_TOKEN": TOKEN, "PORT": str(self.port)}
         self.process = subprocess.Popen(self._command, env=environment, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + WITHIN
         while time.monotonic() < deadline:
             try:
-                if httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=5).status_code == 200:
+                if httpx.get(self.health, timeout=5).status_code == 200:
                     return
             except httpx.HTTPError:
                 time.sleep(0.1)

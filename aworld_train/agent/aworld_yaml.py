@@ -15,7 +15,7 @@ Or several, and how they work together:
       - name: critic
         system_prompt: Check the answer.
         tools: false
-        endpoint: {url: "https://llm.example/v1", model: some-model, key_env: CRITIC_KEY}
+        endpoint: {url: "https://llm.example/v1", model: some-model, key_variable: CRITIC_KEY}
 
 An agent with an ``endpoint`` asks a model elsewhere and is not trained; all others ask the one in training. Keys stay
 in environment variables.
@@ -44,12 +44,12 @@ class Endpoint:
     Attributes:
         url: Its OpenAI-compatible base URL.
         model: What to ask for.
-        key_env: The environment variable that holds its API key.
+        key_variable: The environment variable that holds its API key.
     """
 
     url: str
     model: str
-    key_env: str
+    key_variable: str
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ def _build_agent(described: AgentDescription, surroundings: Surroundings) -> Any
 
 
 def _key(agent: str, endpoint: Endpoint) -> str:
-    key = os.environ.get(endpoint.key_env)
+    key = os.environ.get(endpoint.key_variable)
     if not key:
         raise UsageError(
-            f"The agent {agent} asks {endpoint.url} with the key in {endpoint.key_env}, which is not set."
+            f"The agent {agent} asks {endpoint.url} with the key in {endpoint.key_variable}, which is not set."
         )
     return key
 
@@ -245,9 +245,9 @@ def _agent(given: Mapping[str, Any], where: str) -> AgentDescription:
     if endpoint is not None:
         place = f"{where}, endpoint"
         if not isinstance(endpoint, dict):
-            raise UsageError(f"{place} takes url, model and key_env, not {endpoint!r}.")
+            raise UsageError(f"{place} takes url, model and key_variable, not {endpoint!r}.")
         _check_keys(endpoint, Endpoint, place)
-        endpoint = Endpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_env")))
+        endpoint = Endpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_variable")))
         if not endpoint.url.startswith(("http://", "https://")):
             raise UsageError(f"{place}: `url` is {endpoint.url!r}, which is not an http URL.")
     return AgentDescription(

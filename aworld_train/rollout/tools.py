@@ -103,7 +103,7 @@ class ToolSession:
             return ToolResult(f"Error: no answer within {self._server.call_timeout:g} seconds", True)
         try:
             result = request.answer.result()
-            return ToolResult(_text_of(result), bool(result.get("isError")), result)
+            return ToolResult(text_of(result), bool(result.get("isError")), result)
         except RequestFailure as failure:
             if failure.kind == "worker_lost":
                 raise EnvironmentLost(f"{self._server.url}: {failure} during tool {name}") from failure
@@ -245,7 +245,7 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
-def _text_of(result: Mapping[str, Any]) -> str:
+def text_of(result: Mapping[str, Any]) -> str:
     """The text parts of a tool result; other parts are named, not lost silently."""
     parts = []
     for part in result["content"]:

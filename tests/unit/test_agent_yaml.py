@@ -29,7 +29,7 @@ def test_one_agent(tmp_path: Path) -> None:
 
 
 def test_swarm_with_an_outside_model(tmp_path: Path) -> None:
-    text = TWO + "    tools: false\n    endpoint: {url: 'https://x/v1', model: m, key_env: K}\n"
+    text = TWO + "    tools: false\n    endpoint: {url: 'https://x/v1', model: m, key_variable: K}\n"
     found = read_description(written(tmp_path, text))
     outside = AgentDescription("b", tools=False, endpoint=Endpoint("https://x/v1", "m", "K"))
     assert found == SwarmDescription("t", (AgentDescription("a"), outside))
@@ -51,9 +51,9 @@ def test_handoffs_are_pairs_of_agents(tmp_path: Path) -> None:
         ("name: a\nsystem_promt: x", "no key `system_promt`. Did you mean `system_prompt`"),
         ("name: a\ntools: calculator", "`tools` is 'calculator'"),
         ("name: a\ntemperature: hot", "`temperature` has to be a number"),
-        ("name: a\nendpoint: {url: x, model: m, key_env: K}", "not an http URL"),
-        ("name: a\nendpoint: {url: 'http://x', model: m}", "endpoint: `key_env` is missing"),
-        ("name: a\nendpoint: {url: 'http://x', model: m, key_env: K, api_key: s}", "no key `api_key`"),
+        ("name: a\nendpoint: {url: x, model: m, key_variable: K}", "not an http URL"),
+        ("name: a\nendpoint: {url: 'http://x', model: m}", "endpoint: `key_variable` is missing"),
+        ("name: a\nendpoint: {url: 'http://x', model: m, key_variable: K, api_key: s}", "no key `api_key`"),
         ("name: t\nagents: []", "at least one agent"),
         ("name: t\nagents: [a]", "not an agent but 'a'"),
         ("name: t\nagents: [{name: a}, {name: a}]", "the same name"),

@@ -5,20 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.types import (
-    AudioContent,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
 
 from aworld_train.errors import CassetteError
-from aworld_train.rollout import tools as tools_module
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
-from aworld_train.rollout.cassette.recorded import tool_result
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolResult, ToolServer
 from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, ServerProcess
@@ -140,20 +129,3 @@ async def test_a_replay_without_a_tool_list_is_an_error_that_says_how_to_get_one
     async with RecordedTools(NOWHERE, Cassette(tmp_path / "c", Mode.replay)) as tools:
         with pytest.raises(CassetteError, match=r"no tool list of the server 'local', nor of any other"):
             await tools.schemas()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        [],
-        [TextContent(type="text", text="a"), TextContent(type="text", text="")],
-        [ImageContent(type="image", data="AAAA", mimeType="image/png")],
-        [AudioContent(type="audio", data="AAAA", mimeType="audio/wav")],
-        [EmbeddedResource(type="resource", resource=TextResourceContents(uri="a://b", text="t"))],  # type: ignore[arg-type]
-        [ResourceLink(type="resource_link", name="n", uri="a://b")],  # type: ignore[arg-type]
-    ],
-)
-def test_a_recorded_result_reads_as_it_did(content: list[Any]) -> None:
-    made = CallToolResult(content=content, isError=True)
-    said = made.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert tool_result({"result": said}) == ToolResult(tools_module._text_of(said), True)

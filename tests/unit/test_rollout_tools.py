@@ -2,30 +2,21 @@
 
 import asyncio
 import gc
-import os
-import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
 from aworld_train.rollout import tools as tools_module
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
+from tests.tool_servers import JSON_CALCULATOR, TOKEN, WITHIN, ServerProcess
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
 
-CALCULATOR = Path(__file__).parents[1] / "calculator_over_http.py"
-TOKEN = "secret"
-WITHIN = 60.0
 
 # Tools that sleep, fail and answer with other things than text; settings as the calculator's.
 ODD_SERVER = """
@@ -58,50 +49,9 @@ server.run("streamable-http")
 """
 
 
-class ServerProcess:
-    """A server that can be killed, stopped and started again on the same port."""
-
-    def __init__(self, command: list[str]):
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        self._command = command
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
-
-    @property
-    def health(self) -> str:
-        return f"http://127.0.0.1:{self.port}/health"
-
-    def start(self) -> None:
-        environment = {**os.environ, "MCP_SERVER_TOKEN": TOKEN, "PORT": str(self.port)}
-        self.process = subprocess.Popen(self._command, env=environment, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + WITHIN
-        while time.monotonic() < deadline:
-            try:
-                if httpx.get(self.health, timeout=5).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                time.sleep(0.1)
-        raise TimeoutError(f"{self._command} did not start")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-
 @pytest.fixture(scope="module")
 def calculator() -> Iterator[ServerProcess]:
-    server = ServerProcess([sys.executable, str(CALCULATOR)])
+    server = ServerProcess(JSON_CALCULATOR)
     yield server
     server.kill()
 
@@ -109,7 +59,7 @@ def calculator() -> Iterator[ServerProcess]:
 @pytest.fixture
 def mortal() -> Iterator[ServerProcess]:
     """A calculator for one test, which may kill it."""
-    server = ServerProcess([sys.executable, str(CALCULATOR)])
+    server = ServerProcess(JSON_CALCULATOR)
     yield server
     server.kill()
 

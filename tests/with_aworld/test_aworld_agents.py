@@ -107,7 +107,7 @@ agents:
   - name: critic
     system_prompt: Check.
     tools: false
-    endpoint: {{url: "{outside.url()}", model: judge, key_env: CRITIC_KEY}}
+    endpoint: {{url: "{outside.url()}", model: judge, key_variable: CRITIC_KEY}}
 """,
         )
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from aworld_train.rollout.cassette.cassette import Answer, Cassette, Mode
 from aworld_train.rollout.cassette.key import server_identity
-from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession
+from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, text_of
 
 
 class RecordedTools:
@@ -86,17 +86,7 @@ def tool_result(answer: Answer) -> ToolResult:
     if "error" in answer:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"])
     result = answer["result"]
-    text = "\n".join(map(_text, result.get("content", [])))
-    return ToolResult(text, bool(result.get("isError")), result)
-
-
-def _text(part: Mapping[str, Any]) -> str:
-    """A part as text; other parts are named, not lost silently."""
-    if part["type"] == "text":
-        return str(part["text"])
-    if part["type"] == "resource" and part["resource"].get("text") is not None:
-        return str(part["resource"]["text"])
-    return f"[{part['type']} content, not shown]"
+    return ToolResult(text_of(result), bool(result.get("isError")), result)
 
 
 def _answer(whole: Mapping[str, Any]) -> Answer:
