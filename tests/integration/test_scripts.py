@@ -360,7 +360,7 @@ def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> 
     assert ruff.startswith("-m ruff check")
     assert formatting.startswith("-m ruff format --check")
     assert mypy == "-m mypy"
-    assert pytest_line == "pytest tests/unit tests/integration tests/e2e -m not bench"
+    assert pytest_line == "pytest tests/unit tests/integration tests/e2e -m not bench and not install"
 
 
 def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path) -> None:
