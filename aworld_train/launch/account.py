@@ -141,7 +141,9 @@ class Account:
         summary = self.summary
         checkpoint = self.folder.last_checkpoint()
         summary.seconds = round(self._earlier + seconds, 1)
-        summary.steps_done = max(self.rows.last_trained, self.from_step)
+        # VeRL writes a step's checkpoint before it says anything of the step.
+        saved = checkpoint[0] if checkpoint else 0
+        summary.steps_done = max(self.rows.last_trained, self.from_step, saved)
         summary.checkpoint = str(checkpoint[1]) if checkpoint else None
         summary.episodes = sum(t.episodes for t in self.training.values())
         summary.trained_episodes = sum(t.scored for t in self.training.values())

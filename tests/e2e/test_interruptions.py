@@ -24,7 +24,9 @@ def _first_checkpoint(workspace: Workspace, name: str) -> bool:
 def test_a_killed_run_and_an_interrupted_one_go_on_where_they_were(workspace: Workspace) -> None:
     # kill -9 of VeRL's driver
     process = _train(workspace, "kill")
+    # The checkpoint comes first: a run that is killed in between goes on without that step's metrics.
     wait_for("checkpoint", lambda: _first_checkpoint(workspace, "kill"), 300, process)
+    wait_for("step", lambda: len(workspace.metrics("kill")) > 1, 60, process)
     everything = descendants(process.pid)
     driver = find(everything, "verl.trainer.main_ppo")
     assert driver is not None
