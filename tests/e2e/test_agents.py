@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 AGENTS = REPOSITORY / "tests" / "data" / "agents"
 EXAMPLES = REPOSITORY / "recipes" / "agents"
-TASKS = 12
+TASKS = 8
 SMALL = [
     "trainer.steps=3",
     "trainer.batch_size=2",
