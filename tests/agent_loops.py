@@ -3,15 +3,12 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from omegaconf import OmegaConf
@@ -24,47 +21,16 @@ from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, EpisodeSlot, open
 from aworld_train.adapter.verl.settings import settings_of
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
+from tests.tool_servers import TOKEN, ServerProcess
 
-CALCULATOR = Path(__file__).parent / "calculator_over_http.py"
-TOKEN = "secret"
 TOKENIZER = tiny_tokenizer.build()
 MESSAGES = [{"role": "user", "content": "What is 6*7?"}]
 END = "<|im_end|>"
 
 
-class CalculatorProcess:
-    """The calculator, on a port of its own, that can be killed and started again."""
-
-    def __init__(self) -> None:
-        import socket
-
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.start()
-
-    def start(self) -> None:
-        environment = {**os.environ, "MCP_SERVER_TOKEN": TOKEN, "PORT": str(self.port)}
-        self.process = subprocess.Popen(
-            [sys.executable, str(CALCULATOR)], env=environment, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=5)
-                return
-            except httpx.HTTPError:
-                time.sleep(0.1)
-        raise TimeoutError("the calculator did not start")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-def known_to_agents(server: CalculatorProcess, monkeypatch: pytest.MonkeyPatch) -> CalculatorProcess:
+def known_to_agents(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> ServerProcess:
     """Agents in this process find ``server`` from now on."""
-    monkeypatch.setenv("MCP_SERVER_URL", f"http://127.0.0.1:{server.port}/mcp")
+    monkeypatch.setenv("MCP_SERVER_URL", server.url)
     monkeypatch.setenv("MCP_SERVER_TOKEN", TOKEN)
     return server
 

@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 
 from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
-from aworld_train.agent.task import AgentTask, Surroundings, content_text
+from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 
 _CANCEL_SECONDS = 5.0
@@ -170,8 +171,8 @@ def _input(task: AgentTask) -> str:
     """The task as one text: AWorld takes no conversation."""
     turns = [message for message in task.messages if message.get("role") != "system"]
     if len(turns) == 1:
-        return content_text(turns[0])
-    return "\n\n".join(f"{message.get('role')}: {content_text(message)}" for message in turns)
+        return content_text(turns[0].get("content"))
+    return "\n\n".join(f"{message.get('role')}: {content_text(message.get('content'))}" for message in turns)
 
 
 def _claim_sandbox(agent: Any, task_id: str) -> None:

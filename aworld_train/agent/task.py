@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 
@@ -35,12 +36,14 @@ class AgentTask:
     @property
     def text(self) -> str:
         """The text of the last user message; empty where there is none."""
-        return next((content_text(m) for m in reversed(self.messages) if m.get("role") == "user"), "")
+        return next(
+            (content_text(m.get("content")) for m in reversed(self.messages) if m.get("role") == "user"), ""
+        )
 
     @property
     def system(self) -> str:
         """The text of the system messages; empty where there are none."""
-        return "\n\n".join(content_text(m) for m in self.messages if m.get("role") == "system")
+        return "\n\n".join(content_text(m.get("content")) for m in self.messages if m.get("role") == "system")
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,3 @@ class Agent(Protocol):
         Raises:
             UsageError: it is not.
         """
-
-
-def content_text(message: Mapping[str, Any]) -> str:
-    """A chat message's text, whether it is one string or cut into parts."""
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content if isinstance(part, Mapping))

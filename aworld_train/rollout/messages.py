@@ -61,7 +61,7 @@ class Message:
         calls = [call["function"] for call in given.get("tool_calls") or ()]
         return cls(
             given["role"],
-            _text(given.get("content")),
+            content_text(given.get("content")),
             tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
             call_id=given.get("tool_call_id") or "",
             name=given.get("name") or "",
@@ -190,7 +190,7 @@ def canonical_arguments(arguments: str) -> str:
         return arguments.strip()
 
 
-def _text(content: Any) -> str:
+def content_text(content: Any) -> str:
     """Content that is text, or a list of parts of which those that are text count."""
     if isinstance(content, str) or content is None:
         return content or ""

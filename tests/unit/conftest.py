@@ -9,9 +9,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def _shared_calculator() -> Iterator[Any]:
-    from tests.agent_loops import CalculatorProcess
+    from tests.tool_servers import JSON_CALCULATOR, ServerProcess
 
-    server = CalculatorProcess()
+    server = ServerProcess(JSON_CALCULATOR)
     yield server
     server.kill()
 
@@ -28,10 +28,11 @@ def calculator(_shared_calculator: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A calculator for one test, which may kill it."""
     from aworld_train.adapter.verl import agent_loop
-    from tests.agent_loops import CalculatorProcess, known_to_agents
+    from tests.agent_loops import known_to_agents
+    from tests.tool_servers import JSON_CALCULATOR, ServerProcess
 
     monkeypatch.setattr(agent_loop, "_SUPERVISOR_SECONDS", 0.0)
-    server = CalculatorProcess()
+    server = ServerProcess(JSON_CALCULATOR)
     yield known_to_agents(server, monkeypatch)
     server.kill()
 

@@ -1,4 +1,4 @@
-"""VeRL's agent loop and the tiny tokenizer agree: what is merged turn by turn is the tokenised conversation."""
+"""The tiny tokenizer and those who use it agree: our rendering turn by turn, VeRL's builder, VeRL's parser."""
 
 import asyncio
 import json
@@ -14,6 +14,8 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.transcripts import CALCULATOR, Task, TranscriptEncoder, conversation
+from aworld_train.rollout.messages import Message
+from aworld_train.rollout.template import ChatTemplate
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
@@ -37,28 +39,36 @@ def test_the_qwen_builder_is_chosen_and_accepts_the_tokenizer() -> None:
     assert type(builder()) is QwenContinuousTokenBuilder
 
 
-def test_merging_turn_by_turn_gives_the_tokenised_conversation() -> None:
+def template() -> ChatTemplate:
+    return ChatTemplate(TOKENIZER, [TOKENIZER.eos_token_id])
+
+
+def read(messages: list[dict[str, Any]]) -> list[Message]:
+    return [Message.read(message) for message in messages]
+
+
+def test_going_on_turn_by_turn_gives_the_tokenised_conversation() -> None:
     messages = conversation(TASK, with_tool=True)
-    tokens = builder()
     call, answer = assistant_turns(TASK)
-    ids = tokens.build_initial_tokens(messages[:1], tools=[CALCULATOR])
+    ids = template().initial(read(messages[:1]), [CALCULATOR])
     assert ids == ENCODER.prompt(TASK.expression)
-    ids = tokens.merge_assistant_tokens(ids, call).token_ids
-    merged = tokens.merge_context_tokens(messages[:2], messages[:3], ids, tools=[CALCULATOR])
-    assert len(merged.inserted_token_ids) == 1
-    ids = tokens.merge_assistant_tokens(merged.token_ids, answer).token_ids
+    ids += call
+    ids += template().continuation(read(messages[2:3]), [CALCULATOR], call[-1], ended=True)
     whole = TOKENIZER.apply_chat_template(messages, tools=[CALCULATOR], tokenize=False)
-    assert ids + TOKENIZER.encode("\n") == TOKENIZER.encode(whole)
+    assert ids + answer + TOKENIZER.encode("\n") == TOKENIZER.encode(whole)
 
 
-def test_several_results_and_a_following_question_merge_as_well() -> None:
-    messages = [*conversation(TASK, with_tool=True)[:2], *({"role": "tool", "content": c} for c in "12")]
-    more = [*messages, {"role": "user", "content": "And 1+1?"}]
+def test_several_results_and_a_following_question_go_on_as_well() -> None:
+    results = [{"role": "tool", "content": content} for content in "12"]
+    new = [*results, {"role": "user", "content": "And 1+1?"}]
     call, _ = assistant_turns(TASK)
-    ids = builder().merge_assistant_tokens(ENCODER.prompt(TASK.expression), call).token_ids
-    merged = builder().merge_context_tokens(more[:2], more, ids, tools=[CALCULATOR]).token_ids
-    text = TOKENIZER.apply_chat_template(more, tools=[CALCULATOR], tokenize=False, add_generation_prompt=True)
-    assert merged == TOKENIZER.encode(text)
+    ids = ENCODER.prompt(TASK.expression) + call
+    ids += template().continuation(read(new), [CALCULATOR], call[-1], ended=True)
+    messages = [*conversation(TASK, with_tool=True)[:2], *new]
+    text = TOKENIZER.apply_chat_template(
+        messages, tools=[CALCULATOR], tokenize=False, add_generation_prompt=True
+    )
+    assert ids == TOKENIZER.encode(text)
 
 
 def test_verls_hermes_parser_reads_the_call_from_the_ids() -> None:

@@ -14,14 +14,13 @@ from aworld_train.adapter.verl.record import EpisodeSlot
 from tests.agent_loops import (
     END,
     MESSAGES,
-    TOKEN,
     TOKENIZER,
-    CalculatorProcess,
     ScriptedEngine,
     call,
     play,
     sampled,
 )
+from tests.tool_servers import TOKEN, ServerProcess
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -44,7 +43,7 @@ async def schemas() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 async def test_a_row_is_what_was_sampled_and_what_was_given_token_by_token(
-    calculator: CalculatorProcess, seed: int | None
+    calculator: ServerProcess, seed: int | None
 ) -> None:
     texts = [
         f"I will compute. {call('6*7')}",
@@ -94,7 +93,7 @@ async def test_a_row_is_what_was_sampled_and_what_was_given_token_by_token(
 
 
 async def test_each_turn_may_use_the_room_that_is_left_and_all_are_one_request(
-    calculator: CalculatorProcess,
+    calculator: ServerProcess,
 ) -> None:
     engine = ScriptedEngine([sampled(call("6*7") + END), sampled("42" + END)])
     output, _ = await run(engine, response_length=300)
@@ -108,7 +107,7 @@ async def test_each_turn_may_use_the_room_that_is_left_and_all_are_one_request(
 
 
 async def test_a_turn_that_fills_the_room_is_trained_on_as_far_as_it_came(
-    calculator: CalculatorProcess,
+    calculator: ServerProcess,
 ) -> None:
     engine = ScriptedEngine([sampled("a long thought " * 30)])
     output, slot = await run(engine, response_length=20)
@@ -117,7 +116,7 @@ async def test_a_turn_that_fills_the_room_is_trained_on_as_far_as_it_came(
     assert slot.line["outcome"] == "overlong"
 
 
-async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: CalculatorProcess) -> None:
+async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: ServerProcess) -> None:
     engine = ScriptedEngine([])
     whole = TOKENIZER.apply_chat_template(
         MESSAGES, tools=await schemas(), add_generation_prompt=True, return_dict=False
@@ -144,7 +143,7 @@ async def test_a_prompt_that_is_too_long_is_left_out_and_never_cut(calculator: C
     ids=["no json", "no arguments", "not closed", "one good, one not", "only opened", "nested"],
 )
 async def test_a_call_that_cannot_be_read_ends_the_episode_and_is_trained_on(
-    calculator: CalculatorProcess, text: str
+    calculator: ServerProcess, text: str
 ) -> None:
     engine = ScriptedEngine([sampled(text + END)])
     output, slot = await run(engine, response_length=50_000)
@@ -154,7 +153,7 @@ async def test_a_call_that_cannot_be_read_ends_the_episode_and_is_trained_on(
 
 
 async def test_a_tool_that_does_not_exist_is_an_error_the_model_can_react_to(
-    calculator: CalculatorProcess,
+    calculator: ServerProcess,
 ) -> None:
     wrong = call("1+1").replace("calculator", "search")
     engine = ScriptedEngine([sampled(wrong + END), sampled("sorry" + END)])
@@ -165,7 +164,7 @@ async def test_a_tool_that_does_not_exist_is_an_error_the_model_can_react_to(
 
 
 async def test_arguments_that_no_tool_could_be_sent_do_not_look_like_a_lost_environment(
-    calculator: CalculatorProcess,
+    calculator: ServerProcess,
 ) -> None:
     text = '<tool_call>\n{"name": "calculator", "arguments": {"expression": 1e999}}\n</tool_call>'
     engine = ScriptedEngine([sampled(text + END), sampled(call("6*7") + END), sampled("42" + END)])
@@ -174,7 +173,7 @@ async def test_arguments_that_no_tool_could_be_sent_do_not_look_like_a_lost_envi
     assert (slot.line["tool_calls"], slot.line["tool_errors"]) == (2, 1)
 
 
-async def test_a_long_tool_result_is_shortened_with_a_note(calculator: CalculatorProcess) -> None:
+async def test_a_long_tool_result_is_shortened_with_a_note(calculator: ServerProcess) -> None:
     engine = ScriptedEngine([sampled(call("2**600") + END), sampled("ok" + END)])
     output, _ = await run(engine, max_tool_result_chars=40)
     text = TOKENIZER.decode(output.response_ids)
@@ -182,14 +181,14 @@ async def test_a_long_tool_result_is_shortened_with_a_note(calculator: Calculato
     assert f"{number[:20]}\n[... {len(number) - 40} characters left out ...]\n{number[-20:]}" in text
 
 
-async def test_too_many_turns_end_the_episode_after_the_last_turn(calculator: CalculatorProcess) -> None:
+async def test_too_many_turns_end_the_episode_after_the_last_turn(calculator: ServerProcess) -> None:
     engine = ScriptedEngine([sampled(call("1+1") + END)] * 5)
     output, slot = await run(engine, max_turns=2)
     assert (len(engine.prompts), slot.line["turns"], slot.line["outcome"]) == (2, 2, "max_turns")
     assert output.response_ids[-len(sampled(call("1+1") + END)) :] == sampled(call("1+1") + END)
 
 
-async def test_an_engine_that_fails_is_not_the_agents_fault(calculator: CalculatorProcess) -> None:
+async def test_an_engine_that_fails_is_not_the_agents_fault(calculator: ServerProcess) -> None:
     engine = ScriptedEngine([sampled(call("6*7") + END), RuntimeError("out of memory")])
     output, slot = await run(engine)
     assert output == []
@@ -198,13 +197,13 @@ async def test_an_engine_that_fails_is_not_the_agents_fault(calculator: Calculat
     assert (slot.line["turns"], slot.line["tool_calls"]) == (1, 1)
 
 
-async def test_a_request_that_the_engine_gave_up_is_not_trained_on(calculator: CalculatorProcess) -> None:
+async def test_a_request_that_the_engine_gave_up_is_not_trained_on(calculator: ServerProcess) -> None:
     output, slot = await run(ScriptedEngine([sampled("half of")], stop_reason="aborted"))
     assert output == []
     assert slot.line["outcome"] == "provider"
 
 
-async def test_an_episode_that_takes_too_long_is_left_out(calculator: CalculatorProcess) -> None:
+async def test_an_episode_that_takes_too_long_is_left_out(calculator: ServerProcess) -> None:
     async def never() -> Any:
         await asyncio.sleep(600)
 
@@ -216,7 +215,7 @@ async def test_an_episode_that_takes_too_long_is_left_out(calculator: Calculator
 
 
 async def test_a_lost_environment_is_not_the_agents_fault_and_is_recorded(
-    mortal: CalculatorProcess, run_dir: Path
+    mortal: ServerProcess, run_dir: Path
 ) -> None:
     async def killed() -> list[int]:
         mortal.kill()
@@ -230,7 +229,7 @@ async def test_a_lost_environment_is_not_the_agents_fault_and_is_recorded(
     assert json.loads(lost)["outcome"] == "environment"
 
 
-async def test_an_environment_that_is_not_there_is_no_episode_at_all(mortal: CalculatorProcess) -> None:
+async def test_an_environment_that_is_not_there_is_no_episode_at_all(mortal: ServerProcess) -> None:
     mortal.kill()
     engine = ScriptedEngine([])
     output, slot = await run(engine)
@@ -240,7 +239,7 @@ async def test_an_environment_that_is_not_there_is_no_episode_at_all(mortal: Cal
 
 
 async def test_an_episode_is_played_again_from_the_start_if_the_environment_comes_back(
-    mortal: CalculatorProcess,
+    mortal: ServerProcess,
 ) -> None:
     async def killed() -> list[int]:
         mortal.kill()
@@ -268,7 +267,7 @@ async def test_the_servers_of_a_recipe_and_the_token_go_into_the_headers(
     assert agent_loop._tool_server(5.0, 5.0, []).headers == {}
 
 
-async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: CalculatorProcess) -> None:
+async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: ServerProcess) -> None:
     engines = [
         ScriptedEngine([sampled(call(f"{i}*2") + END, i), sampled(f"{i * 2}{END}", i)]) for i in range(24)
     ]

@@ -15,12 +15,12 @@ from tests.agent_loops import (
     END,
     MESSAGES,
     TOKENIZER,
-    CalculatorProcess,
     ScriptedEngine,
     call,
     play,
     sampled,
 )
+from tests.tool_servers import TOKEN, ServerProcess
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning"),
@@ -176,7 +176,7 @@ async def test_an_engine_that_fails_a_call_is_not_the_agents_fault_whatever_it_m
 
 @pytest.mark.parametrize("builder", ["plain", "forgiving"])
 async def test_a_tool_server_that_dies_is_not_the_agents_fault_whatever_it_makes_of_it(
-    mortal: CalculatorProcess, builder: str
+    mortal: ServerProcess, builder: str
 ) -> None:
     async def killed() -> list[int]:
         mortal.kill()
@@ -271,7 +271,7 @@ async def test_many_episodes_at_once_keep_their_tokens_apart() -> None:
 
 
 async def test_what_was_recorded_is_replayed_with_the_server_switched_off(
-    mortal: CalculatorProcess, tmp_path: Path
+    mortal: ServerProcess, tmp_path: Path
 ) -> None:
     cassette = {"path": str(tmp_path / "tools.jsonl")}
     for mode in ("record", "replay"):
@@ -290,7 +290,7 @@ async def test_what_was_recorded_is_replayed_with_the_server_switched_off(
             assert "<tool_response>\n42\n</tool_response>" in text
             assert "division by zero" in text
             assert (slot.line["tool_calls"], slot.line["tool_errors"]) == (2, 1), (mode, kind)
-    assert "secret" not in (tmp_path / "tools.jsonl").read_text()
+    assert TOKEN not in (tmp_path / "tools.jsonl").read_text()
 
 
 async def test_the_agent_never_sees_the_environments_own_token(tmp_path: Path) -> None:
@@ -304,5 +304,5 @@ async def test_the_agent_never_sees_the_environments_own_token(tmp_path: Path) -
     [row], _ = await outside(ScriptedEngine([sampled("hi" + END)]), command=[sys.executable, str(script)])
     found = json.loads(row.extra_fields["assistant_text"])
     assert found["MCP_SERVER_TOKEN"]
-    assert "secret" not in found.values()
+    assert TOKEN not in found.values()
     assert MESSAGES[0]["content"]

@@ -142,8 +142,8 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             played.outcome, played.cause = episode.outcome, str(episode.failure or refused)
         except EpisodeFailure as failure:
             # A program that fails after the engine did, or because it was told of a limit, is not to blame.
-            blamed = failure.outcome is Outcome.agent and episode.stopped
-            played.outcome = episode.outcome if blamed else failure.outcome
+            excused = failure.outcome is Outcome.agent and episode.stopped
+            played.outcome = episode.outcome if excused else failure.outcome
             played.cause = str(episode.failure or failure)
         except Exception as error:
             played.outcome, played.cause = Outcome.infrastructure, f"{type(error).__name__}: {error}"
