@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import secrets
-import string
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import Cause, ConversationGraph, Match, Row
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
-from aworld_train.rollout.model import LanguageModel, Sampling, cut_at_stop
+from aworld_train.rollout.model import LanguageModel, ParsedTurn, Sampling, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure
@@ -61,12 +60,23 @@ class AgentRecord:
         graph: Its conversations.
         view: Its history as the model sees it.
         completions: What the model answered, in order.
+        tools: Those of the last request.
+        tools_key: What identifies them, however they are ordered.
     """
 
     name: str
     view: ContextView
     graph: ConversationGraph = field(default_factory=ConversationGraph)
     completions: list[Completion] = field(default_factory=list)
+    tools: Sequence[Mapping[str, Any]] = ()
+    tools_key: str = ""
+
+    def key_of(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """The same for the same tools in any order; written once for those that come again and again."""
+        if tools is not self.tools:
+            self.tools = tools
+            self.tools_key = "\n".join(sorted(json.dumps(one, sort_keys=True) for one in tools))
+        return self.tools_key
 
 
 @dataclass(frozen=True)
@@ -213,7 +223,7 @@ class Episode:
         Raises:
             Refused: the chat template does not take these messages.
         """
-        key = _tools_key(tools)
+        key = record.key_of(tools)
         match = record.graph.match(messages, key)
         if match.asked is not None:
             return _Prepared(match, key, [], match.cause)
@@ -261,38 +271,34 @@ class Episode:
         cut = cut_at_stop(tokens, request.stop, self._model.text)
         if cut is not None:
             tokens, ended = tokens[:cut], False
-        completion = await self._read(tokens, request, ended or cut is not None)
-        completion = replace(
-            completion,
+        logprobs = sampled.logprobs[: len(tokens)]
+        whole = ended or cut is not None
+        turn = await self._read(tokens, request)
+        completion = Completion(
+            content=turn.content,
+            reasoning=turn.reasoning,
+            tool_calls=tuple(turn.calls),
+            finish_reason="length" if not whole else "tool_calls" if turn.calls else "stop",
             prompt_tokens=len(given),
             tokens=tokens,
-            logprobs=sampled.logprobs[: len(tokens)],
+            logprobs=logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
+            malformed=turn.malformed and whole,
             seconds=seconds,
         )
-        record.graph.add_sampled(
-            context, tools, completion.message, tokens, sampled.logprobs[: len(tokens)], ended
-        )
+        record.graph.add_sampled(context, tools, completion.message, tokens, logprobs, ended)
         record.completions.append(completion)
         self._newest = completion
         return completion
 
-    async def _read(self, tokens: Sequence[int], request: ChatRequest, whole: bool) -> Completion:
+    async def _read(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
         """What sampled tokens mean to the agent."""
         turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
         content = turn.content
-        calls: tuple[ToolCall, ...] = ()
-        if request.use_tools:
-            calls = tuple(replace(call, call_id=_call_id()) for call in turn.calls)
         for stop in request.stop:
             content = content.partition(stop)[0]
-        return Completion(
-            content=content,
-            reasoning=turn.reasoning,
-            tool_calls=calls,
-            finish_reason="length" if not whole else "tool_calls" if calls else "stop",
-            malformed=turn.malformed and whole,
-        )
+        calls = [ToolCall(call.name, call.arguments, _call_id()) for call in turn.calls]
+        return ParsedTurn(content, turn.reasoning, calls if request.use_tools else (), turn.malformed)
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
         """How many tokens the model may add.
@@ -366,11 +372,5 @@ def _with_tool_names(messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-def _tools_key(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Equal for the same tools in any order."""
-    return "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
-
-
 def _call_id() -> str:
-    letters = string.ascii_letters + string.digits
-    return "".join(secrets.choice(letters) for _ in range(_CALL_ID_LENGTH))
+    return secrets.token_hex(_CALL_ID_LENGTH)[:_CALL_ID_LENGTH]

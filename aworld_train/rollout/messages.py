@@ -115,7 +115,7 @@ class ChatRequest:
 
     Attributes:
         messages: The whole conversation; at least one message.
-        tools: OpenAI function schemas.
+        tools: OpenAI function schemas, which nobody changes once they are in a request.
         use_tools: False where the agent forbids tool calls this time.
         max_tokens: Most new tokens, or None.
         stop: Texts that end the turn; they are not part of the answer.
@@ -164,7 +164,7 @@ class Completion:
     malformed: bool = False
     seconds: float = 0.0
 
-    @property
+    @cached_property
     def message(self) -> Message:
         """The answer as the next request will contain it."""
         return Message("assistant", self.content, self.tool_calls, reasoning=self.reasoning)

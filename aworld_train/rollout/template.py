@@ -151,10 +151,11 @@ class ChatTemplate:
             ) from error
 
     def _encode(self, text: str) -> list[int]:
-        # What `tokenizer.encode` calls in the end; what it does around that costs as much as a short text.
+        # What `tokenizer.encode` calls in the end, but for where in the text each token is; what it does around that
+        # costs as much as a short text.
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is not None:
-            tokens = list(backend.encode(text, add_special_tokens=False).ids)
+            tokens = list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
         else:
             tokens = list(self._tokenizer.encode(text, add_special_tokens=False))
         self.rendered_tokens += len(tokens)

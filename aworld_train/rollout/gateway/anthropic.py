@@ -48,8 +48,8 @@ _ERROR_TYPES = {
 }
 
 
-def read(body: Json) -> Asked:
-    """A request's body, read."""
+def read(body: Json, last: Asked | None = None) -> Asked:
+    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     fields.text(body, "model")
     output = fields.as_object(body.get("output_config") or {}, "output_config")
@@ -59,16 +59,16 @@ def read(body: Json) -> Asked:
     ):
         if form is not None:
             raise fields.unsupported(where, "it would change how tokens are sampled")
-    offered = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(fields.array(body, "tools")))
+    offered = tools.offered(body, last.tools if last else None, _tool)
     request = ChatRequest(
         _messages(body),
-        offered,
-        use_tools=_may_use_tools(body, bool(offered)),
+        offered.functions,
+        use_tools=_may_use_tools(body, bool(offered.functions)),
         max_tokens=fields.integer(body, "max_tokens", least=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
         **sampling.wishes(body),
     )
-    return Asked(request, stream=fields.flag(body, "stream"))
+    return Asked(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
 def _tool(plain: Any, where: str) -> Json:

@@ -11,10 +11,12 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 
 from aworld_train.rollout.gateway import address, anthropic, chat, fields, models, responses
 from aworld_train.rollout.gateway.address import Target
@@ -57,6 +59,7 @@ class Admission:
         self._gateway = gateway
         self._conversation_of = conversation_of
         self._conversations: dict[str, Conversation] = {}
+        self._asked: dict[tuple[str, Dialect], Asked] = {}
         self._under_way: set[asyncio.Task[Completion]] = set()
         self._closed = False
 
@@ -78,6 +81,11 @@ class Admission:
         self._gateway._forget(self)
         for task in self._under_way:
             task.cancel()
+
+    def _read(self, agent: str, dialect: Dialect, body: Json) -> Asked:
+        asked = dialect.read(body, self._asked.get((agent, dialect)))
+        self._asked[agent, dialect] = asked
+        return asked
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
         if agent not in self._conversations:
@@ -121,7 +129,7 @@ class LlmGateway:
     def __init__(self) -> None:
         self._admitted: dict[str, Admission] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED)
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
         self._url = ""
 
     @property
@@ -135,15 +143,15 @@ class LlmGateway:
         """Listen on a free port of 127.0.0.1."""
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
-        app = web.Application(client_max_size=BODY_BYTES)
-        app.router.add_route("*", r"/{path:[\s\S]*}", self._handle)
-        self._runner = web.AppRunner(
-            app,
+        # The server below aiohttp's applications, whose routes and middlewares take as long as all the rest of it.
+        server = web.Server(
+            self._handle,
+            request_factory=_request,
             access_log=None,
             handler_cancellation=True,
             keepalive_timeout=_IDLE_CONNECTION_SECONDS,
-            shutdown_timeout=_STOP_SECONDS,
         )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]
@@ -173,7 +181,7 @@ class LlmGateway:
         if self._admitted.pop(admission.key, None):
             self._ended.append(admission.key)
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         target = address.read(request.rel_url.raw_path, request.headers)
         dialect = _DIALECTS.get(target.endpoint)
         try:
@@ -183,7 +191,7 @@ class LlmGateway:
             if request.method != "POST":
                 raise Refused(f"{request.method} is not possible here; POST is", status=405)
             body = fields.parse_body(await _read(request))
-            return await _serve(request, dialect, dialect.read(body), admission, agent)
+            return await _serve(request, dialect, admission._read(agent, dialect, body), admission, agent)
         except Refused as refused:
             return _refusal(dialect or chat.DIALECT, refused)
         except ConnectionError:  # the client is gone; a conversation's own have become `Refused`
@@ -205,7 +213,7 @@ class LlmGateway:
         )
 
 
-def _about_models(request: web.Request, target: Target, admission: Admission) -> Json:
+def _about_models(request: web.BaseRequest, target: Target, admission: Admission) -> Json:
     endpoint, _, name = target.endpoint.partition("/")
     if endpoint != "models" or request.method not in ("GET", "HEAD"):
         asked = f"{request.method} {request.rel_url.raw_path}"[:200].replace(admission.key, "<key>")
@@ -213,7 +221,14 @@ def _about_models(request: web.Request, target: Target, admission: Admission) ->
     return models.one(unquote(name), admission.model) if name else models.listed(admission.model)
 
 
-async def _read(request: web.Request) -> bytes:
+def _request(
+    message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: "asyncio.Task[None]"
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_BYTES)
+
+
+async def _read(request: web.BaseRequest) -> bytes:
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
@@ -230,7 +245,7 @@ async def _read(request: web.Request) -> bytes:
 
 
 async def _serve(
-    request: web.Request, dialect: Dialect, asked: Asked, admission: Admission, agent: str
+    request: web.BaseRequest, dialect: Dialect, asked: Asked, admission: Admission, agent: str
 ) -> web.StreamResponse:
     task = admission._begin(agent, asked.request)
     try:
@@ -246,7 +261,7 @@ async def _serve(
 
 
 async def _serve_late(
-    request: web.Request,
+    request: web.BaseRequest,
     dialect: Dialect,
     asked: Asked,
     admission: Admission,

@@ -5,7 +5,7 @@ the reason it ended, and, where ``stream_options.include_usage`` asks for it, th
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aworld_train.rollout.gateway import fields, sampling, tools
@@ -38,21 +38,22 @@ _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user":
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-def read(body: Json) -> Asked:
-    """A request's body, read."""
+def read(body: Json, last: Asked | None = None) -> Asked:
+    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     for legacy in ("functions", "function_call"):
         if body.get(legacy) not in (None, [], "none"):
             raise fields.unsupported(legacy, "superseded by OpenAI; offer `tools`")
-    offered = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(fields.array(body, "tools")))
+    offered = tools.offered(body, last.tools if last else None, _tool)
     if body.get("parallel_tool_calls") is not None:
         one_at_a_time = not fields.flag(body, "parallel_tool_calls")
-        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered))
+        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered.functions))
     options = fields.as_object(body.get("stream_options") or {}, "stream_options")
+    sent = fields.array(body, "messages")
     request = ChatRequest(
-        _messages(body),
-        offered,
+        _messages(sent, last),
+        offered.functions,
         use_tools=tools.may_use(body.get("tool_choice")),
         max_tokens=_max_tokens(body),
         stop=sampling.stop_texts(body, "stop"),
@@ -63,15 +64,24 @@ def read(body: Json) -> Asked:
         request,
         stream=fields.flag(body, "stream"),
         usage=fields.flag(options, "include_usage"),
+        sent=sent,
+        tools=offered,
     )
 
 
-def _messages(body: Json) -> tuple[Message, ...]:
-    history = History()
-    for at, plain in enumerate(fields.array(body, "messages")):
+def _messages(sent: Sequence[Any], last: Asked | None) -> tuple[Message, ...]:
+    known = _common(sent, last.sent) if last else 0
+    history = History(last.request.messages[:known] if last else ())
+    for at in range(known, len(sent)):
         where = f"messages[{at}]"
-        _add(history, fields.as_object(plain, where), where)
+        _add(history, fields.as_object(sent[at], where), where)
     return history.complete("messages")
+
+
+def _common(sent: Sequence[Any], before: Sequence[Any]) -> int:
+    """How many messages are at the beginning of both. What is read of one is text, which is equal or is not."""
+    pairs = enumerate(zip(sent, before, strict=False))
+    return next((at for at, (new, old) in pairs if new != old), min(len(sent), len(before)))
 
 
 def _add(history: History, plain: Json, where: str) -> None:

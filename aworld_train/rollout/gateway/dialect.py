@@ -6,12 +6,15 @@ whole cannot reach an agent, and a refusal still has its HTTP status.
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.gateway.tools import Offered
 from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,15 @@ class Asked:
         request: What the conversation is given.
         stream: Whether the answer is wanted as events.
         usage: Whether a stream of the chat dialect ends with the number of tokens.
+        sent: The messages as they were sent, in the dialects that read each by itself.
+        tools: The tools as they were sent and as they were read.
     """
 
     request: ChatRequest
     stream: bool = False
     usage: bool = False
+    sent: Sequence[Any] = ()
+    tools: Offered | None = None
 
 
 @dataclass(frozen=True)
@@ -34,14 +41,15 @@ class Dialect:
     """One way to ask.
 
     Attributes:
-        read: A body becomes a request; raises `Refused`.
+        read: A body becomes a request; raises `Refused`. What it has in common with the agent's last request in this
+            dialect, where there is one, is taken from there: an agent sends its whole history every time.
         answer: The answer's body; the string is the model's name.
         events: The same as server-sent events.
         error: The body of a refusal.
         error_event: The same once a stream has begun.
     """
 
-    read: Callable[[Json], Asked]
+    read: Callable[[Json, Asked | None], Asked]
     answer: Callable[[Completion, Asked, str], Json]
     events: Callable[[Completion, Asked, str], Iterator[bytes]]
     error: Callable[[Refused], Json]
@@ -55,7 +63,7 @@ def new_id(prefix: str) -> str:
 
 def encode(value: Any) -> bytes:
     """``value`` as JSON, in ASCII: a lone surrogate in it is an escape and no failure."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def event(data: Json, name: str = "") -> bytes:

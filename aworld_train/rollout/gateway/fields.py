@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from aworld_train.rollout.messages import Refused
 
 Json = dict[str, Any]
@@ -22,6 +24,7 @@ _KINDS: Mapping[type, str] = {
     float: "a number",
     type(None): "null",
 }
+_DECODER: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
@@ -32,11 +35,7 @@ def parse_body(body: bytes) -> Json:
         Refused: it is no JSON, no object, or holds text that cannot be encoded.
     """
     try:
-        # JSON is UTF-8 (RFC 8259), and decoded strictly; given bytes, `json` would let surrogates through.
-        found = json.loads(body.decode())
-        if b"\\ud" in body or b"\\uD" in body:
-            # Half of a surrogate pair is possible in JSON, and in no tokenizer.
-            json.dumps(found, ensure_ascii=False).encode()
+        found = _parsed(body)
     except UnicodeEncodeError:
         raise Refused(
             "the body holds half of a surrogate pair, which is no text", code="invalid_text"
@@ -46,6 +45,22 @@ def parse_body(body: bytes) -> Json:
     if not isinstance(found, dict):
         raise Refused(f"the body must be a JSON object, and is {kind(found)}", code="invalid_json")
     return found
+
+
+def _parsed(body: bytes) -> Any:
+    """What is in a body.
+
+    msgspec finds what `json` finds, several times as fast, where it finds anything. It takes no numbers beyond a
+    float's range, no ``NaN``, and no half of a surrogate pair.
+    """
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # JSON is UTF-8 (RFC 8259), and decoded strictly; given bytes, `json` would let surrogates through.
+        found = json.loads(body.decode())
+        # Half of a surrogate pair is possible in JSON, and in no tokenizer.
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
 
 
 def kind(value: Any) -> str:

@@ -1,14 +1,16 @@
 """A conversation as it is read, message by message: a tool's result gets the name of the tool that was called."""
 
+from collections.abc import Sequence
+
 from aworld_train.rollout.messages import Message, Refused, ToolCall
 
 
 class History:
-    """The messages so far."""
+    """The messages so far; those it begins with have been read before."""
 
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._names: dict[str, str] = {}
+    def __init__(self, messages: Sequence[Message] = ()) -> None:
+        self.messages = list(messages)
+        self._names = {call.call_id: call.name for message in messages for call in message.tool_calls}
 
     def add(self, message: Message) -> None:
         """Put a message at the end."""

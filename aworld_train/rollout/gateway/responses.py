@@ -46,8 +46,8 @@ _NOT_STORED = "nothing is stored here; send the whole conversation as `input`"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(body: Json) -> Asked:
-    """A request's body, read."""
+def read(body: Json, last: Asked | None = None) -> Asked:
+    """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
     for stored in ("previous_response_id", "conversation", "prompt"):
@@ -58,19 +58,19 @@ def read(body: Json) -> Asked:
     form = fields.as_object(body.get("text") or {}, "text").get("format")
     if form not in (None, {"type": "text"}):
         raise fields.unsupported("text.format", "it would change how tokens are sampled")
-    offered = tuple(_tool(one, f"tools[{at}]") for at, one in enumerate(fields.array(body, "tools")))
+    offered = tools.offered(body, last.tools if last else None, _tool)
     if body.get("parallel_tool_calls") is not None:
         one_at_a_time = not fields.flag(body, "parallel_tool_calls")
-        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered))
+        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered.functions))
     request = ChatRequest(
         _messages(body),
-        offered,
+        offered.functions,
         use_tools=tools.may_use(body.get("tool_choice")),
         max_tokens=fields.integer(body, "max_output_tokens", least=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
         **sampling.wishes(body),
     )
-    return Asked(request, stream=fields.flag(body, "stream"))
+    return Asked(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
 def _tool(plain: Any, where: str) -> Json:

@@ -5,7 +5,8 @@ and an empty description says nothing: both are left out, so that the same tools
 them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aworld_train.rollout.gateway import fields
@@ -13,6 +14,34 @@ from aworld_train.rollout.gateway.fields import Json
 
 _FORCED = "a forced choice would change how tokens are sampled; 'auto' and 'none' are possible"
 _ONE_AT_A_TIME = "the model is not kept from calling several tools in one turn"
+
+
+@dataclass(frozen=True)
+class Offered:
+    """The tools of a request.
+
+    Attributes:
+        text: What tells them from others as they were sent: to ``==``, 1 is as true as ``True``, and to JSON it is not.
+        functions: What the model is told of.
+    """
+
+    text: str
+    functions: tuple[Json, ...]
+
+
+def offered(body: Json, before: Offered | None, read: Callable[[Any, str], Json]) -> Offered:
+    """The tools of a request; the very object that was read before where they were sent like that then.
+
+    Args:
+        body: The request.
+        before: What the agent offered last.
+        read: Reads one tool; the string is its parameter's name.
+    """
+    sent = fields.array(body, "tools")
+    text = repr(sent)
+    if before is not None and text == before.text:
+        return before
+    return Offered(text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
 
 
 def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
