@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
@@ -60,7 +60,7 @@ class Admission:
         self._conversation_of = conversation_of
         self._conversations: dict[str, Conversation] = {}
         self._asked: dict[tuple[str, Dialect], Asked] = {}
-        self._under_way: set[asyncio.Task[Completion]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     def root(self, agent: str | None = None) -> str:
@@ -88,39 +88,30 @@ class Admission:
         return asked
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
-        if agent not in self._conversations:
-            self._conversations[agent] = self._conversation_of(agent)
-        return await self._conversations[agent].complete(request)
-
-    def _begin(self, agent: str, request: ChatRequest) -> asyncio.Task[Completion]:
+        """The answer, or `Refused` with the reason that there is none."""
         if self._closed:  # while the body came
             raise _ended()
-        task = asyncio.create_task(self._complete(agent, request))
+        task = asyncio.current_task()
+        assert task is not None
         self._under_way.add(task)
-        task.add_done_callback(self._end)
-        return task
-
-    def _end(self, task: asyncio.Task[Completion]) -> None:
-        self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()  # nobody asks for it where the client is gone, and asyncio would complain
-
-    async def _outcome(self, task: asyncio.Task[Completion]) -> Completion:
-        """The answer, or `Refused` with the reason that there is none."""
         try:
-            return await task
+            if agent not in self._conversations:
+                self._conversations[agent] = self._conversation_of(agent)
+            return await self._conversations[agent].complete(request)
         except Refused:
             raise
         except asyncio.CancelledError as error:
-            asked_of = asyncio.current_task()
-            if asked_of is not None and asked_of.cancelling():  # the client has broken off
-                raise
             if self._closed:
+                task.uncancel()
                 raise _ended() from None
+            if task.cancelling():  # the client has broken off
+                raise
             raise _failed(error) from None
         except Exception as error:
             log.exception("a conversation failed")
             raise _failed(error) from None
+        finally:
+            self._under_way.discard(task)
 
 
 class LlmGateway:
@@ -230,7 +221,8 @@ def _request(
 
 async def _read(request: web.BaseRequest) -> bytes:
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        # Most bodies are there with their heads: no clock has to be set.
+        async with asyncio.timeout(None if request.content.is_eof() else _BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise Refused(
@@ -247,35 +239,50 @@ async def _read(request: web.BaseRequest) -> bytes:
 async def _serve(
     request: web.BaseRequest, dialect: Dialect, asked: Asked, admission: Admission, agent: str
 ) -> web.StreamResponse:
-    task = admission._begin(agent, asked.request)
-    try:
-        if asked.stream and not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
-            return await _serve_late(request, dialect, asked, admission, task)
-        completion = await admission._outcome(task)
-    finally:
-        task.cancel()
+    answering = admission._complete(agent, asked.request)
     if asked.stream:
-        events = dialect.events(completion, asked, admission.model)
-        return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
-    return _json(dialect.answer(completion, asked, admission.model))
+        return await _stream(request, dialect, asked, admission, answering)
+    return _json(dialect.answer(await answering, asked, admission.model))
 
 
-async def _serve_late(
+async def _stream(
     request: web.BaseRequest,
     dialect: Dialect,
     asked: Asked,
     admission: Admission,
-    task: asyncio.Task[Completion],
+    answering: Coroutine[Any, Any, Completion],
 ) -> web.StreamResponse:
-    """Begin a stream before there is an answer, with comments that tell the client that one is to come."""
+    """An answer as events; where it is late, it begins with comments that tell the client that one is to come."""
+    task = asyncio.create_task(answering)
+    task.add_done_callback(_seen)
+    try:
+        if not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
+            return await _stream_late(request, dialect, asked, admission, task)
+        events = dialect.events(await task, asked, admission.model)
+    finally:
+        task.cancel()
+    return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
+
+
+def _seen(task: "asyncio.Task[Completion]") -> None:
+    if not task.cancelled():
+        task.exception()  # nobody asks for it where the client is gone, and asyncio would complain
+
+
+async def _stream_late(
+    request: web.BaseRequest,
+    dialect: Dialect,
+    asked: Asked,
+    admission: Admission,
+    task: "asyncio.Task[Completion]",
+) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
     await response.prepare(request)
     await response.write(_COMMENT)
     while not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
         await response.write(_COMMENT)
     try:
-        completion = await admission._outcome(task)
-        events = b"".join(dialect.events(completion, asked, admission.model))
+        events = b"".join(dialect.events(await task, asked, admission.model))
     except Refused as refused:
         events = dialect.error_event(refused)
     except Exception as error:
