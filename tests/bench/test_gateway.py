@@ -6,7 +6,6 @@ history, renders what is new, reads tool calls, and records.
 """
 
 import asyncio
-import gc
 import json
 import multiprocessing
 import os
@@ -119,12 +118,12 @@ async def _serve(pipe: Connection) -> None:
     from aworld_train.rollout.episode import Episode, Limits
     from aworld_train.rollout.gateway import LlmGateway
     from aworld_train.rollout.model import Sampling
+    from aworld_train.rollout.pauses import keep_pauses_short
 
     gateway = LlmGateway()
     await gateway.start()
     await _warm()
-    gc.collect()
-    gc.freeze()  # as the processes do that play episodes
+    keep_pauses_short()  # as the processes do that play episodes
     limits = Limits(1000, 100_000, 1_000_000, Sampling(1.0, 1.0, -1))
     episodes = [Episode(StubEngine(delays(i)), limits) for i in range(ROLLOUTS)]
     admissions = [gateway.admit("model", episode.conversation) for episode in episodes]

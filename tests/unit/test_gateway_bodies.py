@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aworld_train.rollout.gateway import fields
 from aworld_train.rollout.gateway.chat import _READ as CHAT
 from aworld_train.rollout.gateway.sampling import NEUTRAL
 from aworld_train.rollout.messages import Completion, ToolCall
@@ -139,6 +140,22 @@ def check(response: httpx.Response) -> None:
     said = response.json()["error"]
     assert said["message"] and said["type"] == "invalid_request_error"
     assert said["param"] or said["code"].startswith("invalid_")
+
+
+@given(st.dictionaries(st.text(max_size=3), anything))
+@settings(max_examples=300, deadline=None)
+def test_a_body_is_what_json_makes_of_it(sent: Any) -> None:
+    for body in (json.dumps(sent), json.dumps(sent, ensure_ascii=False)):
+        assert repr(fields.parse_body(body.encode())) == repr(json.loads(body))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e999", "-1e999", "NaN", "1" + "0" * 400, "-0", "-0.0", "5e-324", '"\\ud83d\\ude00"', "1.0", "1E2"],
+)
+def test_numbers_and_pairs_are_what_json_makes_of_them(value: str) -> None:
+    body = f'{{"a": {value}}}'
+    assert repr(fields.parse_body(body.encode())) == repr(json.loads(body))
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -114,6 +114,42 @@ def test_a_conversation_is_the_same_request_in_every_dialect(conversation: Any, 
     assert found == asked
 
 
+@given(conversations, conversations, st.integers(0, 9), tools_offered, tools_offered)
+@settings(max_examples=150, deadline=None)
+def test_what_the_last_request_held_too_is_read_no_differently(
+    before: Any, after: Any, common: int, once: list[Any], now: list[Any]
+) -> None:
+    earlier = messages_of(*before)
+    messages = [*earlier[:common], *messages_of(*after)]
+    for dialect, write in (
+        (chat.DIALECT, in_chat),
+        (responses.DIALECT, in_items),
+        (anthropic.DIALECT, in_blocks),
+    ):
+        body = json.dumps(write(messages, now))
+        last = dialect.read(json.loads(json.dumps(write(earlier, once))), None)
+        alone, told = dialect.read(json.loads(body), None), dialect.read(json.loads(body), last)
+        assert repr(told) == repr(alone)
+
+
+def test_messages_and_tools_that_were_read_before_are_the_same_objects() -> None:
+    messages = messages_of("a", [("b", [("c", "d", [(("e", "{}"), "f")])], "g", "h")], "i")
+    first = chat.read(json.loads(json.dumps(in_chat(messages, [("j", "k", {})]))))
+    more = in_chat([*messages, Message("assistant", "l")], [("j", "k", {})])
+    second = chat.read(json.loads(json.dumps(more)), first)
+    pairs = zip(first.request.messages, second.request.messages, strict=False)
+    assert all(one is other for one, other in pairs)
+    assert second.request.tools is first.request.tools
+
+
+def test_tools_that_only_python_takes_for_the_same_are_not() -> None:
+    one, other = ([("a", "b", {"default": value})] for value in (1, True))
+    first = chat.read(in_chat([Message("user", "c")], one))
+    second = chat.read(in_chat([Message("user", "c")], other), first)
+    assert second.request.tools[0]["function"]["parameters"] == {"default": True}
+    assert second.request.tools[0]["function"]["parameters"]["default"] is True
+
+
 @given(texts, texts, st.lists(calls | st.tuples(words, texts), max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_an_answer_comes_back_as_the_message_that_it_was(

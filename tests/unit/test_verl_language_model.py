@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.adapter.verl.language_model import VerlModel
@@ -112,6 +113,18 @@ async def test_no_special_token_is_in_what_is_said_or_thought(tokenizer: Any) ->
 )
 async def test_a_call_that_cannot_be_read_is_malformed(tokenizer: Any, text: str) -> None:
     assert (await parse(tokenizer, text + END)).malformed
+
+
+async def test_text_without_a_call_is_what_verl_says_it_is(tokenizer: Any) -> None:
+    """Which is why nothing asks VeRL's parsers about it."""
+    asked = []
+    for name in ToolParser._registry:
+        parser = ToolParser.get_tool_parser(name, tokenizer)
+        if hasattr(parser, "tool_call_start_token"):
+            asked.append(name)
+            tokens = tokenizer.encode(f" It is <b>42</b>.\n{END}", add_special_tokens=False)
+            assert await parser.extract_tool_calls(tokens) == (tokenizer.decode(tokens), [])
+    assert "hermes" in asked
 
 
 async def generate(output: TokenOutput | Exception, max_tokens: int = 8) -> Any:

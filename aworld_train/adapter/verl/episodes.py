@@ -3,7 +3,6 @@
 Ray copies the worker class to its process by value, so that it may refer only to things that can be imported there.
 """
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from aworld_train.adapter.verl.groups import Group
 from aworld_train.adapter.verl.record import open_slot
 from aworld_train.adapter.verl.settings import EPISODES_FILE, read_settings
+from aworld_train.rollout.pauses import keep_pauses_short
 
 
 @ray.remote
@@ -25,10 +25,7 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         rollout = self.config.actor_rollout_ref.rollout
-        # A pass of the garbage collector over all that is loaded by now takes a fifth of a second, and stops every
-        # episode of the process; none of it is garbage.
-        gc.collect()
-        gc.freeze()
+        keep_pauses_short()
         self.watch_groups(str(Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)))
 
     def watch_groups(self, settings: str) -> None:

@@ -80,10 +80,15 @@ class VerlModel:
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
         reasoning, before, said = self._split(list(tokens))
-        content, found = await self._parser.extract_tool_calls(said)
-        calls = [ToolCall(call.name, call.arguments) for call in found]
         opened = getattr(self._parser, "tool_call_start_token", None)
-        begun = self._tokenizer.decode(said).count(opened) if opened is not None else len(calls)
+        text = self._tokenizer.decode(said) if opened is not None else ""
+        if opened is not None and opened not in text:
+            # What VeRL's parsers that have such a token say, after a thread of theirs has decoded the same.
+            content, found = text, []
+        else:
+            content, found = await self._parser.extract_tool_calls(said)
+        calls = [ToolCall(call.name, call.arguments) for call in found]
+        begun = text.count(opened) if opened is not None else len(calls)
         for special in _special_texts(self._tokenizer):
             content = content.replace(special, "")
         return ParsedTurn((before + content).strip(), reasoning, calls, malformed=begun != len(calls))
