@@ -17,6 +17,10 @@ from aworld_train.rollout.messages import Message, ToolCall
 
 _MARKER = "a1w2o3r4l5d6"
 _STAND_IN = "hello"
+_STAND_IN_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {"name": "tool", "description": "", "parameters": {"type": "object", "properties": {}}},
+}
 _CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
 
 
@@ -88,14 +92,16 @@ class ChatTemplate:
         """The text that ``messages`` come to.
 
         Few templates show the tool list again after a turn. That costs more than all the rest where there are many
-        tools, so it is found out once for each sequence of roles, and only done for those in which it matters.
+        tools, so it is found out once for each sequence of roles, with a list of one tool of ours, and only done for
+        those in which it matters.
         """
         roles = tuple(message.role for message in messages)
-        if not self._tools_matter.get(roles, True):
-            return self._after_turn(messages, ())
-        text = self._after_turn(messages, tools)
-        if tools and roles not in self._tools_matter:
-            self._tools_matter[roles] = self._after_turn(messages, ()) != text
+        if not tools or self._tools_matter.get(roles, False):
+            return self._after_turn(messages, tools)
+        text = self._after_turn(messages, [_STAND_IN_TOOL])
+        if roles not in self._tools_matter:
+            with_ours, text = text, self._after_turn(messages, tools)
+            self._tools_matter[roles] = with_ours != text
         return text
 
     def _after_turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
@@ -121,7 +127,7 @@ class ChatTemplate:
         """What follows the marker in a call of that tool that has no result yet."""
         try:
             return _after_marker(
-                self._render(_stand_in(Message("tool", "", name=name)), (), begin_turn=False)
+                self._render(_stand_in(Message("tool", "", name=name)), [_STAND_IN_TOOL], begin_turn=False)
             )
         except TemplateFailure as error:
             raise CannotContinue(str(error)) from error

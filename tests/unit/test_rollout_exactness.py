@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from aworld_train.rollout.episode import Episode, Limits
 from aworld_train.rollout.messages import ChatRequest, Message, Refused, ToolCall
 from aworld_train.rollout.model import Sampling
+from aworld_train.rollout.template import CannotContinue, ChatTemplate
 from tests import templates
 from tests.templates import ScriptedModel, cut_up
 
@@ -231,6 +233,21 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
     conversation = [message.for_template() for message in agent.history[:-1]]
     whole = engine.tokenizer.apply_chat_template(conversation, tools=TOOLS, tokenize=False)
     assert engine.tokenizer.decode(row.prompt + row.response) + "\n" == whole
+
+
+def test_a_template_that_wants_tools_is_continued_with_tools() -> None:
+    made = deepcopy(templates.tokenizer("chatml_tools"))
+    plain = ChatTemplate(made, [made.eos_token_id])
+    made.chat_template = (
+        "{%- if not tools -%}{{ raise_exception('no tools') }}{%- endif -%}" + made.chat_template
+    )
+    result = [Message("tool", "4", name="calc", call_id="c")]
+    told = plain.continuation(result, TOOLS, made.eos_token_id, ended=True)
+    picky = ChatTemplate(made, [made.eos_token_id])
+    for _ in range(2):
+        assert picky.continuation(result, TOOLS, made.eos_token_id, ended=True) == told
+    with pytest.raises(CannotContinue):
+        picky.continuation([Message("user", "and?")], (), made.eos_token_id, ended=True)
 
 
 def test_causes_of_branches_are_told_apart() -> None:
