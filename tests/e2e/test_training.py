@@ -11,11 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(workspace: Workspace) -> None:
-    done = workspace.run(
-        "train", "recipes/quickstart.yaml", "--json", "trainer.steps=8", "trainer.val_every=4", seconds=700
-    )
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = workspace.quickstart()
     assert summary == workspace.summary("quickstart")
     assert summary["status"] == "completed"
     assert summary["steps_done"] == summary["steps_planned"] == 8

@@ -360,7 +360,9 @@ def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> 
     assert ruff.startswith("-m ruff check")
     assert formatting.startswith("-m ruff format --check")
     assert mypy == "-m mypy"
-    assert pytest_line == "pytest tests/unit tests/integration tests/e2e -m not bench and not install"
+    words, _, marks = pytest_line.partition(" -m ")
+    assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
+    assert marks == "not bench and not install"
 
 
 def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path) -> None:
@@ -384,7 +386,7 @@ def test_ci_runs_the_same_checks(installed: Path) -> None:
     path = path_with(installed / "bin")
     done = run(installed, ".ci/run", cwd=installed.parent, PATH=path, **SERVICES)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("pytest tests/unit")
+    assert " tests/unit tests/integration tests/e2e " in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("user", "asked"), [("0", ["update -qq", "install -y"]), ("1000", [])])
