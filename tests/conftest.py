@@ -24,10 +24,16 @@ CHAINS = {
     "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
     # The first installs what the agents above are trained with.
     "aworld": ("tests/integration/test_agent_aworld.py",),
+    "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""
 _RANKS = {file: (rank, at) for rank, files in enumerate(CHAINS.values()) for at, file in enumerate(files)}
 _CHAIN_OF = {file: chain for chain, files in CHAINS.items() for file in files}
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Threads that compute together wait for each other by spinning, and with as many processes as these mostly that.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _file(nodeid: str) -> str:
