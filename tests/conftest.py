@@ -32,8 +32,10 @@ _CHAIN_OF = {file: chain for chain, files in CHAINS.items() for file in files}
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # Threads that compute together wait for each other by spinning, and with as many processes as these mostly that.
+    # Threads that compute together wait for each other by spinning, and beside as many processes they do little else.
+    # What tests start chooses its own number of threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _file(nodeid: str) -> str:
