@@ -70,7 +70,7 @@ class Workspace:
 
         def train() -> dict[str, Any]:
             shorter = ("trainer.steps=8", "trainer.val_every=4")
-            done = self.run("train", "recipes/quickstart.yaml", "--json", *shorter, seconds=700)
+            done = self.run("train", "recipes/quickstart.yaml", "--json", *shorter, seconds=1200)
             assert done.returncode == 0, done.stderr
             summary: dict[str, Any] = json.loads(done.stdout)
             return summary
@@ -114,7 +114,7 @@ class Workspace:
         )
 
     def run(
-        self, *arguments: str, seconds: float = 400, python: Path | None = None
+        self, *arguments: str, seconds: float = 800, python: Path | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run ``aworld-train`` to its end."""
         process = self.start(*arguments, python=python)
@@ -179,7 +179,7 @@ def find(processes: list[psutil.Process], *words: str) -> psutil.Process | None:
     return found
 
 
-def assert_all_gone(processes: list[psutil.Process], seconds: float = 15) -> None:
+def assert_all_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not alive, [p.cmdline() for p in alive]

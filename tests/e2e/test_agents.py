@@ -9,7 +9,7 @@ import pytest
 from tests.aworld_environment import aworld_python, frameworks_python
 from tests.e2e.conftest import REPOSITORY, Workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2700)]
 
 AGENTS = REPOSITORY / "tests" / "data" / "agents"
 EXAMPLES = REPOSITORY / "recipes" / "agents"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import SMALL, Workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(workspace: Workspace) -> None:

@@ -399,3 +399,15 @@ def test_ci_asks_the_distribution_for_python_only_as_root(
     run(installed, ".ci/run", "-q", PATH=path_with(tmp_path / "bin"), PYTHON="no-such-python", **SERVICES)
     file = tmp_path / "asked"
     assert (file.read_text().splitlines() if file.exists() else []) == asked
+
+
+def test_ci_fails_where_there_is_no_engine_and_stops_what_it_started(installed: Path, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    executable(installed / ".ci/engine.sh", f'#!/bin/sh\necho "$1" >>"{heard}"\n[ "$1" != start ]\n')
+    for name, does in {"docker": "exit 1", "id": "echo 0", "apt-get": "exit 0", "chromium": "exit 0"}.items():
+        executable(tmp_path / "bin" / name, f"#!/bin/sh\n{does}\n")
+    done = run(installed, ".ci/run", PATH=path_with(tmp_path / "bin"), DOCKER_HOST="")
+    assert done.returncode == 1
+    assert "What the tests need could not be started" in done.stderr
+    assert "pytest" not in done.stdout
+    assert heard.read_text().split() == ["start", "stop"]
