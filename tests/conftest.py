@@ -10,6 +10,11 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any-time", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-time")
 
 CHAINS = {
     # Whole training runs; what several tests need is made by the first process that asks for it.
