@@ -283,7 +283,7 @@ def test_a_chosen_port_that_is_taken_in_between_is_chosen_again(
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         monkeypatch.setattr(lifecycle, "_choose_port", lambda *_: taken)
-        connection = up(CALCULATOR, name=fresh, wait=60)
+        connection = up(CALCULATOR, name=fresh, wait=20)
     assert connection.port != taken
 
 
