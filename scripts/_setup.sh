@@ -145,6 +145,9 @@ install_packages() {
     fi
     say "Installing aworld-train[$1]; the first time takes some minutes."
     run_pip install -c "$constraints" -e "${root}[$1]"
+    # As pip does it, but on all processors. Some packages have templates and tests that are not for this Python.
+    say "Compiling what was installed."
+    "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages "$root/aworld_train" >/dev/null 2>&1 || true
 }
 
 # warn_of_cuda REQUIREMENT: PyPI's torch for Linux is the CUDA build, with gigabytes that this profile never uses.
@@ -166,7 +169,7 @@ unreachable+='|name resolution|ConnectTimeout|ReadTimeout|Connection (refused|re
 # run_pip ARGUMENTS: pip with its output in a file, of which the big downloads are shown, and the end if it fails.
 run_pip() {
     local code=0
-    "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" --progress-bar off \
+    "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" --no-compile --progress-bar off \
         ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} 2>&1 | tee "$pip_log" | show_progress || code=$?
     ((code == 0)) && return
     printf '%s\n' "--- the end of $pip_log" >&2

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: scripts/test.sh [PYTEST ARGUMENT ...]
 #
-# Without arguments, every check: lint, format, types, dependencies, then all tests but the benchmarks. With arguments
-# only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything failed.
+# Without arguments, every check: lint, format, types, dependencies, then all tests but the benchmarks, several at a time
+# (see tests/conftest.py). With arguments only pytest, and with these; paths are relative to the repository. Exits with
+# non-zero if anything failed.
 # PYTHON and TORCH_INDEX_URL as in quickstart.sh.
 set -euo pipefail
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
@@ -24,5 +25,6 @@ check pip check
 # pytest comes last and has the last word of the output; what failed before it is said first.
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
-python -m pytest tests/unit tests/integration tests/e2e -m "not bench and not install" || exit
+# Most tests wait most of the time, so more of them run at once than there are processors.
+python -m pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e -m "not bench and not install" || exit
 ((${#failed[@]} == 0))

@@ -90,12 +90,11 @@ class ProgramAgent:
         surroundings.folder.mkdir(parents=True, exist_ok=True)
         process = await self._start(task, surroundings, name)
         output, errors = _Tail(process.stdout), _Tail(process.stderr)
-        reading = asyncio.gather(
-            _write(process.stdin, _as_json(task, surroundings)), output.read(), errors.read()
-        )
+        parts = (_write(process.stdin, _as_json(task, surroundings)), output.read(), errors.read())
+        talking = [asyncio.ensure_future(part) for part in parts]
         try:
             async with asyncio.timeout(surroundings.seconds):
-                await reading
+                await asyncio.gather(*talking)
                 code = await process.wait()
         except TimeoutError as error:
             raise AgentTimedOut(
@@ -104,7 +103,7 @@ class ProgramAgent:
         except _Flooded as error:
             raise AgentFailed(f"{name}: it printed more than {_FLOOD} bytes, and was ended") from error
         finally:
-            await _uninterrupted(_end(process, reading))
+            await _uninterrupted(_end(process, talking))
         if code:
             raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
         answer = output.last_line()
@@ -247,8 +246,13 @@ async def _write(stream: asyncio.StreamWriter | None, told: bytes) -> None:
         await stream.wait_closed()
 
 
-async def _end(process: asyncio.subprocess.Process, reading: "asyncio.Future[Any]") -> None:
+async def _end(process: asyncio.subprocess.Process, talking: "Sequence[asyncio.Future[None]]") -> None:
     """Leave nothing running: the guard ends the program and all it started."""
+    for part in talking:
+        part.cancel()
+    await asyncio.gather(*talking, return_exceptions=True)
+    # To asyncio a process has not ended before its pipes are read to their end.
+    emptying = asyncio.gather(_empty(process.stdout), _empty(process.stderr))
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
@@ -259,15 +263,15 @@ async def _end(process: asyncio.subprocess.Process, reading: "asyncio.Future[Any
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    reading.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        await reading
-    # What is left in the pipes; their transports end with it.
-    for stream in (process.stdout, process.stderr):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
-                while stream is not None and await stream.read(_CHUNK):
-                    pass
+    # Their transports end with it.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GRACE):
+            await emptying
+
+
+async def _empty(stream: asyncio.StreamReader | None) -> None:
+    while stream is not None and await stream.read(_CHUNK):
+        pass
 
 
 async def _uninterrupted(work: Any) -> None:

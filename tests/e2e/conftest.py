@@ -1,5 +1,9 @@
-"""A workspace with real data and a real small model, made once for all end-to-end tests through the command line."""
+"""A workspace with real data and a real small model, made once for all end-to-end tests through the command line.
 
+Where several processes run the tests, the first that asks makes it, and the others wait and find it.
+"""
+
+import fcntl
 import json
 import os
 import signal
@@ -7,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 CLI = [sys.executable, "-m", "aworld_train"]
 MODEL_SEED = 0
+STARTED_BY = "AWORLD_TRAIN_TESTS_PROCESS"
+"""The environment variable by which processes of a run are known to the tests that started it."""
 SMALL = [
     "trainer.steps=4",
     "trainer.batch_size=4",
@@ -35,11 +41,41 @@ class Workspace:
 
     Attributes:
         path: Its folder.
-        model_report: What was said when the model was made.
     """
 
     path: Path
-    model_report: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``make`` gave to the first who asked for ``name``."""
+        kept = self.path / f"{name}.json"
+        with (self.path / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                kept.write_text(json.dumps(make()))
+        made: dict[str, Any] = json.loads(kept.read_text())
+        return made
+
+    @property
+    def model_report(self) -> dict[str, Any]:
+        """What was said when the model was made."""
+        return self.once("model", self._make_data_and_model)
+
+    def _make_data_and_model(self) -> dict[str, Any]:
+        data = self.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
+        assert data.returncode == 0, data.stderr
+        return self.make_model()
+
+    def quickstart(self) -> dict[str, Any]:
+        """The summary of a run of the quickstart, a little shorter than it is."""
+
+        def train() -> dict[str, Any]:
+            shorter = ("trainer.steps=8", "trainer.val_every=4")
+            done = self.run("train", "recipes/quickstart.yaml", "--json", *shorter, seconds=1200)
+            assert done.returncode == 0, done.stderr
+            summary: dict[str, Any] = json.loads(done.stdout)
+            return summary
+
+        return self.once("quickstart", train)
 
     def make_model(self) -> dict[str, Any]:
         """Make the model, if it is not there; Hugging Face's hub is switched off for it."""
@@ -59,7 +95,11 @@ class Workspace:
 
     def start(self, *arguments: str, python: Path | None = None) -> "subprocess.Popen[str]":
         """Start ``aworld-train`` in the background, in a session of its own; by another interpreter if one is given."""
-        environment = {**os.environ, "AWORLD_TRAIN_STATE": str(self.path / "state")}
+        environment = {
+            **os.environ,
+            "AWORLD_TRAIN_STATE": str(self.path / "state"),
+            STARTED_BY: str(os.getpid()),
+        }
         if python is not None:
             environment["PYTHONPATH"] = str(REPOSITORY)
         return subprocess.Popen(
@@ -74,7 +114,7 @@ class Workspace:
         )
 
     def run(
-        self, *arguments: str, seconds: float = 400, python: Path | None = None
+        self, *arguments: str, seconds: float = 800, python: Path | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run ``aworld-train`` to its end."""
         process = self.start(*arguments, python=python)
@@ -99,10 +139,11 @@ class Workspace:
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    space = Workspace(tmp_path_factory.mktemp("e2e"))
-    data = space.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
-    assert data.returncode == 0, data.stderr
-    space.model_report = space.make_model()
+    # Each of several processes has a folder of its own in one that they share.
+    own = tmp_path_factory.getbasetemp()
+    space = Workspace((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "e2e")
+    space.path.mkdir(exist_ok=True)
+    assert space.model_report
     return space
 
 
@@ -138,7 +179,7 @@ def find(processes: list[psutil.Process], *words: str) -> psutil.Process | None:
     return found
 
 
-def assert_all_gone(processes: list[psutil.Process], seconds: float = 15) -> None:
+def assert_all_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not alive, [p.cmdline() for p in alive]
@@ -157,6 +198,6 @@ def _nothing_is_left_running() -> Iterator[None]:
 
 def _is_ours(process: psutil.Process) -> bool:
     try:
-        return "/e2e" in process.environ().get("AWORLD_TRAIN_RUN_DIR", "")
+        return process.environ().get(STARTED_BY) == str(os.getpid())
     except psutil.Error:
         return False

@@ -9,7 +9,7 @@ import pytest
 from tests.aworld_environment import aworld_python, frameworks_python
 from tests.e2e.conftest import REPOSITORY, Workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2700)]
 
 AGENTS = REPOSITORY / "tests" / "data" / "agents"
 EXAMPLES = REPOSITORY / "recipes" / "agents"
@@ -20,7 +20,7 @@ SMALL = [
     "trainer.microbatch_size=4",
     "trainer.save_every=3",
     "trainer.val_every=3",
-    "rollout.n=4",
+    "rollout.n=2",
     f"dataset.val_limit={TASKS}",
     # Frameworks say more than the question.
     "dataset.max_prompt_tokens=400",
@@ -46,7 +46,7 @@ def train(
     summary = json.loads(done.stdout)
     assert summary["status"] == "completed"
     assert summary["steps_done"] == 3
-    assert summary["episodes"] == 3 * 2 * 4
+    assert summary["episodes"] == 3 * 2 * 2
     # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
     rows = workspace.metrics(name)[1:]
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
@@ -64,13 +64,13 @@ def rewards(episodes: list[dict[str, Any]]) -> dict[int, float]:
 
 def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(workspace: Workspace) -> None:
     """A greedy model answers the same whoever asks: the prompts are the same, token by token."""
+    script = train(workspace, "script", f"agent.command=[python,{EXAMPLES / 'openai_script.py'}]")
     aworld = train(
         workspace,
         "aworld",
         f"agent.loop={AGENTS / 'aworld_agents.py'}:CalculatorLoop",
         python=aworld_python(),
     )
-    script = train(workspace, "script", f"agent.command=[python,{EXAMPLES / 'openai_script.py'}]")
     own = train(workspace, "own")
     for episodes in (aworld, script, own):
         assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
@@ -109,22 +109,3 @@ def test_an_agent_of_a_framework_is_trained(workspace: Workspace) -> None:
     )
     assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
     assert all(line["turns"] >= 1 for line in episodes)
-
-
-def test_a_recorded_run_is_replayed_without_its_tools(workspace: Workspace) -> None:
-    """The model is measured with every tool call recorded; and again with nothing there to call."""
-    reports = {}
-    for mode, environment in (("record", "calculator-mcp-server"), ("replay", "there-is-none")):
-        done = workspace.run(
-            "eval",
-            "recipes/quickstart.yaml",
-            f"env.cassette.path={workspace.path / 'calls.jsonl'}",
-            f"env.cassette.mode={mode}",
-            f"env.docker_dir={environment}",
-            *("--limit", "48", "--json"),
-        )
-        assert done.returncode == 0, done.stderr
-        reports[mode] = json.loads(done.stdout)
-        del reports[mode]["seconds"]
-    assert reports["replay"] == reports["record"]
-    assert reports["record"]["tool_calls"] > 0

@@ -2,20 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import SMALL, Workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(workspace: Workspace) -> None:
-    done = workspace.run(
-        "train", "recipes/quickstart.yaml", "--json", "trainer.steps=8", "trainer.val_every=4", seconds=700
-    )
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = workspace.quickstart()
     assert summary == workspace.summary("quickstart")
     assert summary["status"] == "completed"
     assert summary["steps_done"] == summary["steps_planned"] == 8
@@ -32,17 +29,40 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     model = Path(summary["checkpoint"])
     assert (model / "model.safetensors").is_file()
 
-    checkpoint = str(workspace.runs / "quickstart" / "checkpoints" / "global_step_8")
-    measured = workspace.run(
-        "eval", "recipes/quickstart.yaml", "--checkpoint", checkpoint, "--limit", "256", "--json"
-    )
-    assert measured.returncode == 0, measured.stderr
-    report = json.loads(measured.stdout)
+    report = recorded(workspace)
     assert report["n"] == 256
     assert report["errors"] == 0
     assert report["tool_calls"] > 0
     # The same tasks, the same weights, greedy: only rounding in another batch may differ.
     assert abs(report["accuracy"] - after["accuracy"]) <= 0.02
+
+
+def test_a_recorded_run_is_replayed_without_its_tools(workspace: Workspace) -> None:
+    """The model is measured with every tool call recorded; and again with nothing there to call."""
+    workspace.quickstart()
+    report = recorded(workspace)
+    assert measured(workspace, "replay", "there-is-none") == report
+
+
+def recorded(workspace: Workspace) -> dict[str, Any]:
+    """What eval says of the model that the quickstart trained, with tools that are there."""
+    return workspace.once("recorded", lambda: measured(workspace, "record", "calculator-mcp-server"))
+
+
+def measured(workspace: Workspace, mode: str, environment: str) -> dict[str, Any]:
+    done = workspace.run(
+        "eval",
+        "recipes/quickstart.yaml",
+        f"env.cassette.path={workspace.path / 'calls.jsonl'}",
+        f"env.cassette.mode={mode}",
+        f"env.docker_dir={environment}",
+        *("--checkpoint", str(workspace.runs / "quickstart" / "checkpoints" / "global_step_8")),
+        *("--limit", "256", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    del report["seconds"]
+    return report
 
 
 def test_two_ranks_with_two_replicas_and_a_kl_loss_train(workspace: Workspace) -> None:

@@ -189,7 +189,7 @@ async def test_a_worker_that_is_killed_in_a_call_is_a_typed_failure_and_comes_ba
         with pytest.raises(McpError) as failed:
             await waiting
         assert failed.value.error.data["type"] == "worker_lost"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 7.5
     # The agent's own client says so in its own terms.
     server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
     async with ToolSession(server) as tools:
@@ -225,7 +225,7 @@ async def test_a_gateway_that_is_killed_comes_back_at_the_same_address(fragile: 
         began = time.monotonic()
         with pytest.raises(EnvironmentLost):
             await waiting
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 7.5
     assert all_ready(fragile)
     async with session(fragile) as opened:
         assert await call(opened, "echo", text="on") == "on"

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,6 +52,17 @@ pytestmark = [
 
 def up(directory: "str | Path", **options: Any) -> EnvConnection:
     return up_anywhere(directory, backend="process", **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary() -> Iterator[None]:
+    """A place for temporary files that others, who have environments too, do not use; sockets need a short path."""
+    with (
+        tempfile.TemporaryDirectory(prefix="aw-", dir="/tmp") as place,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(tempfile, "tempdir", place)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +131,7 @@ def is_gone(pid: int) -> bool:
 
 
 def temporary_folders() -> set[Path]:
-    return set(Path("/tmp").glob("aworld-env-*"))
+    return set(Path(tempfile.gettempdir()).glob("aworld-env-*"))
 
 
 def workers_of(connection: EnvConnection) -> dict[str, int]:
@@ -271,7 +283,7 @@ def test_a_chosen_port_that_is_taken_in_between_is_chosen_again(
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         monkeypatch.setattr(lifecycle, "_choose_port", lambda *_: taken)
-        connection = up(CALCULATOR, name=fresh, wait=5)
+        connection = up(CALCULATOR, name=fresh, wait=20)
     assert connection.port != taken
 
 
@@ -297,8 +309,10 @@ def test_a_server_that_never_answers_is_given_up_in_time_and_stopped(tmp_path: P
     path = make_directory(
         tmp_path / "silent", "print('pid', os.getpid(), file=sys.stderr, flush=True); time.sleep(600)"
     )
-    with pytest.raises(EnvironmentFailure, match=r"was not ready at .* within 5 s and was stopped") as caught:
-        up(path, wait=5.0)
+    with pytest.raises(
+        EnvironmentFailure, match=r"was not ready at .* within 15 s and was stopped"
+    ) as caught:
+        up(path, wait=15.0)
     assert is_gone(int(caught.value.message.rpartition("pid ")[2].split()[0]))
     assert registry.read("made") is None
 
@@ -732,7 +746,7 @@ def test_env_logs_shows_what_servers_wrote_and_goes_on_until_the_end(tmp_path: P
             with registry.log_path("made").open("a") as log:
                 log.write("and more\n")
             down("made")
-            rest, _ = following.communicate(timeout=10)
+            rest, _ = following.communicate(timeout=60)
             assert following.returncode == 0
             assert "and more\n" in rest
         finally:

@@ -116,10 +116,10 @@ async def test_progress_arrives_while_the_call_is_under_way(odd: EnvConnection) 
 
 
 async def test_a_cancelled_call_reaches_the_tool(odd: EnvConnection) -> None:
-    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=1.0)
+    server = ToolServer(odd.mcp_url, {"Authorization": f"Bearer {odd.token}"}, call_timeout=3.0)
     async with ToolSession(server) as tools:
         result = await tools.call("wait", {"seconds": 15})
-        assert result.is_error and "no answer within 1 seconds" in result.text
+        assert result.is_error and "no answer within 3 seconds" in result.text
         noticed = await tools.call(
             "shell", {"command": "for i in $(seq 15); do ls; sleep 0.02; done | sort -u"}
         )
@@ -281,7 +281,7 @@ async def test_a_server_that_hangs_is_a_typed_failure_within_its_time_and_is_the
     async with session(odd) as opened:
         kind, seconds = await failure_of(opened, "hang", seconds=600)
         assert kind == "tool_timeout"
-        assert 7 < seconds < 12
+        assert 7 < seconds < 30
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
@@ -315,7 +315,7 @@ async def test_a_client_that_vanishes_gives_its_worker_back(odd: EnvConnection) 
 
 
 def test_sessions_wait_in_a_queue_with_an_end(state: None) -> None:
-    limits = {"queue": 1, "queue_seconds": 2.0, "idle_seconds": 6.0}
+    limits = {"queue": 1, "queue_seconds": 6.0, "idle_seconds": 9.0}
     connection = up(ODD, name="queue", backend="process", workers=1, servers=("odd",), limits=limits)
     headers = {**HEADERS, "Authorization": f"Bearer {connection.token}"}
     try:
@@ -323,18 +323,18 @@ def test_sessions_wait_in_a_queue_with_an_end(state: None) -> None:
             assert client.post(connection.mcp_url, headers=headers, json=HELLO).status_code == 200
             began = time.monotonic()
             waiting = elsewhere.submit(client.post, connection.mcp_url, headers=headers, json=HELLO)
-            assert eventually(lambda: health(connection)["queued"] == 1, 1.5)
+            assert eventually(lambda: health(connection)["queued"] == 1, 5)
             refused = client.post(connection.mcp_url, headers=headers, json=HELLO)
             assert (refused.status_code, refused.json()["error"]["message"]) == (
                 503,
                 "1 sessions are waiting for a worker already",
             )
-            assert time.monotonic() - began < 1.9
+            assert time.monotonic() - began < 5.9
             answer = waiting.result()
             assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
             assert "no worker became free within" in answer.json()["error"]["message"]
             # The first session is used by nobody: its worker is for others after a while.
-            assert eventually(lambda: health(connection)["sessions"] == 0)
+            assert eventually(lambda: health(connection)["sessions"] == 0, 30)
             assert client.post(connection.mcp_url, headers=headers, json=HELLO).status_code == 200
     finally:
         down("queue")

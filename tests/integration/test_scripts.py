@@ -360,7 +360,9 @@ def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> 
     assert ruff.startswith("-m ruff check")
     assert formatting.startswith("-m ruff format --check")
     assert mypy == "-m mypy"
-    assert pytest_line == "pytest tests/unit tests/integration tests/e2e -m not bench and not install"
+    words, _, marks = pytest_line.partition(" -m ")
+    assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
+    assert marks == "not bench and not install"
 
 
 def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path) -> None:
@@ -384,7 +386,7 @@ def test_ci_runs_the_same_checks(installed: Path) -> None:
     path = path_with(installed / "bin")
     done = run(installed, ".ci/run", cwd=installed.parent, PATH=path, **SERVICES)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("pytest tests/unit")
+    assert " tests/unit tests/integration tests/e2e " in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("user", "asked"), [("0", ["update -qq", "install -y"]), ("1000", [])])
@@ -397,3 +399,15 @@ def test_ci_asks_the_distribution_for_python_only_as_root(
     run(installed, ".ci/run", "-q", PATH=path_with(tmp_path / "bin"), PYTHON="no-such-python", **SERVICES)
     file = tmp_path / "asked"
     assert (file.read_text().splitlines() if file.exists() else []) == asked
+
+
+def test_ci_fails_where_there_is_no_engine_and_stops_what_it_started(installed: Path, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    executable(installed / ".ci/engine.sh", f'#!/bin/sh\necho "$1" >>"{heard}"\n[ "$1" != start ]\n')
+    for name, does in {"docker": "exit 1", "id": "echo 0", "apt-get": "exit 0", "chromium": "exit 0"}.items():
+        executable(tmp_path / "bin" / name, f"#!/bin/sh\n{does}\n")
+    done = run(installed, ".ci/run", PATH=path_with(tmp_path / "bin"), DOCKER_HOST="")
+    assert done.returncode == 1
+    assert "What the tests need could not be started" in done.stderr
+    assert "pytest" not in done.stdout
+    assert heard.read_text().split() == ["start", "stop"]

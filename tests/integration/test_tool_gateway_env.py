@@ -103,7 +103,7 @@ async def test_progress_and_a_call_given_up_reach_the_other_side(
     async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
-    admission = await gateway.admit(tools(strange, call_timeout=2.0))
+    admission = await gateway.admit(tools(strange, call_timeout=4.0))
     async with agent(admission.url) as session:
         assert text_of(await session.call_tool("wait", {"seconds": 0.5}, progress_callback=note)) == "waited"
         assert seen == list(range(10))
@@ -139,7 +139,7 @@ async def test_a_worker_killed_in_the_middle_of_a_call_is_the_episode_s_typed_fa
         began = time.monotonic()
         with pytest.raises(McpError) as caught:
             await waiting
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 6.9
         assert caught.value.error.data == {"type": "worker_lost"}
         with pytest.raises(McpError) as caught:
             await session.call_tool("echo", {"text": "b"})

@@ -52,7 +52,7 @@ async def test_builder_can_be_named_by_module(monkeypatch: pytest.MonkeyPatch, t
 
 
 async def test_module_is_loaded_once_and_does_not_hold_the_loop(tmp_path: Path) -> None:
-    source = "import time\ntime.sleep(1)\nbuilt = []\n"
+    source = "import time\ntime.sleep(3)\nbuilt = []\n"
     source += "def build():\n    built.append(1)\n    return lambda _: str(len(built))"
     agent = agent_from({"builder": write(tmp_path, source)})
     pause = 0.0
@@ -68,7 +68,7 @@ async def test_module_is_loaded_once_and_does_not_hold_the_loop(tmp_path: Path) 
     answers = await asyncio.gather(*(agent.run(question("1"), around(tmp_path)) for _ in range(3)))
     watching.cancel()
     assert max(answers) == "3"
-    assert pause < 0.9
+    assert pause < 2.5
 
 
 async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: Path) -> None:

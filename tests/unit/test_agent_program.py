@@ -124,7 +124,7 @@ async def test_program_that_hangs_is_ended_at_the_limit(run: Any) -> None:
     with pytest.raises(AgentTimedOut, match=r"not done after 2 seconds") as failed:
         await run("import time; time.sleep(3600)", seconds=2)
     assert failed.value.outcome is Outcome.timeout
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 async def test_nothing_that_a_program_started_outlives_it(run: Any) -> None:

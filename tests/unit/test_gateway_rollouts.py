@@ -237,7 +237,7 @@ async def test_a_client_that_breaks_off_cancels_its_request(
 async def test_a_client_that_gives_up_waiting_cancels_its_request() -> None:
     async with (
         admitted(TWO, gate=asyncio.Event()) as (admission, scripted),
-        openai.AsyncOpenAI(base_url=admission.address(), api_key="dummy", timeout=0.2, max_retries=0) as ai,
+        openai.AsyncOpenAI(base_url=admission.address(), api_key="dummy", timeout=1.0, max_retries=0) as ai,
     ):
         with pytest.raises(openai.APITimeoutError):
             await ai.chat.completions.create(model="m", messages=USER)

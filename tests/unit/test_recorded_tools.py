@@ -15,7 +15,7 @@ from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, ServerProc
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
 
-NOWHERE = ToolServer("http://127.0.0.1:1/mcp", {}, connect_timeout=5)
+NOWHERE = ToolServer("http://127.0.0.1:1/mcp", {}, connect_timeout=60)
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("echo", {"value": [1.5, "é\u2028漢", None]}),
     ("count", {}),

@@ -68,4 +68,4 @@ def test_one_that_does_not_listen_is_ended_at_the_deadline(part: Part) -> None:
     part.stop()
     began = time.monotonic()
     part.end(began + 0.5)
-    assert 0.4 < time.monotonic() - began < 5
+    assert 0.4 < time.monotonic() - began < 30

@@ -208,7 +208,7 @@ async def test_an_episode_that_takes_too_long_is_left_out(calculator: ServerProc
         await asyncio.sleep(600)
 
     began = time.monotonic()
-    output, slot = await run(ScriptedEngine([sampled(call("6*7") + END), never]), episode_timeout=10.0)
+    output, slot = await run(ScriptedEngine([sampled(call("6*7") + END), never]), episode_timeout=5.0)
     assert output == []
     assert (slot.line["outcome"], slot.line["turns"]) == ("timeout", 1)
     assert time.monotonic() - began < 30

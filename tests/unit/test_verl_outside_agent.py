@@ -133,20 +133,22 @@ async def test_broken_tool_json_is_the_models_own_doing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("builder", "outcome", "cause"),
+    ("builder", "seconds", "outcome", "cause"),
     [
-        ("crashing", "agent", "a bug of mine"),
-        ("silent", "agent", None),
-        ("hanging", "timeout", "5 seconds"),
+        ("crashing", 60.0, "agent", "a bug of mine"),
+        ("silent", 60.0, "agent", None),
+        ("hanging", 2.0, "timeout", "2 seconds"),
     ],
 )
-async def test_an_agent_that_fails_is_not_trained_on(builder: str, outcome: str, cause: str | None) -> None:
+async def test_an_agent_that_fails_is_not_trained_on(
+    builder: str, seconds: float, outcome: str, cause: str | None
+) -> None:
     began = time.monotonic()
-    rows, slot = await outside(ScriptedEngine([sampled(ANSWER + END)]), builder, episode_timeout=5.0)
+    rows, slot = await outside(ScriptedEngine([sampled(ANSWER + END)]), builder, episode_timeout=seconds)
     assert rows == []
     assert (slot.line["outcome"], slot.line["treatment"]) == (outcome, "dropped")
     assert cause is None or cause in slot.line["cause"]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
 
 
 async def test_an_agent_that_asks_without_end_uses_up_its_turns() -> None:

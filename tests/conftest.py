@@ -1,0 +1,66 @@
+"""How the tests are shared out among processes, where pytest-xdist runs several (``-n``).
+
+A file is run by one process, from its beginning to its end, so what it makes for its tests is made once. Files that use
+the same things make a chain, which is run by one process too. Long chains are begun first.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any-time", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-time")
+
+CHAINS = {
+    # Whole training runs; what several tests need is made by the first process that asks for it.
+    "agents": ("tests/e2e/test_agents.py",),
+    "interruptions": ("tests/e2e/test_interruptions.py",),
+    # One engine for all, which a test stops and starts.
+    "docker": (
+        "tests/integration/test_env_docker.py",
+        "tests/integration/test_env_desktop.py",
+        "tests/integration/test_env_sessions.py",
+    ),
+    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    # The first installs what the agents above are trained with.
+    "aworld": ("tests/integration/test_agent_aworld.py",),
+    "environments": ("tests/integration/test_env_process.py",),
+}
+"""The chains of several files, and the long ones, in the order in which they are begun."""
+_RANKS = {file: (rank, at) for rank, files in enumerate(CHAINS.values()) for at, file in enumerate(files)}
+_CHAIN_OF = {file: chain for chain, files in CHAINS.items() for file in files}
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Threads that compute together wait for each other by spinning, and beside as many processes they do little else.
+    # What tests start chooses its own number of threads.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.split("::", 1)[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a process of several, the long chains come first; alone, everything stays in its order."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: _RANKS.get(_file(item.nodeid), (len(CHAINS), 0)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give out chains instead of single tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Chains(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _CHAIN_OF.get(_file(nodeid), _file(nodeid))
+
+    config.option.loadscopereorder = False
+    return Chains(config, log)
