@@ -9,7 +9,8 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer, cut, readable
+from gaia_tools.files import readable
+from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer, cut
 
 server = FastMCP("documents-txt-server", log_level="WARNING")
 _FORMATS = (

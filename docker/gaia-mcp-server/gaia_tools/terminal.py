@@ -18,7 +18,8 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer, workspace
+from gaia_tools.files import workspace
+from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer
 
 server = FastMCP("terminal-server", log_level="WARNING")
 _MOST_SECONDS = 600

@@ -1,0 +1,55 @@
+"""Every test has a workspace and attachments of its own, and calls tools as an agent does: over MCP."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server.fastmcp import FastMCP
+from mcp.shared.memory import create_connected_server_and_client_session
+from mcp.types import CallToolResult, TextContent
+
+Call = Callable[..., Awaitable[CallToolResult]]
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    monkeypatch.setenv("WORKSPACE", str(folder))
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TOOLS_ALLOWED_HOSTS", raising=False)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def attachments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "attachments"
+    folder.mkdir()
+    monkeypatch.setenv("ATTACHMENTS", str(folder))
+    return folder
+
+
+async def call(server: FastMCP, tool: str, **arguments: Any) -> CallToolResult:
+    """The result of a tool, through an MCP client."""
+    async with create_connected_server_and_client_session(server._mcp_server) as session:
+        return await session.call_tool(tool, arguments)
+
+
+async def content(server: FastMCP, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The structured content of a result that is no error."""
+    result = await call(server, tool, **arguments)
+    assert not result.isError, text(result)
+    assert result.structuredContent is not None
+    return result.structuredContent
+
+
+async def refusal(server: FastMCP, tool: str, **arguments: Any) -> str:
+    """What an error result says."""
+    result = await call(server, tool, **arguments)
+    assert result.isError, text(result)
+    return text(result)
+
+
+def text(result: CallToolResult) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
