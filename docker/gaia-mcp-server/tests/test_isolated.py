@@ -1,6 +1,5 @@
 """Work in a process of its own ends in a result or an error, and never with the server."""
 
-import asyncio
 import os
 import subprocess
 import time
@@ -70,11 +69,14 @@ async def test_what_it_started_ends_with_it() -> None:
     def work() -> int:
         return subprocess.Popen(["sleep", "78"]).pid
 
-    pid = await isolated(work)
+    _wait_until_gone(await isolated(work))
+
+
+def _wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and _alive(pid):
-        await asyncio.sleep(0.01)
-    assert not _alive(pid)
+    while _alive(pid):
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.01)
 
 
 def _alive(pid: int) -> bool:
