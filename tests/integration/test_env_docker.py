@@ -397,6 +397,30 @@ def test_an_environment_ends_with_its_owner(engine: Any, number: signal.Signals)
     assert eventually(lambda: left_of("owned") == [], 30)
 
 
+async def test_data_is_read_by_every_worker_and_written_by_none(engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "task.txt").write_text("what is asked")
+    try:
+        connection = up(
+            ODD, name="data", backend="docker", workers=2, size=SMALL, data=tmp_path / "data", wait=120
+        )
+        async with session(connection) as one, session(connection) as other:
+            for opened in (one, other):
+                shell = 'cat "$ATTACHMENTS/deep/task.txt"; cat /attachments/deep/task.txt | wc -c'
+                assert (await call(opened, "shell", command=shell)).split() == ["what", "is", "asked13"]
+                written = await call(
+                    opened,
+                    "shell",
+                    command="touch /attachments/x 2>&1; rm -f /attachments/deep/task.txt 2>&1",
+                )
+                assert written.count("Read-only file system") == 2
+        assert (tmp_path / "data" / "deep" / "task.txt").read_text() == "what is asked"
+        (now,) = status("data")
+        assert now.data == str(tmp_path / "data")
+    finally:
+        down("data")
+
+
 def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:
     path = make_directory(tmp_path / "bad", "RUN echo 'the last words' && false\n")
     failed = cli("env", "up", "--docker-dir", str(path), "--name", "bad-build", "--backend", "docker")

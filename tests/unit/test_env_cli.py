@@ -101,6 +101,19 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
             UsageError,
             "no file /no/such/file (--env-file)",
         ),
+        (
+            [
+                "up",
+                "--docker-dir",
+                "calculator-mcp-server",
+                "--backend",
+                "process",
+                "--data",
+                "/no/such/folder",
+            ],
+            UsageError,
+            "/no/such/folder (--data) does not exist",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_carried_out_is_a_typed_error(
