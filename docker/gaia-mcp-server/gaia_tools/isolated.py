@@ -18,6 +18,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from mcp.server.fastmcp.exceptions import ToolError
 
+from gaia_tools.processes import end_with_all_below
+
 SECONDS = 60.0
 MEGABYTES = 1024
 _CHUNK = 1 << 20
@@ -55,11 +57,10 @@ async def isolated(
     except TimeoutError:
         raise ToolError(f"It took longer than {seconds:g} seconds and was ended.") from None
     finally:
+        if not ended.done():
+            end_with_all_below(pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            if not ended.done():
-                os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)  # what it left running
     if not said:
         raise ToolError(_how_it_ended(status, seconds))
     result, problem = pickle.loads(said)
@@ -77,7 +78,8 @@ def _work(
         os.dup2(nothing, 0)
         os.dup2(nothing, 1)  # what is written there would be taken for an answer to the client
         _limit(resource.RLIMIT_AS, _memory() + (megabytes << 20))
-        _limit(resource.RLIMIT_CPU, int(seconds) + 1)
+        # Of all its threads together; it is there for when the server is gone, and nobody looks at the clock.
+        _limit(resource.RLIMIT_CPU, int(seconds * (os.cpu_count() or 1)) + 1)
         _limit(resource.RLIMIT_CORE, 0)
         outcome: tuple[Any, str | None]
         try:
@@ -131,11 +133,10 @@ async def _read(descriptor: int) -> bytes:
 
 
 def _how_it_ended(status: int, seconds: float) -> str:
+    how = "ended without a result"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGXCPU:
             return f"It took longer than {seconds:g} seconds and was ended."
-        return f"The program that reads it crashed ({signal.Signals(number).name}): the file may be damaged."
-    return (
-        "The program that reads it ended without a result: the file may be damaged, or need too much memory."
-    )
+        how = f"crashed ({signal.Signals(number).name})"
+    return f"The program that reads it {how}: the file may be damaged, or need too much memory."

@@ -1,5 +1,7 @@
 """Every test has a workspace and attachments of its own, and calls tools as an agent does: over MCP."""
 
+import os
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,11 @@ async def refusal(server: FastMCP, tool: str, **arguments: Any) -> str:
 
 def text(result: CallToolResult) -> str:
     return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def needs(program: str) -> None:
+    """Skip the test where a program is missing; fail where GAIA_TOOLS_TESTS_NEED_ALL is set."""
+    if shutil.which(program) is None:
+        if os.environ.get("GAIA_TOOLS_TESTS_NEED_ALL"):
+            pytest.fail(f"{program} is not installed, and GAIA_TOOLS_TESTS_NEED_ALL is set")
+        pytest.skip(f"{program} is not installed")
