@@ -1,30 +1,46 @@
-"""Pages and files from the web: the one way out for tools that are given an address by a model.
+"""Pages and files from the web: the one way out for tools.
 
-Only http and https, and only to public addresses: names are resolved here, every address is checked, and the connection
-goes to what was checked, also after each redirect. ``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names
-private hosts that may be reached all the same. Everything has a limit: redirects, seconds, bytes (after decompression).
+`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after each
+redirect. `api` asks a service whose base URL the operator configured. Everything has a limit: redirects, tries,
+seconds, bytes (after decompression).
 """
 
 import asyncio
-import ipaddress
-import os
-import socket
+import json
+import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from mcp.server.fastmcp.exceptions import ToolError
 from yarl import URL
+
+from gaia_tools.addresses import Refused, Service, checked, may_reach, refusal_in, resolver, service
+
+__all__ = [
+    "MOST_BYTES",
+    "SECONDS",
+    "Fetched",
+    "Refused",
+    "api",
+    "decode_json",
+    "fetch",
+    "may_reach",
+    "opened",
+]
 
 SECONDS = 30.0
 MOST_BYTES = 20 << 20
 _MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+_TRIES = 4
+_FIRST_PAUSE = 0.5
 _CHUNK = 1 << 16
+_MOST_LINE = 1 << 16  # aiohttp's 8 kB are too few for the headers of some sites
 USER_AGENT = (
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
 )
@@ -62,6 +78,7 @@ async def fetch(
     seconds: float = SECONDS,
     most_bytes: int = MOST_BYTES,
     cut: bool = False,
+    tries: int = 1,
 ) -> Fetched:
     """Get what is at an address, whatever its status.
 
@@ -69,25 +86,57 @@ async def fetch(
         params: For the query, beside what is in ``url``.
         headers: Beside the ordinary ones; not sent on to another host.
         cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
+        tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
 
     Raises:
-        ToolError: The address is not allowed, cannot be reached, or answers too much, too late or in circles.
+        Refused: Tools may not reach the address, or one that it redirects to.
+        ToolError: It is no address, cannot be reached, or answers too much, too late or in circles.
     """
-    body = bytearray()
-    async with opened(url, params=params, headers=headers, seconds=seconds) as response:
-        async for chunk in response.content.iter_chunked(_CHUNK):
-            body += chunk
-            if len(body) > most_bytes:
-                if cut:
-                    break
-                raise ToolError(f"{url} has more than {most_bytes >> 20} MB; no more are read.")
-        return Fetched(
-            str(response.url),
-            response.status,
-            {name.lower(): value for name, value in response.headers.items()},
-            bytes(body[:most_bytes]),
-            len(body) <= most_bytes,
-        )
+    async with opened(url, params=params, headers=headers, seconds=seconds, tries=tries) as response:
+        return await _read(response, url, most_bytes, cut)
+
+
+async def api(
+    base_url: str,
+    path: str,
+    what: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
+    seconds: float = SECONDS,
+    most_bytes: int = MOST_BYTES,
+    secret: str = "",
+) -> Fetched:
+    """What a service answers, whatever its status; asked again where it is busy or fails.
+
+    Args:
+        base_url: From the operator's configuration, so trusted: it may be private.
+        path: Below ``base_url``.
+        what: The service's name, for errors.
+        body: Sent as JSON, with POST; without one it is a GET.
+        secret: A key that is sent; it is in no error, nor in the body of an answer that is one.
+
+    Raises:
+        ToolError: As `fetch`.
+    """
+    url = base_url.rstrip("/") + path
+    try:
+        async with opened(
+            url,
+            params=params,
+            headers=headers,
+            body=body,
+            seconds=seconds,
+            tries=_TRIES,
+            trusted=service(base_url),
+        ) as response:
+            fetched = await _read(response, url, most_bytes)
+    except ToolError as error:
+        raise ToolError(f"{what}: {_without(secret, str(error))}") from None
+    if fetched.status >= 400:
+        return replace(fetched, body=_without(secret, fetched.body.decode(errors="replace")).encode())
+    return fetched
 
 
 @asynccontextmanager
@@ -96,108 +145,138 @@ async def opened(
     *,
     params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
     seconds: float = SECONDS,
+    tries: int = 1,
+    trusted: Service | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """The answer of an address, after redirects, its body not read yet; all of it within ``seconds``.
+
+    Args:
+        trusted: What the operator configured: it may be reached although it is private.
 
     Raises:
         ToolError: As `fetch`, also while the body is read inside the block.
     """
-    connector = aiohttp.TCPConnector(resolver=_PublicOnly(), use_dns_cache=False, force_close=True)
-    current = _checked(url).update_query(params or {})
-    sent = {"User-Agent": USER_AGENT, "Accept-Language": "en", **(headers or {})}
+    connector = aiohttp.TCPConnector(resolver=resolver(trusted), use_dns_cache=False, force_close=True)
     try:
         async with (
-            asyncio.timeout(seconds),
-            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as http,
+            asyncio.timeout(seconds) as limit,
+            aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None),
+                max_line_size=_MOST_LINE,
+                max_field_size=_MOST_LINE,
+            ) as http,
         ):
-            for _ in range(_MOST_REDIRECTS + 1):
-                async with http.get(current, headers=sent, allow_redirects=False) as response:
-                    target = response.headers.get("Location")
-                    if response.status not in _REDIRECTS or not target:
-                        yield response
-                        return
-                    before, current = current, _checked(str(current.join(URL(target))))
-                    if current.origin() != before.origin():
-                        sent = {name: value for name, value in sent.items() if name not in (headers or {})}
-            raise ToolError(f"{url} redirects more than {_MOST_REDIRECTS} times.")
+            asked = _Asked(url, params or {}, headers or {}, body, trusted)
+            async with await _answer(http, asked, tries, limit.when() or 0.0) as response:
+                yield response
     except TimeoutError:
         raise ToolError(f"{url} did not answer within {seconds:g} seconds.") from None
     except aiohttp.ClientError as error:
-        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, _Refused):
-            raise ToolError(str(error.os_error)) from error
-        raise ToolError(f"{current} cannot be reached: {str(error) or type(error).__name__}.") from error
-    except (ValueError, UnicodeError) as error:
-        raise ToolError(f"{current} cannot be used: {error}.") from error
+        raise _failure(url, error) from error
 
 
-class _Refused(OSError):
-    """An address that tools may not reach."""
+@dataclass(frozen=True)
+class _Asked:
+    url: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None
+    trusted: Service | None
 
 
-def _checked(url: str) -> URL:
-    """The address, if it is one that may be asked; a host that is a number is checked here, a name when resolved."""
-    try:
-        parsed = URL(url.strip())
-        host = parsed.host
-    except ValueError as error:
-        raise ToolError(f"{url} is no address: {error}.") from error
-    if parsed.scheme not in ("http", "https") or not host:
-        raise ToolError(f"{url} is not an http or https address with a host.")
-    if parsed.user or parsed.password:
-        raise ToolError(f"{parsed.with_user(None)} was given with a user's name or password: leave them out.")
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return parsed
-    if not may_reach(host, host, parsed.port or 0):
-        raise ToolError(str(_refusal(host, host)))
-    return parsed
+async def _answer(
+    http: aiohttp.ClientSession, asked: _Asked, tries: int, deadline: float
+) -> aiohttp.ClientResponse:
+    """The answer, asked for again while the host is busy or fails, as long as tries and time are left."""
+    for left in reversed(range(tries)):
+        pause = _FIRST_PAUSE * 2 ** (tries - 1 - left) * random.uniform(0.75, 1.25)
+        try:
+            response = await _follow(http, asked)
+        except aiohttp.ClientError as error:
+            refused = isinstance(error, aiohttp.ClientConnectorError) and refusal_in(error.os_error)
+            if refused or not left or _now() + pause > deadline:
+                raise
+        else:
+            pause = max(pause, _asked_pause(response))
+            if response.status not in _AGAIN or not left or _now() + pause > deadline:
+                return response
+            response.close()
+        await asyncio.sleep(pause)
+    raise AssertionError("the last try returns or raises")
 
 
-def may_reach(host: str, address: str, port: int) -> bool:
-    """Whether tools may connect to ``address`` for ``host``: it is public, or the host is on the allow-list."""
-    allowed = {one.strip().lower() for one in os.environ.get("TOOLS_ALLOWED_HOSTS", "").split(",")} - {""}
-    name = host.lower().rstrip(".")
-    if name in allowed or f"{name}:{port}" in allowed:
-        return True
-    return _is_public(ipaddress.ip_address(address.partition("%")[0]))
+async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientResponse:
+    sent = {
+        "User-Agent": USER_AGENT,
+        "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
+        "Accept-Language": "en",
+    }
+    sent, own, body = {**sent, **asked.headers}, set(asked.headers), asked.body
+    current = checked(asked.url, asked.trusted).update_query(asked.params)
+    for _ in range(_MOST_REDIRECTS + 1):
+        try:
+            response = await http.request(
+                "GET" if body is None else "POST", current, headers=sent, json=body, allow_redirects=False
+            )
+        except (ValueError, UnicodeError) as error:
+            raise ToolError(f"{asked.url} cannot be used: {error}.") from error
+        target = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not target:
+            return response
+        response.close()
+        if response.status < 307:
+            body = None
+        try:
+            to = str(current.join(URL(target)))
+        except ValueError as error:
+            raise ToolError(f"{asked.url} redirects to what is no address: {error}.") from error
+        before, current = current, checked(to, asked.trusted)
+        if current.origin() != before.origin():
+            sent = {name: value for name, value in sent.items() if name not in own}
+            sent.setdefault("User-Agent", USER_AGENT)
+    raise ToolError(f"{asked.url} redirects more than {_MOST_REDIRECTS} times.")
 
 
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if address in ipaddress.ip_network("64:ff9b::/96"):  # NAT64, RFC 6052
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return _is_public(inner)
-    return address.is_global and not address.is_multicast and not address.is_reserved
+def _asked_pause(response: aiohttp.ClientResponse) -> float:
+    """Seconds that the host asks to wait for; a date there is taken for none."""
+    asked = response.headers.get("Retry-After", "")
+    return float(asked) if asked.isdecimal() else 0.0
 
 
-def _refusal(host: str, address: str) -> _Refused:
-    what = host if host == address else f"{host} ({address})"
-    return _Refused(
-        f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can allow it."
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _failure(url: str, error: aiohttp.ClientError) -> ToolError:
+    if isinstance(error, aiohttp.ClientConnectorError) and (refused := refusal_in(error.os_error)):
+        return refused
+    return ToolError(f"{url} cannot be reached: {str(error) or type(error).__name__}.")
+
+
+async def _read(response: aiohttp.ClientResponse, url: str, most_bytes: int, cut: bool = False) -> Fetched:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        body += chunk
+        if len(body) > most_bytes:
+            if cut:
+                break
+            raise ToolError(f"{url} has more than {most_bytes >> 20} MB; no more are read.")
+    return Fetched(
+        str(response.url),
+        response.status,
+        {name.lower(): value for name, value in response.headers.items()},
+        bytes(body[:most_bytes]),
+        len(body) <= most_bytes,
     )
 
 
-class _PublicOnly(AbstractResolver):
-    """Resolves names, and refuses those that lead to addresses that are not public."""
-
-    def __init__(self) -> None:
-        self._resolver = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for one in found:
-            if not may_reach(host, one["host"], port):
-                raise _refusal(host, one["host"])
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
+def _without(secret: str, text: str) -> str:
+    for form in {secret, quote(secret, safe="")} - {""}:
+        text = text.replace(form, "***")
+    return text
 
 
 def decode_json(fetched: Fetched, what: str) -> Any:
@@ -206,8 +285,8 @@ def decode_json(fetched: Fetched, what: str) -> Any:
     Raises:
         ToolError: The status is not 200, or the body is no JSON; ``what`` names the service.
     """
-    import json
-
+    if fetched.status == 429:
+        raise ToolError(f"{what} says that it is asked too often; wait a minute, then ask again.")
     if fetched.status != 200:
         raise ToolError(f"{what} answered {fetched.status}: {fetched.body[:300].decode(errors='replace')}")
     try:
