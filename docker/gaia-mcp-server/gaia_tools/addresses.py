@@ -1,8 +1,8 @@
 """Which addresses tools may reach: http and https, to public addresses only.
 
 A host that is a number is checked as it stands, a name when it is resolved, and the connection goes to what was
-checked. ``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the same.
-A service that the operator configured is reached wherever it is; where it redirects to is checked like any address.
+checked. ``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the
+same. A service that the operator configured is reached wherever it is; where it redirects to is checked all the same.
 """
 
 import ipaddress

@@ -7,6 +7,7 @@ little, or lacks so many of the page's table rows, that it must have been missed
 import codecs
 import contextlib
 import importlib
+import logging
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -144,6 +145,7 @@ def _plain(body: bytes, content_type: str, url: str) -> Page:
 def _main_content(html: str, url: str, images: bool) -> str:
     import trafilatura
 
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     found = trafilatura.extract(
         html,
         url=url,

@@ -32,15 +32,22 @@ class Saved:
 
 
 async def save(
-    chunks: AsyncIterator[bytes], file_path: str, *, overwrite: bool, most_bytes: int, what: str
+    chunks: AsyncIterator[bytes],
+    file_path: str,
+    *,
+    overwrite: bool,
+    most_bytes: int,
+    what: str,
+    magic: bytes = b"",
 ) -> Saved:
     """Write ``chunks`` to a file in the workspace. On failure no file, and no folder made for it, stays behind.
 
     Args:
         what: Where the bytes come from, for errors.
+        magic: What the first bytes have to be.
 
     Raises:
-        ToolError: The file may not be written (see `files.writable`), there are too many bytes, or none.
+        ToolError: The file may not be written (see `files.writable`), there are too many bytes, none, or others.
     """
     with _new_file(file_path, overwrite) as (path, file):
         size, digest, head = 0, hashlib.sha256(), b""
@@ -56,6 +63,8 @@ async def save(
                 raise ToolError(f"{file_path} cannot be written: {error.strerror}.") from error
         if not size:
             raise ToolError(f"{what} gave an empty file.")
+        if not head.lstrip().startswith(magic):
+            raise ToolError(f"{what} gave something else than a {magic.decode().strip('%-')} file.")
     return Saved(path, size, digest.hexdigest(), head)
 
 

@@ -4,6 +4,7 @@ Speaks MediaWiki's action API (https://www.mediawiki.org/wiki/API:Action_API). A
 so with infoboxes and tables, as Markdown. A title that does not exist is answered with those that are near.
 """
 
+import calendar
 import contextlib
 import datetime
 import html
@@ -344,7 +345,7 @@ def _end_of(date: str) -> str:
             day = datetime.date(int(said), 12, 31)
         elif re.fullmatch(r"\d{4}-\d{1,2}", said):
             year, month = map(int, said.split("-"))
-            day = datetime.date(year + month // 12, month % 12 + 1, 1) - datetime.timedelta(days=1)
+            day = datetime.date(year, month, calendar.monthrange(year, month)[1])
         elif re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", said):
             day = datetime.date(*map(int, said.split("-")))
         else:
