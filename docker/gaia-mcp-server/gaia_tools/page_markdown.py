@@ -4,7 +4,6 @@ written out where they reach.
 To be called in a process of its own: the HTML may be anything.
 """
 
-import sys
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
@@ -13,36 +12,28 @@ from urllib.parse import urljoin
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-# What these take to import is better spent once, before the fork.
-NEEDS = ("bs4", "lxml.html", "markdownify")
 _UNSEEN = (
     "head, script, style, template, noscript, svg, iframe, object, "
     "[hidden], [style*='display:none'], [style*='display: none']"
 )
 _MOST_SPAN = 100
 _MOST_CELLS = 100_000
-_DEEPEST = 10_000
 _ELSEWHERE = ("http://", "https://", "ftp://", "mailto:")
 
 
-def markdown(
+def tree(
     html: str, url: str = "", *, images: bool = False, links: bool = True, without: Iterable[str] = ()
-) -> str:
-    """The page as Markdown.
+) -> "BeautifulSoup":
+    """What a reader sees of a page, each table with all its cells.
 
     Args:
         url: Of the page; links are made absolute with it.
-        images: Whether to show images, as Markdown with their addresses.
+        images: Whether to keep images.
         links: Whether to keep links within a wiki; those marked as external are kept anyhow.
         without: CSS selectors of what to leave out.
-
-    Raises:
-        RecursionError: It is nested too deeply.
     """
     from bs4 import BeautifulSoup
-    from markdownify import ATX, MarkdownConverter
 
-    sys.setrecursionlimit(_DEEPEST)
     soup = BeautifulSoup(html, "lxml")
     _formulas(soup)
     for part in soup.select(", ".join([_UNSEEN, *without])):
@@ -53,6 +44,20 @@ def markdown(
         _unnest(table)
     for table in soup.find_all("table"):
         _spread(soup, table)
+    return soup
+
+
+def markdown(soup: "BeautifulSoup") -> str:
+    """A tree as Markdown; its cells are changed.
+
+    Raises:
+        RecursionError: It is nested too deeply.
+    """
+    from markdownify import ATX, MarkdownConverter
+
+    for cell in soup.find_all(["td", "th"]):
+        for text in cell.find_all(string=lambda found: "|" in found):
+            text.replace_with(text.replace("|", "\\|"))
     written: str = MarkdownConverter(
         heading_style=ATX, bullets="-", autolinks=False, escape_asterisks=False, escape_underscores=False
     ).convert_soup(soup)
@@ -169,8 +174,6 @@ def _spread(soup: "BeautifulSoup", table: "Tag") -> None:
             if written > _MOST_CELLS:
                 return
         row.extend(full)
-    for text in table.find_all(string=lambda found: "|" in found):
-        text.replace_with(text.replace("|", "\\|"))
 
 
 def _copy(soup: "BeautifulSoup", cell: "Tag") -> "Tag":

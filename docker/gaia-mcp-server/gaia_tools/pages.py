@@ -1,14 +1,15 @@
 """What came from the web as text for a model: HTML as Markdown, PDF as its text, other text as it is.
 
 HTML is read twice where that is affordable: for its main content, and whole. The main content counts unless it is so
-little, or lacks so many of the page's table rows, that it must have been missed.
+little, or lacks so much of what the page marks as its main part or of its table rows, that it must have been missed.
 """
 
 import codecs
 import contextlib
-import importlib
+import functools
 import logging
 import re
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +24,8 @@ MOST_BYTES = 10 << 20
 _SECONDS = 45.0
 _MOST_FOR_MAIN_CONTENT = 1_000_000  # characters; finding it takes more than linear time
 _LEAST_SHARE = 0.25
+_MOST_OF = 0.7
+_DEEPEST = 10_000
 _LITTLE = 200  # characters
 # Labels that the WHATWG Encoding Standard reads as a larger encoding than their name says.
 _WIDER = {
@@ -93,10 +96,9 @@ async def readable_page(
             )
         return Page("", paged(pages), "PDF")
     if media in ("text/html", "application/xhtml+xml") or _HTML.match(body):
-        for module in (*page_markdown.NEEDS, "trafilatura"):
-            importlib.import_module(module)  # before the fork: once, and not for each page
+        _warm()
         try:
-            return await isolated(_html, body, content_type, url, images, whole, seconds=_SECONDS)
+            return await isolated(_html_apart, body, content_type, url, images, whole, seconds=_SECONDS)
         except ToolError:  # too large, or nested too deeply
             return await isolated(_plain, body, content_type, url, seconds=_SECONDS)
     if not charsets.is_text(body):
@@ -123,17 +125,32 @@ def decoded(body: bytes, content_type: str, url: str) -> str:
     return charsets.decode(body, "auto", url)[0]
 
 
+@functools.cache
+def _warm() -> None:
+    """Load what reading takes, which is most of the time for most pages: here, and not in each forked process."""
+    _html(b"<p>A page.</p>", "", "", False, False)
+
+
+def _html_apart(body: bytes, content_type: str, url: str, images: bool, whole: bool) -> Page:
+    # A level of a page is several of Python's; what does not fit here either ends this process, and not the server.
+    sys.setrecursionlimit(_DEEPEST)
+    return _html(body, content_type, url, images, whole)
+
+
 def _html(body: bytes, content_type: str, url: str, images: bool, whole: bool) -> Page:
     html = decoded(body, content_type, url)
     # lxml does not take text that names another encoding than its own.
     html = re.sub(r"^\s*<\?xml[^>]*\?>", "", html)
     title = page_markdown.title(html)
-    everything = page_markdown.markdown(html, url, images=images)
+    tree = page_markdown.tree(html, url, images=images)
+    seen = str(tree) if not whole and len(html) <= _MOST_FOR_MAIN_CONTENT else ""
+    marked = tree.select("main, [role=main]") or tree.select("article")
+    marked_words = len(marked[0].get_text(" ").split()) if len(marked) == 1 else 0
+    everything = page_markdown.markdown(tree)
     missing = _needs_javascript(html, everything)
-    if not whole and len(html) <= _MOST_FOR_MAIN_CONTENT:
-        main = _main_content(html, url, images)
-        if main and not _misses(main, everything):
-            return Page(title, main, "main content", missing)
+    main = _main_content(seen, url, images) if seen else ""
+    if main and not _misses(main, everything, marked_words):
+        return Page(title, main, "main content", missing)
     return Page(title, everything, "whole page", missing)
 
 
@@ -156,15 +173,18 @@ def _main_content(html: str, url: str, images: bool) -> str:
         include_comments=True,
         favor_recall=True,
     )
-    return (found or "").strip()
+    # It escapes what might be taken for Markdown; that would only spoil names and formulas.
+    return re.sub(r"\\([_*`#~<>\[\]])", r"\1", found or "").strip()
 
 
-def _misses(main: str, everything: str) -> bool:
+def _misses(main: str, everything: str, marked_words: int) -> bool:
     """Whether what was taken for the main content is too little of the page, or lacks most rows of its tables."""
     if len(everything) < _LITTLE:
         return len(main) < len(everything)
-    rows, kept = _rows(everything), _rows(main)
-    return len(_words(main)) < _LEAST_SHARE * len(_words(everything)) or (rows > 3 and kept < rows * 0.7)
+    rows, kept, words = _rows(everything), _rows(main), len(_words(main))
+    if rows > 3 and kept < rows * _MOST_OF:
+        return True
+    return words < _LEAST_SHARE * len(_words(everything)) or words < _MOST_OF * marked_words
 
 
 def _rows(markdown: str) -> int:

@@ -274,7 +274,9 @@ async def _read(response: aiohttp.ClientResponse, url: str, most_bytes: int, cut
 
 
 def _without(secret: str, text: str) -> str:
-    for form in {secret, quote(secret, safe="")} - {""}:
+    # As it is, and as it is written in a query.
+    forms = {secret, quote(secret, safe=""), URL.build(query={"": secret}).raw_query_string[1:]}
+    for form in forms - {""}:
         text = text.replace(form, "***")
     return text
 

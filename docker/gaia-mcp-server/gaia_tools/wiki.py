@@ -7,8 +7,8 @@ so with infoboxes and tables, as Markdown. A title that does not exist is answer
 import calendar
 import contextlib
 import datetime
+import functools
 import html
-import importlib
 import os
 import re
 from collections.abc import Mapping
@@ -189,8 +189,7 @@ async def _article(
 ) -> CallToolResult:
     title = parsed["title"]
     url = about.get("revision_url") or _address(language, title)
-    for module in page_markdown.NEEDS:
-        importlib.import_module(module)
+    _warm()
     text = await isolated(_markdown, parsed["text"], f"{_base(language)}/wiki/", seconds=_SECONDS)
     headings = [_plain(one["line"]) for one in parsed.get("sections", [])]
     if section:
@@ -224,8 +223,14 @@ async def _article(
     return answer("\n".join(lines) + f"\n\n{shown}", structured)
 
 
+@functools.cache
+def _warm() -> None:
+    """Load what reading takes: here, and not in each forked process."""
+    _markdown("<p>An article.</p>", "")
+
+
 def _markdown(article: str, url: str) -> str:
-    return page_markdown.markdown(article, url, links=False, without=_WITHOUT)
+    return page_markdown.markdown(page_markdown.tree(article, url, links=False, without=_WITHOUT))
 
 
 def _section(text: str, wanted: str, headings: list[str]) -> str:

@@ -2,16 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web as http
+from aiohttp.test_utils import TestServer
 from mcp.server.fastmcp import FastMCP
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolResult, TextContent
 
 Call = Callable[..., Awaitable[CallToolResult]]
+Handler = Callable[[http.Request], Awaitable[http.StreamResponse]]
+Serve = Callable[..., Awaitable[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +34,27 @@ def attachments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("ATTACHMENTS", str(folder))
     return folder
+
+
+@pytest.fixture
+async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
+    """Starts a site on this machine whose every address a handler answers, and gives its base URL."""
+    servers = []
+
+    async def start(handler: Handler, allowed: bool = True) -> str:
+        app = http.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        server = TestServer(app)
+        await server.start_server()
+        servers.append(server)
+        if allowed:
+            known = os.environ.get("TOOLS_ALLOWED_HOSTS", "")
+            monkeypatch.setenv("TOOLS_ALLOWED_HOSTS", f"{known},127.0.0.1:{server.port}")
+        return f"http://127.0.0.1:{server.port}"
+
+    yield start
+    for server in servers:
+        await server.close()
 
 
 async def call(server: FastMCP, tool: str, **arguments: Any) -> CallToolResult:
