@@ -47,6 +47,16 @@ class Media:
         ]
 
 
+async def version() -> str:
+    """Name and version of ffmpeg, once it is seen to run.
+
+    Raises:
+        ToolError: It does not.
+    """
+    ended = await _run(["ffmpeg", "-version"], Path("/ffmpeg"), _PROBE_SECONDS)
+    return " ".join(ended.output.split()[:3])
+
+
 async def probe(path: Path) -> Media:
     """What ffprobe finds in a file.
 

@@ -130,7 +130,7 @@ async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> di
         ToolError: As for `chat`.
     """
     model = _variable(f"{prefix}_MODEL_NAME")
-    content = path.read_bytes()
+    content = await asyncio.to_thread(path.read_bytes)
 
     def form() -> dict[str, Any]:
         data = aiohttp.FormData({"model": model, "response_format": "json"})
@@ -148,6 +148,12 @@ def is_configured(prefix: str) -> bool:
     return all(
         os.environ.get(f"{prefix}_{name}", "").strip() for name in ("BASE_URL", "API_KEY", "MODEL_NAME")
     )
+
+
+def check_configured(prefix: str) -> None:
+    """Raise a ToolError that names the variable of that prefix which is missing, before any work is done."""
+    for name in ("BASE_URL", "API_KEY", "MODEL_NAME"):
+        _variable(f"{prefix}_{name}")
 
 
 def without_reasoning(text: str) -> tuple[str, str]:

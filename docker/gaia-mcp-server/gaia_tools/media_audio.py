@@ -121,20 +121,9 @@ async def trim_audio(
     ending = path.suffix.lower() if path.suffix.lower() in _WRITTEN else ".wav"
     length = "end" if duration is None else f"{start_time + duration:g}"
     target = writable(f"{path.stem}_{start_time:g}-{length}{ending}", overwrite=True)
-    await ffmpeg.convert(
-        path,
-        ["-ss", f"{start_time:.3f}"],
-        [
-            *(["-t", f"{duration:.3f}"] if duration is not None else []),
-            "-vn",
-            "-sn",
-            "-dn",
-            "-map_chapters",
-            "-1",
-        ]
-        + [*_WRITTEN[ending], "-y", f"file:{target}"],
-        _TRIM_SECONDS,
-    )
+    upto = [] if duration is None else ["-t", f"{duration:.3f}"]
+    sound = [*upto, "-vn", "-sn", "-dn", "-map_chapters", "-1", *_WRITTEN[ending]]
+    await ffmpeg.convert(path, ["-ss", f"{start_time:.3f}"], [*sound, "-y", f"file:{target}"], _TRIM_SECONDS)
     seconds = (await ffmpeg.probe(target)).seconds or 0.0
     if seconds < _SHORTEST:
         target.unlink()
@@ -146,6 +135,19 @@ async def trim_audio(
         "bytes": target.stat().st_size,
     }
     return answer(f"{shown(target)}: {seconds:.2f} seconds from {start_time:g} on", structured)
+
+
+@server.tool()
+async def get_audio_capabilities() -> CallToolResult:
+    """Say how speech is written down here, in which order, and which kinds of files can be written."""
+    version = await ffmpeg.version()
+    ways = speech.available()
+    structured = {"transcribers": ways, "written": sorted(_WRITTEN), "ffmpeg": version}
+    return answer(
+        f"Speech is written down by {ways[0]}. {version} reads the common kinds of sound and video files; "
+        f"trim_audio writes {', '.join(sorted(_WRITTEN))}.",
+        structured,
+    )
 
 
 async def _sound(file_path: str) -> tuple[Path, ffmpeg.Media]:

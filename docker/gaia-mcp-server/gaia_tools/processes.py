@@ -8,6 +8,7 @@ background when it ends by itself runs on, and does not hold the answer up.
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import time
@@ -22,6 +23,7 @@ from gaia_tools.results import MAX_CHARACTERS
 _CHUNK = 1 << 16
 _AFTER_SECONDS = 0.2  # for what is still in the pipe when the program has ended
 _ROUNDS = 20
+_MARK = "TOOL_CALL"
 _drained: set[asyncio.Task[None]] = set()
 
 
@@ -70,6 +72,7 @@ async def run(
     program = shutil.which(command[0])
     if program is None:
         raise ToolError(f"The program {command[0]} is not installed here.")
+    mark = secrets.token_hex(16)
     limits = [f"--as={megabytes << 20}", "--core=0"] if megabytes else []
     began = time.monotonic()
     # Pipes of our own: asyncio would wait for its own ones to be closed, by whatever runs on in the background too.
@@ -80,7 +83,7 @@ async def run(
             program,
             *command[1:],
             cwd=cwd,
-            env=None if env is None else dict(env),
+            env={**(os.environ if env is None else env), _MARK: mark},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=pipes[0][1],
             stderr=pipes[-1][1],
@@ -100,11 +103,11 @@ async def run(
             code: int | None = await process.wait()
     except TimeoutError:
         code = None
-        end_with_all_below(process.pid)
+        end_with_all_below(process.pid, mark)
         await process.wait()
     finally:
         if process.returncode is None:
-            end_with_all_below(process.pid)
+            end_with_all_below(process.pid, mark)
     await asyncio.wait(reading, timeout=_AFTER_SECONDS)
     ended = Ended(
         code,
@@ -120,29 +123,36 @@ async def run(
     return ended
 
 
-def end_with_all_below(pid: int) -> None:
-    """End a leader of a session, all processes of that session, and all below them, also in sessions of their own."""
+def end_with_all_below(pid: int, mark: str = "") -> None:
+    """End a leader of a session, all processes of that session, and all below them, also in sessions of their own.
+
+    Args:
+        mark: The value of a variable of theirs, by which those are found that have left both session and parent.
+    """
     doomed: set[int] = {pid}
     for _ in range(_ROUNDS):  # stopped first, so that none starts another one meanwhile
         for one in doomed:
             _send(one, signal.SIGSTOP)
-        if (found := _below(doomed, pid)) == doomed:
+        if (found := _below(doomed, pid, mark)) == doomed:
             break
         doomed = found
     for one in doomed:
         _send(one, signal.SIGKILL)
 
 
-def _below(doomed: set[int], session: int) -> set[int]:
+def _below(doomed: set[int], session: int, mark: str) -> set[int]:
     processes = {}
+    found = set(doomed)
+    variable = f"{_MARK}={mark}".encode()
     for entry in filter(lambda one: one.name.isdigit(), Path("/proc").iterdir()):
         with contextlib.suppress(OSError):
             stat = (entry / "stat").read_text(errors="replace")
             # From proc_pid_stat(5): the name may hold anything, and ends at the last parenthesis.
             _, parent, _, of_session = stat.rpartition(")")[2].split()[:4]
-            processes[int(entry.name)] = int(parent), int(of_session)
-    found = doomed | {one for one, (_, of_session) in processes.items() if of_session == session}
-    while more := {one for one, (parent, _) in processes.items() if parent in found} - found:
+            processes[int(entry.name)] = int(parent)
+            if int(of_session) == session or (mark and variable in (entry / "environ").read_bytes()):
+                found.add(int(entry.name))
+    while more := {one for one, parent in processes.items() if parent in found} - found:
         found |= more
     return found
 

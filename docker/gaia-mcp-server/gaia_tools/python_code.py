@@ -41,8 +41,7 @@ async def run_python_code(
     """
     before = _files()
     with tempfile.TemporaryDirectory(prefix="python-") as folder:
-        program = Path(folder, "program.py")
-        program.write_text(code, encoding="utf-8", errors="surrogateescape")
+        program = _written(code, Path(folder, "program.py"))
         ended = await processes.run(
             [sys.executable, "-u", "-B", str(program)],
             cwd=workspace(),
@@ -65,6 +64,11 @@ async def run_python_code(
     found = answer(_as_text(result, timeout, output_format), result, output_format)
     found.isError = ended.exit_code is None
     return found
+
+
+def _written(code: str, path: Path) -> Path:
+    path.write_text(code, encoding="utf-8", errors="replace")
+    return path
 
 
 def _variables() -> dict[str, str]:

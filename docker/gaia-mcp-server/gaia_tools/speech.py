@@ -21,8 +21,8 @@ from gaia_tools.isolated import isolated
 PREFIX = "AUDIO_LLM"
 RATE = 16_000  # samples a second: what all three were trained on
 MOST_SECONDS = 3 * 3600.0
-_WORK_SECONDS = 480.0
-_CONVERT_SECONDS = 240.0
+_WORK_SECONDS = 420.0
+_CONVERT_SECONDS = 120.0
 _PIECE_SECONDS = 20 * 60.0  # for an endpoint: 7 MB, where 25 MB are usual as a limit
 _WHISPER_MEGABYTES = 8192
 _BYTES = 2  # of a sample
@@ -69,25 +69,34 @@ async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
         if llm.is_configured(PREFIX):
             return await _by_endpoint(path, start, Path(folder))
         raw = Path(folder, "sound.raw")
-        await ffmpeg.convert(
-            path,
-            ["-ss", f"{start:.3f}"],
-            ["-vn", "-sn", "-dn", "-t", f"{MOST_SECONDS:g}", "-ac", "1", "-ar", str(RATE), "-f", "s16le"]
-            + [f"file:{raw}"],
-            _CONVERT_SECONDS,
-        )
-        seconds = raw.stat().st_size / (RATE * _BYTES)
+        await _converted(path, start, ["-f", "s16le", f"file:{raw}"])
         model = whisper_model(model_size)
-        if model is not None:
-            name = "whisper.cpp", model.stem.removeprefix("ggml-")
-            found, until = await isolated(
-                _by_whisper, raw, model, seconds=_WORK_SECONDS + 60, megabytes=_WHISPER_MEGABYTES
-            )
-        else:
+        if model is None:
             name = "pocketsphinx", "en-us"
-            found, until = await isolated(_by_pocketsphinx, raw, seconds=_WORK_SECONDS + 60)
+            found, until = await isolated(_by_pocketsphinx, raw, seconds=_WORK_SECONDS + 30)
+        else:
+            name = "whisper.cpp", model.stem.removeprefix("ggml-")
+            try:
+                found, until = await isolated(
+                    _by_whisper, raw, model, seconds=_WORK_SECONDS + 30, megabytes=_WHISPER_MEGABYTES
+                )
+            except ToolError as error:
+                raise ToolError(f"Whisper failed with its model {model.name}: {error}") from error
     segments = tuple(Segment(round(start + a, 2), round(start + b, 2), text) for a, b, text in found)
-    return Transcript(*name, segments, round(start + min(until, seconds), 2))
+    return Transcript(*name, segments, round(start + until, 2))
+
+
+async def _converted(path: Path, start: float, into: list[str]) -> None:
+    """Write the sound of a file as the transcribers want it, in the form and to the place that ``into`` says."""
+    sound = ["-vn", "-sn", "-dn", "-t", f"{MOST_SECONDS:g}", "-ac", "1", "-ar", str(RATE)]
+    await ffmpeg.convert(path, ["-ss", f"{start:.3f}"], [*sound, *into], _CONVERT_SECONDS)
+
+
+def available() -> list[str]:
+    """The transcribers that are there, the one that is used first."""
+    endpoint = ["endpoint (AUDIO_LLM_*)"] if llm.is_configured(PREFIX) else []
+    whisper = ["whisper.cpp (WHISPER_MODEL_DIR)"] if os.environ.get("WHISPER_MODEL_DIR", "").strip() else []
+    return [*endpoint, *whisper, "pocketsphinx (English)"]
 
 
 def whisper_model(size: str) -> Path | None:
@@ -161,16 +170,11 @@ def _by_pocketsphinx(raw: Path) -> tuple[list[tuple[float, float, str]], float]:
 
 async def _by_endpoint(path: Path, start: float, folder: Path) -> Transcript:
     deadline = time.monotonic() + _WORK_SECONDS
-    await ffmpeg.convert(
-        path,
-        ["-ss", f"{start:.3f}"],
-        ["-vn", "-sn", "-dn", "-t", f"{MOST_SECONDS:g}", "-ac", "1", "-ar", str(RATE), "-b:a", "48k"]
-        + ["-f", "segment", "-segment_time", f"{_PIECE_SECONDS:g}", f"file:{folder}/%03d.mp3"],
-        _CONVERT_SECONDS,
-    )
+    pieces = ["-f", "segment", "-segment_time", f"{_PIECE_SECONDS:g}", f"file:{folder}/%03d.mp3"]
+    await _converted(path, start, ["-b:a", "48k", *pieces])
     segments: list[Segment] = []
     until = start
-    for piece in sorted(folder.glob("*.mp3")):
+    for piece in _pieces(folder):
         left = deadline - time.monotonic()
         if segments and left < 30:
             break
@@ -180,3 +184,7 @@ async def _by_endpoint(path: Path, start: float, folder: Path) -> Transcript:
         until += length
     model = os.environ[f"{PREFIX}_MODEL_NAME"].strip()
     return Transcript("endpoint", model, tuple(segments), round(until, 2))
+
+
+def _pieces(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())

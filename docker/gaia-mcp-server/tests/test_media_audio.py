@@ -32,6 +32,14 @@ def encoded(source: Path, target: Path, *options: str) -> Path:
     return target
 
 
+def sound_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 async def test_speech_is_written_down_without_any_key(spoken: Path, workspace: Path) -> None:
     shutil.copy(spoken, workspace / "digits.wav")
     result = await call(server, "transcribe_audio", file_path="digits.wav")
@@ -114,10 +122,11 @@ async def test_a_list_of_other_files_or_addresses_opens_nothing(
     workspace: Path, tmp_path: Path, spoken: Path, playlist: str
 ) -> None:
     asked: list[str] = []
+    sound = sound_of(spoken)
 
     async def serve(request: http.Request) -> http.Response:
         asked.append(request.path)
-        return http.Response(body=spoken.read_bytes())
+        return http.Response(body=sound)
 
     app = http.Application()
     app.router.add_route("*", "/{path:.*}", serve)
@@ -134,7 +143,7 @@ async def test_a_list_of_other_files_or_addresses_opens_nothing(
             assert "list of other files" in said or "cannot be read" in said
     finally:
         await other.close()
-    assert asked == [] and not list(workspace.glob("song_*"))
+    assert asked == [] and names_in(workspace) == ["song.m3u8", "song.mp3"]
 
 
 @pytest.mark.parametrize("name", ["a.mp3", "a.wav", "a.m4a"])
@@ -147,23 +156,28 @@ async def test_damaged_files_are_refused(workspace: Path, spoken: Path, name: st
 
 
 async def test_a_header_that_lies_about_its_length_does_no_harm(workspace: Path, spoken: Path) -> None:
-    whole = bytearray(spoken.read_bytes())
+    whole = bytearray(sound_of(spoken))
     at = whole.index(b"data") + 4
     whole[at : at + 4] = struct.pack("<I", 0xFFFFFFF0)
     whole[4:8] = struct.pack("<I", 0xFFFFFFF0)
     (workspace / "lies.wav").write_bytes(whole)
     assert (await content(server, "transcribe_audio", file_path="lies.wav"))["text"] == SPOKEN
-    (workspace / "half.mp3").write_bytes(encoded(spoken, workspace / "x.mp3").read_bytes()[:6000])
+    (workspace / "half.mp3").write_bytes(sound_of(encoded(spoken, workspace / "x.mp3"))[:6000])
     half = await content(server, "extract_audio_metadata", file_path="half.mp3")
     assert half["seconds"] > 0
     assert "cut" not in await content(server, "trim_audio", file_path="half.mp3", start_time=0.5)
 
 
-async def test_a_file_without_sound_is_refused(workspace: Path) -> None:
+@pytest.fixture
+def mute(workspace: Path) -> str:
     needs("ffmpeg")
-    silent = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=red:s=64x48:d=1", "-c:v", "mpeg4"]
-    subprocess.run([*silent, str(workspace / "mute.mp4")], check=True)
-    assert "has no sound" in await refusal(server, "transcribe_audio", file_path="mute.mp4")
+    made = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=red:s=64x48:d=1", "-c:v", "mpeg4"]
+    subprocess.run([*made, str(workspace / "mute.mp4")], check=True)
+    return "mute.mp4"
+
+
+async def test_a_file_without_sound_is_refused(mute: str) -> None:
+    assert "has no sound" in await refusal(server, "transcribe_audio", file_path=mute)
 
 
 @pytest.fixture
@@ -215,3 +229,12 @@ async def test_a_folder_without_a_whisper_model_is_said(
     (workspace / "ggml-base.bin").write_bytes(b"lmgg" + bytes(5000))
     said = await refusal(server, "transcribe_audio", file_path="digits.wav")
     assert "ggml-base.bin" in said
+
+
+async def test_what_can_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("ffmpeg")
+    assert "by pocketsphinx (English)" in text(await call(server, "get_audio_capabilities"))
+    monkeypatch.setenv("WHISPER_MODEL_DIR", "/models")
+    assert "by whisper.cpp" in text(await call(server, "get_audio_capabilities"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "ffmpeg is not installed here" in await refusal(server, "get_audio_capabilities")
