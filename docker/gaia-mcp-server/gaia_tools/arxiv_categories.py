@@ -194,4 +194,7 @@ def near(category: str) -> list[str]:
     titles = [
         name for group in CATEGORIES.values() for name, title in group.items() if word in title.casefold()
     ]
-    return list(dict.fromkeys([*titles, *difflib.get_close_matches(category, names, n=8, cutoff=0.4)]))[:8]
+    same = [name for name in names if name.casefold() == word]
+    return list(
+        dict.fromkeys([*same, *titles, *difflib.get_close_matches(category, names, n=8, cutoff=0.4)])
+    )[:8]
