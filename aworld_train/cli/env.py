@@ -128,7 +128,7 @@ def up_command(
             host=host,
             port=port,
             workers=workers,
-            servers=tuple(part.strip() for part in servers.split(",") if part.strip()),
+            servers=_names(servers),
             env_file=env_file,
             data=data,
             size=size,
@@ -151,6 +151,10 @@ def up_command(
 @app.command("build")
 def build_command(
     docker_dir: DirectoryOption,
+    servers: Annotated[
+        str,
+        typer.Option("--servers", metavar="A,B", help="Which tool servers it has to have; all if not given."),
+    ] = "",
     pull: PullOption = False,
     rebuild: RebuildOption = False,
     as_json: JsonOption = False,
@@ -163,9 +167,12 @@ def build_command(
     """
     from aworld_train.env.containers import build_image
     from aworld_train.env.directory import find_directory
+    from aworld_train.env.keys import check_names
 
+    directory, only = find_directory(docker_dir), _names(servers)
+    check_names(directory.manifest, only)
     with _progress() as tell:
-        image = build_image(find_directory(docker_dir), tell, pull=pull, rebuild=rebuild)
+        image = build_image(directory, tell, only=only, pull=pull, rebuild=rebuild)
     if as_json:
         console.print_json({"image": image})
     else:
@@ -436,6 +443,10 @@ def _unknown(name: str) -> EnvironmentFailure:
         + (f"; did you mean {guess!r}?" if guess else ".")
         + (f" Up: {', '.join(known)}." if known else " Nothing is up.")
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _bytes(text: str) -> int:

@@ -38,6 +38,7 @@ class Plan:
         name: Its name.
         directory: What to run.
         servers: Which tool servers, by name; the others are off.
+        only: Which of them the image has to have, where that was said; empty: all.
         host: Address to listen on.
         port: Port to listen on; free a moment ago.
         workers: How many.
@@ -68,6 +69,7 @@ class Plan:
     limits: Mapping[str, float]
     owner: Owner | None
     starter: Owner
+    only: tuple[str, ...] = ()
     data: Path | None = None
     desktop: bool = False
     pull: bool = False

@@ -40,9 +40,11 @@ def engine_answers() -> bool:
         return False
 
 
-def build_image(directory: EnvDirectory, tell: Tell, *, pull: bool, rebuild: bool) -> str:
+def build_image(
+    directory: EnvDirectory, tell: Tell, *, only: tuple[str, ...] = (), pull: bool, rebuild: bool
+) -> str:
     """The image of an environment, built if it is not there; see ``images.build``."""
-    return build(_engine(), directory, tell, pull=pull, rebuild=rebuild)
+    return build(_engine(), directory, tell, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
@@ -67,7 +69,7 @@ class DockerBackend:
 
     def prepare(self, plan: Plan, tell: Tell) -> str:
         """Build the image; see `Backend.prepare`."""
-        return build(self._client, plan.directory, tell, pull=plan.pull, rebuild=plan.rebuild)
+        return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
 
     def start(self, plan: Plan) -> Record:
         """Start a network, volumes, workers and the gateway; see `Backend.start`."""

@@ -70,7 +70,8 @@ def up(
         port: Port to listen on; 0 takes any that is free.
         workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
             where sessions share a worker.
-        servers: Which tool servers; default: all that have the keys they need.
+        servers: Which tool servers; default: all that have the keys they need. An image that has to be built first may
+            then be without what the others need.
         env_file: File with the keys that servers need.
         data: Folder with the files of a benchmark, which tools may read: at ``/attachments`` in containers, and always
             where the variable ``ATTACHMENTS`` says.
@@ -126,6 +127,7 @@ def up(
             limits=dict(limits or {}),
             owner=owner,
             starter=_owner(os.getpid()) or Owner(os.getpid(), 0.0),
+            only=servers,
             data=attached,
             desktop=desktop,
             pull=pull,

@@ -24,7 +24,7 @@ import docker
 from aworld_train.env import EnvConnection, down, find, status, up
 from aworld_train.env.backend import Size
 from aworld_train.env.directory import find_directory
-from aworld_train.env.images import image_name
+from aworld_train.env.images import build, image_name
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, call, eventually, need_docker, session
@@ -419,6 +419,18 @@ async def test_data_is_read_by_every_worker_and_written_by_none(engine: Any, tmp
         assert now.data == str(tmp_path / "data")
     finally:
         down("data")
+
+
+def test_an_image_may_have_less_where_fewer_servers_are_asked_for(engine: Any, tmp_path: Path) -> None:
+    path = make_directory(tmp_path / "less", 'ARG SERVERS\nRUN echo "[$SERVERS]" > /servers\n')
+    directory, said = find_directory(path), []
+    one = build(engine, directory, said.append, only=("odd",))
+    assert engine.containers.run(one, ["/servers"], entrypoint="cat", remove=True) == b"[odd]\n"
+    everything = build(engine, directory, said.append)
+    assert engine.containers.run(everything, ["/servers"], entrypoint="cat", remove=True) == b"[]\n"
+    assert build(engine, directory, said.append, only=("odd",)) == everything != one
+    for image in (one, everything):
+        engine.images.remove(image, force=True)
 
 
 def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:
