@@ -157,7 +157,8 @@ def _search(query: str, category: str) -> str:
         raise ToolError(f"arXiv has no category {category!r}. Near to it: {near}. get_categories lists all.")
     if not _FIELD.search(query):
         words = re.findall(r'"[^"]+"|[^\s"()]+', query)
-        words = [word for word in words if word not in ("AND", "OR", "ANDNOT")]
+        words = [word.strip(",;:.!?") for word in words if word not in ("AND", "OR", "ANDNOT")]
+        words = [word for word in words if word]
         if not words:
             raise ToolError("The query has no word to search for.")
         query = " AND ".join(f"all:{word}" for word in words)
@@ -240,7 +241,7 @@ def _paper(entry: "Element") -> dict[str, Any]:
         "journal": _text(entry, f"{_ARXIV}journal_ref"),
         "doi": _text(entry, f"{_ARXIV}doi"),
         "url": address.replace("http://", "https://", 1),
-        "pdf": links.get("pdf") or f"https://arxiv.org/pdf/{identifier}",
+        "pdf": links.get("pdf", f"http://arxiv.org/pdf/{identifier}").replace("http://", "https://", 1),
     }
 
 

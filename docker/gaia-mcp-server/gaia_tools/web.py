@@ -44,6 +44,13 @@ _MOST_LINE = 1 << 16  # aiohttp's 8 kB are too few for the headers of some sites
 USER_AGENT = (
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
 )
+# What may be sent to any host; other headers, keys among them, stay with the host they are for.
+_ORDINARY = {
+    "User-Agent": USER_AGENT,
+    "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
+    "Accept-Language": "en",
+    "Accept-Encoding": "gzip, deflate",
+}
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ async def fetch(
 
     Args:
         params: For the query, beside what is in ``url``.
-        headers: Beside the ordinary ones; not sent on to another host.
+        headers: Beside the ordinary ones; only those are sent on to another host.
         cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
         tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
 
@@ -209,12 +216,7 @@ async def _answer(
 
 
 async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientResponse:
-    sent = {
-        "User-Agent": USER_AGENT,
-        "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
-        "Accept-Language": "en",
-    }
-    sent, own, body = {**sent, **asked.headers}, set(asked.headers), asked.body
+    sent, body = {**_ORDINARY, **asked.headers}, asked.body
     current = checked(asked.url, asked.trusted).update_query(asked.params)
     for _ in range(_MOST_REDIRECTS + 1):
         try:
@@ -235,8 +237,7 @@ async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientR
             raise ToolError(f"{asked.url} redirects to what is no address: {error}.") from error
         before, current = current, checked(to, asked.trusted)
         if current.origin() != before.origin():
-            sent = {name: value for name, value in sent.items() if name not in own}
-            sent.setdefault("User-Agent", USER_AGENT)
+            sent = {name: value for name, value in sent.items() if name in _ORDINARY}
     raise ToolError(f"{asked.url} redirects more than {_MOST_REDIRECTS} times.")
 
 

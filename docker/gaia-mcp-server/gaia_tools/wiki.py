@@ -310,11 +310,13 @@ async def _ask(language: str, asked: Mapping[str, str], missing: str = "") -> An
 
 async def _no_article(language: str, title: str) -> ToolError:
     name = _title(title)
+    fuzzy = {"action": "opensearch", "search": name[:200], "limit": "5", "profile": "fuzzy"}
     search = {"action": "query", "list": "search", "srsearch": name[:200], "srlimit": "5"}
     near: list[str] = []
-    with contextlib.suppress(ToolError):  # that there is no article is to be said anyhow
-        fuzzy = {"action": "opensearch", "search": name[:200], "limit": "5", "profile": "fuzzy"}
+    # That there is no article is to be said anyhow.
+    with contextlib.suppress(ToolError):
         near += (await _ask(language, fuzzy))[1]
+    with contextlib.suppress(ToolError):
         near += [one["title"] for one in (await _ask(language, search))["query"]["search"]]
     said = "; ".join(dict.fromkeys(near))
     return ToolError(

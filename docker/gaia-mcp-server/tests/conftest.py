@@ -43,7 +43,11 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
 
     async def start(handler: Handler, allowed: bool = True) -> str:
         app = http.Application()
-        app.router.add_route("*", "/{path:.*}", handler)
+
+        async def answer(request: http.Request) -> http.StreamResponse:
+            return await handler(request)
+
+        app.router.add_route("*", "/{path:.*}", answer)
         server = TestServer(app)
         await server.start_server()
         servers.append(server)

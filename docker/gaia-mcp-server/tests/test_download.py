@@ -45,6 +45,23 @@ async def test_a_file_is_saved_with_its_size_type_and_hash(serve: Serve, workspa
     assert (workspace / "data/sub/x.bin").stat().st_mode & 0o777 == 0o644
 
 
+async def test_a_file_is_asked_for_as_it_is_also_after_a_redirect(serve: Serve) -> None:
+    encodings = []
+
+    async def seen(request: http.Request) -> http.Response:
+        encodings.append(request.headers["Accept-Encoding"])
+        return await file(request)
+
+    other = await serve(seen)
+
+    async def away(request: http.Request) -> http.Response:
+        raise http.HTTPFound(other)
+
+    base = await serve(away)
+    found = await content(server, "download_file", url=base, output_file_path="x.tar.gz")
+    assert (found["url"], encodings) == (other, ["identity"])
+
+
 async def test_a_file_that_is_there_is_replaced_only_where_asked_for(serve: Serve, workspace: Path) -> None:
     (workspace / "x").write_text("old")
     base = await serve(file)

@@ -121,6 +121,7 @@ async def test_papers_are_found_and_can_be_gone_on_with(arxiv: Arxiv) -> None:
         ('"dark matter" halo', "astro-ph.GA", '(all:"dark matter" AND all:halo) AND cat:astro-ph.GA'),
         ("ti:duality AND au:witten", "", "ti:duality AND au:witten"),
         ("ti:duality OR au:witten", "hep-th", "(ti:duality OR au:witten) AND cat:hep-th"),
+        ("Attention: a survey?", "", "all:Attention AND all:a AND all:survey"),
         ("cats AND dogs", "cs.*", "(all:cats AND all:dogs) AND cat:cs.*"),
         ("all:x AND submittedDate:[202206010000 TO 202207010000]", "", None),
     ],
@@ -169,7 +170,7 @@ async def test_details_are_all_that_arxiv_says(arxiv: Arxiv) -> None:
         "journal": "Phys.Rev.D76:013009,2007",
         "doi": "10.1103/PhysRevD.76.013009",
         "url": "https://arxiv.org/abs/hep-th/9901001v2",
-        "pdf": "http://arxiv.org/pdf/hep-th/9901001v2",
+        "pdf": "https://arxiv.org/pdf/hep-th/9901001v2",
     }
     assert "- journal: Phys.Rev.D76:013009,2007" in text(result)
 
