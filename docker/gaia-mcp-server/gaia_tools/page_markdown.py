@@ -112,7 +112,12 @@ def _links(soup: "BeautifulSoup", url: str, own: bool) -> None:
     for link in soup.find_all("a"):
         given = str(link.get("href") or "").strip()
         target = _absolute(url, given)
-        if given.startswith("#") or not target.startswith(_ELSEWHERE) or not (own or _is_external(link)):
+        if (
+            given.startswith("#")
+            or not given
+            or not target.startswith(_ELSEWHERE)
+            or not (own or _is_external(link))
+        ):
             link.unwrap()
         else:
             link.attrs = {"href": target}

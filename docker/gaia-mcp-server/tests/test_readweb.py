@@ -73,6 +73,13 @@ async def test_a_page_that_is_a_table_comes_whole_with_merged_cells_written_out(
     assert "| Team 39 | 39\\|39 | 1995 |" in found["content"]
 
 
+async def test_links_without_an_address_or_within_the_page_are_their_text(serve: Serve) -> None:
+    page = '<html><body><a name="top">Top</a> <a href="#end">End</a> <a href="javascript:x()">Do</a> <a href="b">B</a>'
+    base = await serve(answering(page))
+    found = await content(server, "read_url", url=f"{base}/a", whole_page=True)
+    assert found["content"] == f"Top End Do [B]({base}/b)"
+
+
 async def test_tables_that_only_arrange_a_page_and_formulas_are_read(serve: Serve) -> None:
     page = (
         "<html><body><table><tr><td><table><tr><td>Name</td><td>Ada</td></tr><tr><td>Born</td><td>1815</td></tr>"
