@@ -13,6 +13,11 @@ from mcp.server.fastmcp import FastMCP
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolResult, TextContent
 
+from tests import recorded_calls
+
+if recorded_calls.VARIABLE in os.environ:
+    recorded_calls.record(Path(os.environ[recorded_calls.VARIABLE]))
+
 Call = Callable[..., Awaitable[CallToolResult]]
 Handler = Callable[[http.Request], Awaitable[http.StreamResponse]]
 Serve = Callable[..., Awaitable[str]]
