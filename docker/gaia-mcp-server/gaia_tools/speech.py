@@ -26,6 +26,9 @@ _CONVERT_SECONDS = 120.0
 _PIECE_SECONDS = 20 * 60.0  # for an endpoint: 7 MB, where 25 MB are usual as a limit
 _WHISPER_MEGABYTES = 8192
 _BYTES = 2  # of a sample
+_THREADS = (
+    2  # a session's cores; the number of the machine's says nothing of them, and threads too many only wait
+)
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ def _by_whisper(raw: Path, model: Path) -> tuple[list[tuple[float, float, str]],
     import numpy as np
     from pywhispercpp.model import Model
 
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # it tells all it does
     samples = np.fromfile(raw, dtype="<i2").astype(np.float32) / 32768
     seconds = len(samples) / RATE
     # It hears nothing in less than a second: whisper.cpp leaves a last piece out that is shorter.
@@ -129,7 +133,7 @@ def _by_whisper(raw: Path, model: Path) -> tuple[list[tuple[float, float, str]],
     loaded = Model(
         str(model),
         redirect_whispercpp_logs_to=None,
-        n_threads=os.cpu_count() or 1,
+        n_threads=_THREADS,
         print_progress=False,
         language="en" if ".en" in model.stem else "auto",
     )

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web as http
 from aiohttp.test_utils import TestServer
+from gaia_tools import speech
 from gaia_tools.media_audio import server
 
 from tests.conftest import call, content, needs, refusal, text
+from tests.whisper_models import untrained
 
 SPOKEN = "one two three four five six seven eight nine"
 
@@ -218,6 +220,36 @@ async def test_an_endpoint_comes_first_where_there_is_one(
     monkeypatch.setattr("gaia_tools.llm._FIRST_PAUSE", 0.001)
     said = await refusal(server, "transcribe_audio", file_path="digits.wav")
     assert "AUDIO_LLM_BASE_URL" in said and "secret-key" not in said
+
+
+async def test_whisper_is_used_where_there_is_a_model(
+    spoken: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ggml-tiny.bin").write_bytes(bytes(1000))
+    (tmp_path / "ggml-small.bin").write_bytes(bytes(9_000_000))
+    untrained(tmp_path / "ggml-base.en.bin")
+    monkeypatch.setenv("WHISPER_MODEL_DIR", str(tmp_path))
+    assert [speech.whisper_model(size).stem for size in ("tiny", "base", "large")] == [  # type: ignore[union-attr]
+        "ggml-tiny",
+        "ggml-base.en",
+        "ggml-small",
+    ]
+    shutil.copy(spoken, workspace / "digits.wav")
+    found = await content(server, "transcribe_audio", file_path="digits.wav", model_size="base")
+    assert (found["transcriber"], found["model"]) == ("whisper.cpp", "base.en")
+    assert found["until"] == pytest.approx(3.0, abs=0.1) and found["notes"] == []
+
+
+async def test_what_there_was_no_time_for_is_said(
+    spoken: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(speech, "_WORK_SECONDS", 0.0)
+    shutil.copy(spoken, workspace / "digits.wav")
+    result = await call(server, "transcribe_audio", file_path="digits.wav")
+    assert "It was heard up to 0" in text(result) and "ask again with start=" in text(result)
+    untrained(tmp_path / "ggml-tiny.bin")
+    monkeypatch.setenv("WHISPER_MODEL_DIR", str(tmp_path))
+    assert "It was heard up to 0" in text(await call(server, "transcribe_audio", file_path="digits.wav"))
 
 
 async def test_a_folder_without_a_whisper_model_is_said(
