@@ -22,6 +22,7 @@ Start = Annotated[
     int,
     Field(description="First character of the content to return, to read on after a part of it.", ge=0),
 ]
+FOR_HTML = ("bs4", "lxml.html", "markdownify")  # what page_markdown imports
 Password = Annotated[str, Field(description="Of a protected file.")]
 
 

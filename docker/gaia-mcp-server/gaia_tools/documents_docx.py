@@ -13,10 +13,10 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from gaia_tools.document_pictures import Pictures
-from gaia_tools.documents import FilePath, Format, Password, Start, document, formats, ready, some
+from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
-from gaia_tools.page_markdown import NEEDS, markdown
+from gaia_tools.page_markdown import markdown, tree
 from gaia_tools.zips import office
 
 server = FastMCP("documents-docx-server", log_level="WARNING")
@@ -54,7 +54,7 @@ async def extract_docx_content(
     Merged cells of tables repeat their text.
     """
     path = readable(file_path, _MOST_BYTES)
-    ready("mammoth", *NEEDS)
+    ready("mammoth", *FOR_HTML)
     content, facts = await isolated(
         _read, path, password, extract_images, extract_tables, extract_headers_footers, include_structure
     )
@@ -77,24 +77,24 @@ def _read(
     pictures = Pictures(path) if images else None
     shown = _Shown(pictures)
     try:
-        html = mammoth.convert_to_html(content, style_map=_STYLES, convert_image=shown).value
+        written = mammoth.convert_to_html(content, style_map=_STYLES, convert_image=shown).value
         with zipfile.ZipFile(content) as word:
             facts: dict[str, Any] = {"title": _said(word, "title"), "author": _said(word, "creator")}
             headers, footers = _around(word, "header"), _around(word, "footer")
             equations = word.read("word/document.xml").count(_EQUATION)
     except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
         raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
-    tree = BeautifulSoup(html, "lxml")
-    headings = tree.find_all(["h1", "h2", "h3", "h4", "h5", "h6"])
-    counts = {"headings": len(headings), "tables": len(tree.find_all("table")), "images": len(shown.found)}
+    html = BeautifulSoup(written, "lxml")
+    headings = html.find_all(["h1", "h2", "h3", "h4", "h5", "h6"])
+    counts = {"headings": len(headings), "tables": len(html.find_all("table")), "images": len(shown.found)}
     outline = [f"{'  ' * (int(one.name[1]) - 1)}- {one.get_text().strip()}" for one in headings]
-    for table in tree.find_all("table"):
+    for table in html.find_all("table"):
         if not tables:
             table.decompose()
         elif row := table.find("tr"):
             for cell in row.find_all("td", recursive=False):
                 cell.name = "th"
-    parts = [markdown(str(tree))]
+    parts = [markdown(tree(str(html)))]
     facts |= counts
     if headers_footers:
         facts |= {"headers": headers, "footers": footers}

@@ -14,11 +14,11 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from gaia_tools.charsets import decode
-from gaia_tools.documents import FilePath, Format, Start, document, formats, ready, some
+from gaia_tools.documents import FOR_HTML, FilePath, Format, Start, document, formats, ready, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
-from gaia_tools.page_markdown import NEEDS, markdown, plain
+from gaia_tools.page_markdown import markdown, plain, tree
 from gaia_tools.zips import opened
 
 server = FastMCP("documents-epub-server", log_level="WARNING")
@@ -41,7 +41,7 @@ async def extract_epub_content(
 ) -> CallToolResult:
     """Read a book as Markdown, and list its chapters."""
     path = readable(file_path)
-    ready(*NEEDS)
+    ready(*FOR_HTML)
     content, facts = await isolated(_read, path, chapter)
     chapters = facts["chapters"]
     about = f"{facts['title'] or 'no title'}{' by ' + facts['author'] if facts['author'] else ''}, "
@@ -104,7 +104,7 @@ def _book(book: zipfile.ZipFile, name: str, chapter: int) -> tuple[str, dict[str
 def _text(page: str) -> str:
     page = _DECLARATION.sub("", page)
     try:
-        return markdown(page)
+        return markdown(tree(page))
     except RecursionError:
         return plain(page)
 

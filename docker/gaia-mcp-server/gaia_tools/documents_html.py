@@ -10,11 +10,11 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from gaia_tools.charsets import decode
-from gaia_tools.documents import FilePath, Format, Start, document, formats, ready
+from gaia_tools.documents import FOR_HTML, FilePath, Format, Start, document, formats, ready
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
-from gaia_tools.page_markdown import NEEDS, markdown, plain, title
+from gaia_tools.page_markdown import markdown, plain, title, tree
 
 server = FastMCP("documents-html-server", log_level="WARNING")
 _FORMATS = {".html .htm .xhtml": "web pages"}
@@ -35,7 +35,7 @@ async def extract_html_content(
     What is hidden in scripts is not shown; extract_text_content shows the page's source.
     """
     path = readable(file_path, _MOST_BYTES)
-    ready(*NEEDS)
+    ready(*FOR_HTML)
     content, facts = await isolated(_read, path, encoding, include_links)
     return document(path, content, facts, output_format, start, about=facts["title"] or "no title")
 
@@ -61,6 +61,6 @@ def _read(path: Path, encoding: str, include_links: bool) -> tuple[str, dict[str
     text = _DECLARATION.sub("", text)
     facts = {"title": title(text), "encoding": found}
     try:
-        return markdown(text, images=True, links=include_links), facts
+        return markdown(tree(text, images=True, links=include_links)), facts
     except RecursionError:
         return plain(text), facts

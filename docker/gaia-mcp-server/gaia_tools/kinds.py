@@ -98,7 +98,7 @@ def expect(path: Path, *kinds: str) -> str:
     if found in kinds:
         return found
     what, tool = _NAMES[found]
-    wanted = " or ".join(dict.fromkeys(_NAMES[one][0] for one in kinds))
+    wanted = " or ".join(dict.fromkeys(_NAMES[one][0] for one in kinds if one != "encrypted"))
     advice = f"Use {tool}." if tool else _advice(found)
     raise ToolError(f"{path.name} is {what}, not {wanted}. {advice}".rstrip())
 

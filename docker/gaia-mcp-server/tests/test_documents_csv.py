@@ -1,18 +1,19 @@
 """Tables are read from delimited text and from spreadsheets, with what else a sheet says; damage ends in an error."""
 
 import datetime
-import io
 import zipfile
 from pathlib import Path
 
 import openpyxl
 import pytest
 import xlwt
-from tests.conftest import call, content, refusal, text
 from gaia_tools.documents_csv import server
 from openpyxl.comments import Comment
 from openpyxl.styles import Font, PatternFill
 from openpyxl.styles.colors import Color
+
+from tests.conftest import call, content, refusal, text
+from tests.documents_made import laughs, rewritten
 
 READ = "extract_csv_content"
 
@@ -37,16 +38,6 @@ def workbook(path: Path) -> None:
     hidden["C5"] = "found"
     hidden.sheet_state = "hidden"
     book.save(path)
-
-
-def rewritten(path: Path, part: str, change: bytes) -> None:
-    """Put something in the place of a part of an Office file."""
-    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as old, zipfile.ZipFile(path, "w") as new:
-        for entry in old.infolist():
-            held = old.read(entry)
-            if entry.filename == part:
-                held = change
-            new.writestr(entry.filename, held, zipfile.ZIP_DEFLATED)
 
 
 async def test_a_spreadsheet_is_shown_with_its_letters_numbers_and_sheets(workspace: Path) -> None:
@@ -208,21 +199,21 @@ async def test_damaged_spreadsheets_are_refused(workspace: Path) -> None:
     assert "damaged or incomplete" in await refusal(server, READ, file_path="cut.xlsx")
     (workspace / "zero.xlsx").touch()
     assert "0 bytes" in await refusal(server, READ, file_path="zero.xlsx")
-    rewritten(workspace / "a.xlsx", "xl/worksheets/sheet1.xml", b"<worksheet><sheetData><row></sheetData>")
-    assert "damaged" in await refusal(server, READ, file_path="a.xlsx")
+    with zipfile.ZipFile(workspace / "a.xlsx") as book:
+        packed = book.getinfo("xl/worksheets/sheet1.xml").header_offset + 200
+    (workspace / "flipped.xlsx").write_bytes(
+        whole[:packed] + bytes([whole[packed] ^ 1]) + whole[packed + 1 :]
+    )
+    assert "sheet1.xml in it cannot be read" in await refusal(server, READ, file_path="flipped.xlsx")
     rewritten(workspace / "a.xlsx", "xl/workbook.xml", b"not XML at all")
     assert "xl/workbook.xml in it cannot be read" in await refusal(server, READ, file_path="a.xlsx")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 async def test_xml_that_declares_entities_is_refused(workspace: Path, encoding: str) -> None:
-    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
-    begin = (
-        f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE x [<!ENTITY l0 "lol">{laughs}]><x>&l11;</x>'
-    )
     for part in ("xl/worksheets/sheet1.xml", "xl/workbook.xml", "xl/styles.xml"):
         workbook(workspace / "a.xlsx")
-        rewritten(workspace / "a.xlsx", part, begin.encode(encoding))
+        rewritten(workspace / "a.xlsx", part, laughs(encoding))
         assert "declares XML entities" in await refusal(server, READ, file_path="a.xlsx")
 
 

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.conftest import call, content, refusal, text
 from gaia_tools.documents_txt import server
+
+from tests.conftest import call, content, refusal, text
 
 READ = "extract_text_content"
 
