@@ -4,6 +4,7 @@ Words come in the order in which the file has them, which is that of reading, by
 lines. Pages without text are read by OCR. Work stops at the end of a page when there is enough of it.
 """
 
+import contextlib
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
 from gaia_tools.ocr import read_text
-from gaia_tools.pdf_pages import needs_ocr, page_markdown, picture
+from gaia_tools.pdf_pages import needs_ocr, page_markdown, picture, plain
 from gaia_tools.results import MAX_CHARACTERS, answer, cut
 
 if TYPE_CHECKING:
@@ -113,19 +114,26 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
 
 def _page(page: "Page", path: Path, password: str) -> tuple[str, bool]:
     """What is on a page, and whether OCR read it."""
+    import pypdfium2
+
     number = page.page_number
+    problem = ""
     try:
         text = page_markdown(page)
         is_picture = needs_ocr(page, text)
     except MemoryError:
         raise
     except Exception as error:  # a damaged page may raise anything, and the others may be sound
-        text = f"[Page {number} is damaged: {type(error).__name__}: {str(error)[:200]}]"
-        is_picture = True
+        text, is_picture = "", True
+        problem = f"[Page {number} is damaged: {type(error).__name__}: {str(error)[:200]}]"
+    if not text:
+        with contextlib.suppress(pypdfium2.PdfiumError):
+            text = plain(path, password, number)
+            is_picture = is_picture and not text
     if is_picture:
         text = _by_ocr(path, password, number) or text
     page.close()
-    return cut(text or f"[Page {number} is empty.]", _MOST_OF_A_PAGE)[0], is_picture
+    return cut(text or problem or f"[Page {number} is empty.]", _MOST_OF_A_PAGE)[0], is_picture
 
 
 def _by_ocr(path: Path, password: str, number: int) -> str:

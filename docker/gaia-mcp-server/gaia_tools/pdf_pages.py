@@ -42,7 +42,8 @@ def page_markdown(page: "Page") -> str:
             blocks.append(_paragraphs(list(run), usual))
         elif place not in written:
             written.add(place)
-            blocks.append(table([[cell or "" for cell in row] for row in tables[place].extract(x_tolerance_ratio=_SPACE)]))
+            rows = tables[place].extract(x_tolerance_ratio=_SPACE)
+            blocks.append(table([[cell or "" for cell in row] for row in rows]))
     return "\n\n".join(blocks).strip()
 
 
@@ -52,6 +53,15 @@ def needs_ocr(page: "Page", text: str) -> bool:
         return True
     drawn = bool(page.images) or len(page.curves) > _MANY_CURVES
     return drawn and len("".join(text.split())) < _LITTLE
+
+
+def plain(path: Path, password: str, number: int) -> str:
+    """The text of page ``number``, from 1, as another library reads it, which repairs what is damaged."""
+    import pypdfium2
+
+    with pypdfium2.PdfDocument(path, password=password or None) as pdf:
+        text: str = pdf[number - 1].get_textpage().get_text_bounded()
+        return text.replace("\r\n", "\n").replace("\0", "").strip()
 
 
 def picture(path: Path, password: str, number: int) -> "Image":
