@@ -36,5 +36,4 @@ def test_the_tools_pass_their_own_tests() -> None:
     python = with_test_packages(Path(find_interpreter(DIRECTORY, print)))
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(command, cwd=DIRECTORY.path, capture_output=True, text=True, timeout=_SECONDS)
-    print(done.stdout[-2000:])
     assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-5_000:]}"

@@ -261,7 +261,7 @@ class Browser:
         return self._page
 
     async def _start(self) -> None:
-        from playwright.async_api import Error, async_playwright
+        from playwright.async_api import async_playwright
 
         program = self.program()
         if program is None:
@@ -295,8 +295,10 @@ class Browser:
                     f"Chrome/{version}.0.0.0 Safari/537.36",
                 )
         except TimeoutError:
+            await self.close()
             raise ToolError(f"Chromium did not start within {SECONDS:g} seconds.") from None
-        except Error as error:
+        except Exception as error:  # a driver that does not start is none of Playwright's own errors
+            await self.close()
             raise ToolError(f"Chromium does not start: {_first_line(error)}") from error
         await self._context.add_init_script(_NO_WEBRTC)
         self._context.on("page", self._take_page)
