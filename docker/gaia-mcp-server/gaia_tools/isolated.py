@@ -115,7 +115,12 @@ def _memory() -> int:
 def _bury(pid: int, ended: "asyncio.Future[int]") -> None:
     _, status = os.waitpid(pid, 0)
     with contextlib.suppress(RuntimeError):  # the loop may be closed
-        ended.get_loop().call_soon_threadsafe(lambda: ended.done() or ended.set_result(status))
+        ended.get_loop().call_soon_threadsafe(_settle, ended, status)
+
+
+def _settle(ended: "asyncio.Future[int]", status: int) -> None:
+    if not ended.done():
+        ended.set_result(status)
 
 
 async def _read(descriptor: int) -> bytes:

@@ -64,6 +64,8 @@ def opened(path: Path) -> "Image":
         image = Image.open(source, formats=[name for name in FORMATS if name in Image.OPEN])
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as error:
         raise ToolError(f"{path.name} cannot be read as a picture: {_kind(head)}") from error
+    if source is not path:
+        image.format = "HEIF"
     _check_size(image, path)
     return image
 
@@ -78,7 +80,8 @@ def pixels(image: "Image", path: Path) -> "Image":
 
     try:
         image.load()
-        upright = ImageOps.exif_transpose(image)
+        # HEIF has a place of its own for how it is turned, which heif-convert has followed (ISO/IEC 23008-12, irot).
+        upright = image if image.format == "HEIF" else ImageOps.exif_transpose(image)
         if upright.mode in ("L", "RGB", "RGBA"):
             return upright
         if upright.mode in ("I;16", "I;16B", "I;16L", "I", "F"):
@@ -120,6 +123,8 @@ def as_data_url(path: Path, longest: int) -> tuple[str, tuple[int, int]]:
 
 def described(path: Path) -> dict[str, Any]:
     """What a picture's file says about it: format, size, colours, frames, EXIF, place, and texts."""
+    from PIL import Image
+
     image = opened(path)
     frames = getattr(image, "n_frames", 1)
     exif, place = _exif(image)
@@ -129,7 +134,7 @@ def described(path: Path) -> dict[str, Any]:
         texts["comment"] = comment.decode(errors="replace")
     return {
         "format": image.format,
-        "mime": image.get_format_mimetype(),
+        "mime": "image/heif" if image.format == "HEIF" else Image.MIME.get(image.format or ""),
         "width": image.width,
         "height": image.height,
         "mode": image.mode,

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
@@ -51,7 +51,7 @@ async def run_python_code(
             keep=_KEPT,
         )
     changed = sorted(name for name, state in _files().items() if before.get(name) != state)
-    result = {
+    result: dict[str, Any] = {
         "exit_code": ended.exit_code,
         "timed_out": ended.exit_code is None,
         "seconds": ended.seconds,
@@ -101,7 +101,7 @@ def _files() -> dict[str, tuple[int, int]]:
     return found
 
 
-def _as_text(result: dict[str, object], timeout: int, output_format: OutputFormat) -> str:
+def _as_text(result: dict[str, Any], timeout: int, output_format: OutputFormat) -> str:
     printed, errors, code = result["stdout"], result["stderr"], result["exit_code"]
     if output_format == "text":
         return "\n".join(str(part) for part in (printed, errors) if part)
@@ -110,7 +110,7 @@ def _as_text(result: dict[str, object], timeout: int, output_format: OutputForma
         parts.append(f"Standard error:\n```\n{errors}\n```")
     if files := result["files"]:
         more = f", and {result['files_not_listed']} more" if result["files_not_listed"] else ""
-        parts.append(f"Files made or changed: {', '.join(files)}{more}")  # type: ignore[arg-type]
+        parts.append(f"Files made or changed: {', '.join(files)}{more}")
     ending = f"exit code {code}" if code is not None else f"ended after {timeout} seconds, its time limit"
     if isinstance(code, int) and "MemoryError" in str(errors):
         ending += f" (it may use {_MEGABYTES} MB of memory)"

@@ -125,7 +125,7 @@ def _by_whisper(raw: Path, model: Path) -> tuple[list[tuple[float, float, str]],
     from pywhispercpp.model import Model
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # it tells all it does
-    samples = np.fromfile(raw, dtype="<i2").astype(np.float32) / 32768
+    samples = np.fromfile(raw, dtype="<i2").astype(np.float32) / np.float32(32768)
     seconds = len(samples) / RATE
     # It hears nothing in less than a second: whisper.cpp leaves a last piece out that is shorter.
     samples = np.concatenate([samples, np.zeros(RATE, dtype=np.float32)])

@@ -120,11 +120,15 @@ async def test_photographs_of_phones_are_read(workspace: Path) -> None:
     needs("tesseract")
     needs("heif-convert")
     needs("heif-enc")
-    drawn().save(workspace / "a.png")
-    encode = ["heif-enc", "-q", "90", "-o", str(workspace / "a.heic"), str(workspace / "a.png")]
+    exif = Image.Exif()
+    exif[0x0110], exif[0x0112] = "Phone", 6  # as phones write it, beside HEIF's own turning
+    drawn().save(workspace / "a.jpg", quality=95, exif=exif)
+    encode = ["heif-enc", "-q", "90", "-o", str(workspace / "a.heic"), str(workspace / "a.jpg")]
     subprocess.run(encode, check=True, capture_output=True)  # noqa: ASYNC221
     found = await content(server, "extract_text_ocr", file_path="a.heic")
     assert found["text"].split() == LINES.split()
+    said = await content(server, "get_image_metadata", file_path="a.heic")
+    assert (said["format"], said["mime"], said["exif"]["Model"]) == ("HEIF", "image/heif", "Phone")
 
 
 def png(width: int, height: int, data: bytes) -> bytes:
