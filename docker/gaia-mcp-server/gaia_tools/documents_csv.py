@@ -95,8 +95,8 @@ async def list_supported_formats() -> CallToolResult:
 def _table(
     path: Path, encoding: str, delimiter: str, sheet_name: str, password: str
 ) -> tuple[Sheet, io.BytesIO | None]:
-    kind = expect(path, "text", "html", "xlsx", "xls", "ods", "encrypted")
-    if kind not in ("text", "html"):
+    kind = expect(path, "text", "xlsx", "xls", "ods", "encrypted")
+    if kind != "text":
         return read_spreadsheet(path, kind, sheet_name, password)
     if sheet_name:
         raise ToolError(f"{path.name} is delimited text and has no sheets: leave out sheet_name.")

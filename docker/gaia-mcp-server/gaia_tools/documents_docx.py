@@ -3,6 +3,7 @@
 mammoth knows what is in the text: lists, notes, comments, text boxes, insertions. Headers and footers are beside it.
 """
 
+import contextlib
 import zipfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,7 +127,8 @@ class _Shown:
 
         kept = None
         if self._pictures is not None:
-            with image.open() as file:
+            # What is not in the file has no place to be shown from.
+            with contextlib.suppress(KeyError, ValueError), image.open() as file:
                 kept = self._pictures.keep(file.read(), image.content_type)
         name = " ".join((image.alt_text or "picture").split())
         self.found.append(f"![{name}]({kept})" if kept else f"[Picture: {name}]")

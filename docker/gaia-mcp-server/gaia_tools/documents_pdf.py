@@ -70,31 +70,15 @@ async def list_supported_formats() -> CallToolResult:
 
 
 def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[str], dict[str, Any]]:
-    import pdfplumber
-    from pdfminer.pdfdocument import PDFPasswordIncorrect
-    from pdfplumber.utils.exceptions import PdfminerException
-
     began = time.monotonic()
     expect(path, "pdf")
-    try:
-        pdf = pdfplumber.open(path, password=password)
-        count = len(pdf.pages)
-    except PdfminerException as error:
-        if error.args and isinstance(error.args[0], PDFPasswordIncorrect):
-            raise ToolError(
-                f"{path.name} is encrypted, and not with the password given."
-                if password
-                else f"{path.name} is encrypted. Give its password with password=..."
-            ) from error
-        raise ToolError(f"{path.name} is damaged, or no PDF that can be read: {error}.") from error
-    if not count:
-        raise ToolError(f"{path.name} is damaged: no page is found in it.")
+    found, count, title = _opened(path, password)
     wanted = _numbers(pages, count)
     parts: list[str] = []
     by_ocr: list[int] = []
     room = MAX_CHARACTERS
     for number in wanted:
-        text, was_ocr = _page(pdf.pages[number - 1], path, password)
+        text, was_ocr = _page(found[number - 1] if found else None, number, path, password)
         if parts and len(text) > room:
             break
         room -= len(text)
@@ -104,7 +88,7 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
             break
     facts = {
         "pages": count,
-        "title": " ".join(str(pdf.metadata.get("Title") or "").split())[:_MOST_OF_A_TITLE],
+        "title": " ".join(title.split())[:_MOST_OF_A_TITLE],
         "shown": ranges(wanted[: len(parts)]),
         "next_pages": ranges(wanted[len(parts) :]),
         "pages_by_ocr": by_ocr,
@@ -112,27 +96,59 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
     return parts, facts
 
 
-def _page(page: "Page", path: Path, password: str) -> tuple[str, bool]:
+def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
+    """The pages of a file, how many, and its title; no pages where it is so damaged that only PDFium reads it.
+
+    Raises:
+        ToolError: It cannot be read, or not with that password.
+    """
+    import pdfplumber
+    import pypdfium2
+    from pdfminer.pdfdocument import PDFPasswordIncorrect
+
+    try:
+        pdf = pdfplumber.open(path, password=password)
+        if pdf.pages:
+            return pdf.pages, len(pdf.pages), str(pdf.metadata.get("Title") or "")
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file may raise anything
+        if error.args and isinstance(error.args[0], PDFPasswordIncorrect):
+            raise ToolError(
+                f"{path.name} is encrypted, and not with the password given."
+                if password
+                else f"{path.name} is encrypted. Give its password with password=..."
+            ) from error
+    try:
+        with pypdfium2.PdfDocument(path, password=password or None) as repaired:
+            if count := len(repaired):
+                return [], count, ""
+    except pypdfium2.PdfiumError as error:
+        raise ToolError(f"{path.name} is damaged, or no PDF that can be read: {error}.") from error
+    raise ToolError(f"{path.name} is damaged: no page is found in it.")
+
+
+def _page(page: "Page | None", number: int, path: Path, password: str) -> tuple[str, bool]:
     """What is on a page, and whether OCR read it."""
     import pypdfium2
 
-    number = page.page_number
-    problem = ""
-    try:
-        text = page_markdown(page)
-        is_picture = needs_ocr(page, text)
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged page may raise anything, and the others may be sound
-        text, is_picture = "", True
-        problem = f"[Page {number} is damaged: {type(error).__name__}: {str(error)[:200]}]"
+    text, problem, is_picture = "", "", page is None
+    if page is not None:
+        try:
+            text = page_markdown(page)
+            is_picture = needs_ocr(page, text)
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged page may raise anything, and the others may be sound
+            is_picture = True
+            problem = f"[Page {number} is damaged: {type(error).__name__}: {str(error)[:200]}]"
+        page.close()
     if not text:
         with contextlib.suppress(pypdfium2.PdfiumError):
             text = plain(path, password, number)
             is_picture = is_picture and not text
     if is_picture:
         text = _by_ocr(path, password, number) or text
-    page.close()
     return cut(text or problem or f"[Page {number} is empty.]", _MOST_OF_A_PAGE)[0], is_picture
 
 

@@ -19,6 +19,8 @@ _BEGINNINGS = {
     b"MM\0*": "image",
     b"ID3": "audio",
     b"\xff\xfb": "audio",
+    b"\xff\xf3": "audio",
+    b"\xff\xf2": "audio",
     b"fLaC": "audio",
     b"OggS": "audio",
     b"\x1aE\xdf\xa3": "video",

@@ -175,6 +175,8 @@ async def test_a_name_says_nothing(workspace: Path) -> None:
     assert (await content(server, READ, file_path="a.csv"))["sheet"] == "Sales"
     (workspace / "b.xlsx").write_text("x,y\n1,2\n")
     assert (await content(server, READ, file_path="b.xlsx"))["content"][1] == ["1", "2"]
+    (workspace / "d.xls").write_text("<html><table><tr><td>1</td></tr></table></html>")
+    assert "extract_html_content" in await refusal(server, READ, file_path="d.xls")
     (workspace / "c.xlsx").write_bytes(b"%PDF-1.4\n")
     assert "convert_document_to_markdown" in await refusal(server, READ, file_path="c.xlsx")
 

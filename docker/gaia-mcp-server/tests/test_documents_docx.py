@@ -1,5 +1,7 @@
 """Word files are read in their order, with all that stands in them; damaged and hostile ones end in an error."""
 
+import re
+import zipfile
 from pathlib import Path
 
 import docx
@@ -92,6 +94,22 @@ async def test_pictures_are_written_into_the_workspace(letter: Path, workspace: 
     assert found["image_files"] == ["letter_images/image1.png"]
     assert (workspace / "letter_images/image1.png").read_bytes() == picture().getvalue()
     assert "![picture](letter_images/image1.png)" in found["content"]
+
+
+async def test_a_picture_that_is_elsewhere_is_not_fetched(letter: Path, workspace: Path) -> None:
+    relations = "word/_rels/document.xml.rels"
+    with zipfile.ZipFile(letter) as word:
+        body, related = word.read("word/document.xml"), word.read(relations)
+    found = re.search(rb'r:embed="(\w+)"', body)
+    assert found is not None
+    rewritten(letter, "word/document.xml", body.replace(b"r:embed=", b"r:link="))
+    target = b'Id="%s" TargetMode="External"' % found[1]
+    related = related.replace(b'Id="%s"' % found[1], target)
+    rewritten(letter, relations, related.replace(b"media/image1.png", b"file:///etc/hostname"))
+    shown = await content(server, READ, file_path="letter.docx", extract_images=True)
+    assert shown["image_files"] == []
+    assert "Filled in" in shown["content"]
+    assert not (workspace / "letter_images").exists()
 
 
 async def test_a_long_document_is_read_part_by_part(workspace: Path) -> None:

@@ -179,6 +179,16 @@ async def test_a_damaged_page_does_not_take_the_others_with_it(workspace: Path) 
     assert "page 3." in found
 
 
+async def test_a_file_that_one_library_cannot_open_is_read_by_another(workspace: Path) -> None:
+    report(workspace / "a.pdf")
+    whole = (workspace / "a.pdf").read_bytes()
+    assert b"/Producer" in whole
+    (workspace / "a.pdf").write_bytes(whole.replace(b"/Producer", b"/Prod cer"))
+    found = await content(server, READ, file_path="a.pdf")
+    assert found["pages"] == 3
+    assert "The results were as expected" in found["content"]
+
+
 def pdf(*objects: bytes) -> bytes:
     """A file of these objects, without the table of where they are, which readers make anew."""
     numbered = (b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, 1))
