@@ -1,7 +1,7 @@
 """What the image needs for some of the servers, or, if none are named, for all: ``packages.py apt|pip [SERVER,...]``.
 
-Debian packages are listed in ``apt.txt``, below a comment that names their servers. Python packages are in
-``pyproject.toml``: what all share, and what one server alone needs as an extra of its name.
+Debian packages are listed in ``apt.txt``, below a comment that names their servers and, after a colon, may say what for.
+Python packages are in ``pyproject.toml``: what all share, and what one server alone needs as an extra of its name.
 """
 
 import sys
@@ -16,7 +16,7 @@ def debian(servers: set[str]) -> list[str]:
     wanted, found = False, []
     for line in (HERE / "apt.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
-            named = {name.strip() for name in line[1:].split(",")}
+            named = {name.strip() for name in line[1:].partition(":")[0].split(",")}
             wanted = not servers or bool(named & servers)
         elif line.strip() and wanted:
             found.append(line.strip())
