@@ -1,6 +1,6 @@
 """What the image needs for some of the servers, or, if none are named, for all: ``packages.py apt|pip [SERVER,...]``.
 
-Debian packages are listed in ``apt.txt``, below a comment that names their servers and, after a colon, may say what for.
+Debian packages are listed in ``apt.txt``, below a comment that names their servers and may say after a colon what for.
 Python packages are in ``pyproject.toml``: what all share, and what one server alone needs as an extra of its name.
 """
 
