@@ -6,6 +6,7 @@ phones (HEIC) are first written as PNG, by heif-convert.
 
 import base64
 import io
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -182,6 +183,9 @@ def _from_heic(path: Path) -> io.BytesIO:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_HEIC_SECONDS,
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath)
+                },  # not the keys, which others could read there
                 check=False,
             )
         except FileNotFoundError as error:
