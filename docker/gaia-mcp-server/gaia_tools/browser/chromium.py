@@ -135,6 +135,7 @@ class Browser:
                     await self.close()
                 elif _CROSSED not in trouble:
                     break
+                await asyncio.sleep(_QUIET_SECONDS)  # until what crossed it has come to its end
             if "Download is starting" in trouble or "net::ERR_ABORTED" in trouble:
                 with suppress(TimeoutError):  # it was announced, and may not have begun yet
                     await asyncio.wait_for(self._download_began.wait(), _ACTION_SECONDS)
@@ -164,6 +165,13 @@ class Browser:
         except Exception as error:
             trouble = _first_line(error)
             stopped = "net::ERR_TUNNEL_CONNECTION_FAILED" in trouble
+            if "net::ERR" in trouble and "net::ERR_ABORTED" not in trouble:
+                with suppress(
+                    Exception
+                ):  # the page that tells of it comes later, and would cross what is opened next
+                    await page.wait_for_url(
+                        "chrome-error://**", wait_until="commit", timeout=_CLOSE_SECONDS * 1000
+                    )
         if stopped and (refused := proxy.since(before)):
             wanted = [one for one in refused if one.target == _target(page.url)]
             raise ToolError((wanted or refused)[-1].reason)
