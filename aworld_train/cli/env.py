@@ -74,6 +74,15 @@ def up_command(
     env_file: Annotated[
         Path | None, typer.Option("--env-file", help="File with the API keys that tool servers need.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Folder with the files of a benchmark's tasks, which tools can read at /attachments (docker) or "
+            "where the variable ATTACHMENTS says.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes any that is free.")] = 0,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
@@ -100,7 +109,7 @@ def up_command(
 
       aworld-train env up --docker-dir calculator-mcp-server
 
-      aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env
+      aworld-train env up --docker-dir gaia-mcp-server --workers 8 --env-file .env --data data/gaia/files
 
       aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
     """
@@ -119,8 +128,9 @@ def up_command(
             host=host,
             port=port,
             workers=workers,
-            servers=tuple(part.strip() for part in servers.split(",") if part.strip()),
+            servers=_names(servers),
             env_file=env_file,
+            data=data,
             size=size,
             desktop=vnc,
             ttl=_seconds(ttl),
@@ -141,6 +151,10 @@ def up_command(
 @app.command("build")
 def build_command(
     docker_dir: DirectoryOption,
+    servers: Annotated[
+        str,
+        typer.Option("--servers", metavar="A,B", help="Which tool servers it has to have; all if not given."),
+    ] = "",
     pull: PullOption = False,
     rebuild: RebuildOption = False,
     as_json: JsonOption = False,
@@ -153,9 +167,12 @@ def build_command(
     """
     from aworld_train.env.containers import build_image
     from aworld_train.env.directory import find_directory
+    from aworld_train.env.keys import check_names
 
+    directory, only = find_directory(docker_dir), _names(servers)
+    check_names(directory.manifest, only)
     with _progress() as tell:
-        image = build_image(find_directory(docker_dir), tell, pull=pull, rebuild=rebuild)
+        image = build_image(directory, tell, only=only, pull=pull, rebuild=rebuild)
     if as_json:
         console.print_json({"image": image})
     else:
@@ -428,6 +445,10 @@ def _unknown(name: str) -> EnvironmentFailure:
     )
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _bytes(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
     if not found or float(found[1]) == 0:
@@ -443,7 +464,9 @@ def _seconds(text: str) -> int:
 
 
 def _status_table(found: "list[EnvStatus]") -> Table:
-    table = _table("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
+    with_data = any(one.data for one in found)
+    columns = ("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
+    table = _table(*columns, *(["data"] if with_data else []))
     for one in found:
         workers = ", ".join(f"{count} {state}" for state, count in one.workers.items() if count)
         sessions = (
@@ -458,6 +481,7 @@ def _status_table(found: "list[EnvStatus]") -> Table:
             workers,
             sessions,
             one.started_at[:16].replace("T", " "),
+            *([escape(one.data or "")] if with_data else []),
         )
     return table
 

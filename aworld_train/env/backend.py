@@ -6,6 +6,7 @@ backend and live in ``lifecycle``.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from aworld_train.env.directory import EnvDirectory
@@ -37,6 +38,7 @@ class Plan:
         name: Its name.
         directory: What to run.
         servers: Which tool servers, by name; the others are off.
+        only: Which of them the image has to have, where that was said; empty: all.
         host: Address to listen on.
         port: Port to listen on; free a moment ago.
         workers: How many.
@@ -47,6 +49,7 @@ class Plan:
         limits: Of the gateway; see ``serving.gateway.app.Limits``.
         owner: The process it ends with, if any.
         starter: The process that starts it.
+        data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
         pull: Whether to look for a newer base image.
         rebuild: Whether to build the image from nothing.
@@ -66,6 +69,8 @@ class Plan:
     limits: Mapping[str, float]
     owner: Owner | None
     starter: Owner
+    only: tuple[str, ...] = ()
+    data: Path | None = None
     desktop: bool = False
     pull: bool = False
     rebuild: bool = False

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from aworld_train.env import address
+from aworld_train.env import address, attachments
 from aworld_train.env.backend import Plan, Size, Tell
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.images import LABEL, PLACE, USER, build
@@ -40,9 +40,11 @@ def engine_answers() -> bool:
         return False
 
 
-def build_image(directory: EnvDirectory, tell: Tell, *, pull: bool, rebuild: bool) -> str:
+def build_image(
+    directory: EnvDirectory, tell: Tell, *, only: tuple[str, ...] = (), pull: bool, rebuild: bool
+) -> str:
     """The image of an environment, built if it is not there; see ``images.build``."""
-    return build(_engine(), directory, tell, pull=pull, rebuild=rebuild)
+    return build(_engine(), directory, tell, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
@@ -67,7 +69,7 @@ class DockerBackend:
 
     def prepare(self, plan: Plan, tell: Tell) -> str:
         """Build the image; see `Backend.prepare`."""
-        return build(self._client, plan.directory, tell, pull=plan.pull, rebuild=plan.rebuild)
+        return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
 
     def start(self, plan: Plan) -> Record:
         """Start a network, volumes, workers and the gateway; see `Backend.start`."""
@@ -148,6 +150,7 @@ class DockerBackend:
     def _create(self, plan: Plan) -> None:
         image = plan.prepared
         labels = {f"{LABEL}.environment": plan.name}
+        mounts, told = _data(plan)
         network = self._client.networks.create(
             f"aworld-{plan.name}",
             driver="bridge",
@@ -178,11 +181,13 @@ class DockerBackend:
                 labels={**labels, f"{LABEL}.role": "worker", f"{LABEL}.number": str(number)},
                 environment={
                     **plan.keys,
+                    **told,
                     "HOME": "/home/agent",
                     "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where)),
                 },
                 network=network.name,
                 volumes={volume.name: {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}},
+                mounts=mounts,
                 **_confined(plan.size, self._client.info()["NCPU"], writable=True),
             )
         self._client.containers.run(
@@ -232,6 +237,17 @@ def _keep(name: str, owner: Owner) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def _data(plan: Plan) -> tuple[list[Any], dict[str, str]]:
+    """The mount of the folder with data, and the variable that names it."""
+    if plan.data is None:
+        return [], {}
+    from docker.types import Mount
+
+    # A mount of this kind, unlike a volume, is refused where the engine's machine does not have the folder.
+    mount = Mount(attachments.PLACE, str(plan.data), type="bind", read_only=True)
+    return [mount], {attachments.VARIABLE: attachments.PLACE}
 
 
 def _worker_settings(plan: Plan, number: int, where: str) -> dict[str, Any]:
@@ -290,6 +306,7 @@ def _description(plan: Plan) -> dict[str, str]:
         "expires": made.expires,
         "directory": str(plan.directory.path),
         "fingerprint": plan.fingerprint,
+        "data": plan.data or "",
         "machine": address.machine(),
         "owner": f"{plan.owner.pid} {plan.owner.started!r}" if plan.owner else "",
         "starter": f"{plan.starter.pid} {plan.starter.started!r}",
@@ -323,6 +340,7 @@ def _record(name: str, containers: list[Any]) -> Record:
         starter=_owner(labels.get("starter", "")),
         ready=gateway is not None and not gateway.name.endswith(_STARTING),
         handle={"gateway": gateway.id if gateway else ""},
+        data=labels.get("data", ""),
     )
 
 

@@ -4,6 +4,7 @@ An image is named after a digest of all that goes into it, so it is built once, 
 machine. Nothing secret goes in: keys and tokens come when a container is started.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -28,6 +29,7 @@ _PACKAGES = ("aiohttp", "prometheus-client", "pyjwt")
 _SHARED = ("__init__.py", "errors.py", "serving")
 _LOG_LINES = 25
 _STEP = re.compile(r"^Step \d+/\d+ : ")
+_SERVERS_ARGUMENT = re.compile(r"^\s*ARG\s+SERVERS\b", re.MULTILINE | re.IGNORECASE)
 _LAYER_DONE = ("Already exists", "Pull complete")
 _RUN = """\
 import runpy, sys
@@ -48,16 +50,24 @@ ENTRYPOINT ["python3", "-P", "{place}/run.py"]
 """
 
 
-def image_name(directory: EnvDirectory) -> str:
-    """What its image is called, whether it is there or not."""
+def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
+    """What its image is called, whether it is there or not; ``only`` as for `build`."""
     hashed = hashlib.sha256(directory.digest().encode())
+    if only and _can_have_less(directory):
+        hashed.update("\0".join(["", *sorted(only)]).encode())
     for name, content in sorted(_runtime(directory).items()):
         hashed.update(f"{name}\0".encode() + content)
     return f"{LABEL}/{_repository(directory.name)}:{hashed.hexdigest()[:12]}"
 
 
 def build(
-    client: Any, directory: EnvDirectory, tell: Tell, *, pull: bool = False, rebuild: bool = False
+    client: Any,
+    directory: EnvDirectory,
+    tell: Tell,
+    *,
+    only: tuple[str, ...] = (),
+    pull: bool = False,
+    rebuild: bool = False,
 ) -> str:
     """The environment's image, built if it is not there.
 
@@ -65,6 +75,8 @@ def build(
         client: A Docker client.
         directory: What to build.
         tell: Told of each step.
+        only: The servers that it has to have; empty: all. A Dockerfile that says ``ARG SERVERS`` is told, and may leave
+            out what the others need; an image with everything will do, where it is there.
         pull: Look for a newer base image.
         rebuild: Build from nothing, whatever is there.
 
@@ -77,22 +89,28 @@ def build(
     """
     from docker.errors import ImageNotFound
 
-    name = image_name(directory)
+    name = image_name(directory, only)
     if not (pull or rebuild):
-        try:
-            client.images.get(name)
-            return name
-        except ImageNotFound:
-            pass
+        for there in (image_name(directory), name):
+            with contextlib.suppress(ImageNotFound):
+                client.images.get(there)
+                return there
     if not (directory.path / "Dockerfile").is_file():
         raise UsageError(f"{directory.path} has no Dockerfile; it can only be run with --backend process.")
     own = f"{name}-own"
     labels = {f"{LABEL}.directory": directory.name}
     tell(f"Building the image of {directory.name}; the first time takes minutes.")
-    _build(client, _directory_context(directory), own, labels, tell, pull=pull, nocache=rebuild)
+    arguments = {"SERVERS": ",".join(only)} if only and _can_have_less(directory) else {}
+    context = _directory_context(directory)
+    _build(client, context, own, labels, tell, pull=pull, nocache=rebuild, buildargs=arguments)
     _build(client, _runtime_context(directory, own), name, labels, tell)
     client.images.remove(own, noprune=True)  # the name only: the layers are in the other one
     return name
+
+
+def _can_have_less(directory: EnvDirectory) -> bool:
+    dockerfile = directory.path / "Dockerfile"
+    return dockerfile.is_file() and bool(_SERVERS_ARGUMENT.search(dockerfile.read_text(encoding="utf-8")))
 
 
 def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: Tell, **options: Any) -> None:

@@ -36,14 +36,8 @@ def choose_servers(
         UsageError: One asked for is not known or lacks a key, or none is left.
     """
     missing = manifest.missing_keys(keys)
+    check_names(manifest, asked)
     for name in asked:
-        if name not in manifest.servers:
-            guess = nearest(name, list(manifest.servers))
-            raise UsageError(
-                f"{manifest.name} has no server {name!r}"
-                + (f"; did you mean {guess!r}?" if guess else ".")
-                + f" It has: {', '.join(manifest.servers)}."
-            )
         if name in missing:
             raise UsageError(
                 f"The server {name!r} needs {', '.join(missing[name])}: put it into the --env-file."
@@ -56,3 +50,19 @@ def choose_servers(
     if not on:
         raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")
     return on
+
+
+def check_names(manifest: Manifest, asked: tuple[str, ...]) -> None:
+    """See that all of them are servers of the environment.
+
+    Raises:
+        UsageError: One is not.
+    """
+    for name in asked:
+        if name not in manifest.servers:
+            guess = nearest(name, list(manifest.servers))
+            raise UsageError(
+                f"{manifest.name} has no server {name!r}"
+                + (f"; did you mean {guess!r}?" if guess else ".")
+                + f" It has: {', '.join(manifest.servers)}."
+            )

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from aworld_train import guard
-from aworld_train.env import address, registry
+from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Backend, Plan, Size, Tell, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
@@ -47,6 +47,7 @@ def up(
     workers: int | None = None,
     servers: tuple[str, ...] = (),
     env_file: Path | None = None,
+    data: Path | None = None,
     size: Size | None = None,
     desktop: bool = False,
     ttl: float = 30 * DAY,
@@ -69,8 +70,11 @@ def up(
         port: Port to listen on; 0 takes any that is free.
         workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
             where sessions share a worker.
-        servers: Which tool servers; default: all that have the keys they need.
+        servers: Which tool servers; default: all that have the keys they need. An image that has to be built first may
+            then be without what the others need.
         env_file: File with the keys that servers need.
+        data: Folder with the files of a benchmark, which tools may read: at ``/attachments`` in containers, and always
+            where the variable ``ATTACHMENTS`` says.
         size: How large a worker may grow.
         desktop: Whether each worker has a desktop to look at.
         ttl: Seconds for which the token is valid.
@@ -96,6 +100,7 @@ def up(
     keys = read_keys(directory.manifest, env_file)
     on = choose_servers(directory.manifest, servers, keys, tell)
     chosen = registry.checked(name or directory.name)
+    attached = attachments.find_data(data, for_containers=runner.name == "docker")
     owner = _owner(owner_pid)
     with registry.locked(chosen, _BUILD_WAIT, tell):
         old = find(chosen)
@@ -122,6 +127,8 @@ def up(
             limits=dict(limits or {}),
             owner=owner,
             starter=_owner(os.getpid()) or Owner(os.getpid(), 0.0),
+            only=servers,
+            data=attached,
             desktop=desktop,
             pull=pull,
             rebuild=rebuild,
@@ -290,6 +297,7 @@ def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
         {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
         [backend.name, plan.host, plan.workers, asdict(plan.size), list(plan.servers), plan.desktop, ttl],
         {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},
+        attachments.identity(plan.data),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

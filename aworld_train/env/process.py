@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from aworld_train import guard
-from aworld_train.env import address, registry
+from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Plan, Tell
 from aworld_train.env.interpreter import find_interpreter
 from aworld_train.env.record import Record
@@ -86,6 +86,7 @@ class ProcessBackend:
                 name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")
             },
             **plan.keys,
+            **({attachments.VARIABLE: str(plan.data)} if plan.data is not None else {}),
             "AWORLD_LOCAL": json.dumps(settings),
             "AWORLD_SECRET": plan.credentials.secret,
         }
@@ -108,6 +109,7 @@ class ProcessBackend:
             starter=plan.starter,
             ready=False,
             handle={"pid": pid, "started": psutil.Process(pid).create_time(), "folder": folder},
+            data=str(plan.data or ""),
         )
         # Written before it is known to work: whoever kills this process leaves something that can be found.
         registry.write(record)

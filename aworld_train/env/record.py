@@ -63,6 +63,7 @@ class Record:
         ready: Whether its tools have been seen to work.
         starter: The process that starts it, until it is ready.
         handle: What its backend needs to find it again.
+        data: Path of the folder that its tools may read; empty where there is none.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Record:
     ready: bool
     starter: Owner | None = None
     handle: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
 
     @property
     def is_elsewhere(self) -> bool:

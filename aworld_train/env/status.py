@@ -21,6 +21,7 @@ class EnvStatus:
         workers: How many there are, by what they do; empty where the gateway does not answer.
         sessions: How many are open.
         queued: How many wait for a worker.
+        data: Folder that its tools may read, if any.
         owner_pid: The process it ends with, if any.
     """
 
@@ -35,6 +36,7 @@ class EnvStatus:
     started_at: str
     expires_at: str
     directory: str
+    data: str | None
     owner_pid: int | None
     machine: str
 
@@ -81,6 +83,7 @@ def _status(record: Record) -> EnvStatus:
         started_at=connection.started_at,
         expires_at=connection.expires_at,
         directory=record.directory,
+        data=record.data or None,
         owner_pid=record.owner.pid if record.owner else None,
         machine=record.machine,
     )

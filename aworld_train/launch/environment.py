@@ -55,6 +55,7 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
             workers=wanted.workers,
             servers=tuple(wanted.servers),
             env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
+            data=Path(wanted.data) if wanted.data else None,
             owner_pid=os.getpid(),
             tell=tell,
         )

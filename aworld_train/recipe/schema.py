@@ -138,6 +138,9 @@ class EnvSection:
     )
     workers: int | None = _doc("How many sessions it serves at a time; default: as many as cores, 4 at most.")
     env_file: str | None = _doc("File with the API keys that its tool servers need.")
+    data: str | None = _doc(
+        "Folder with the files of a benchmark's tasks, which its tools can read (at /attachments in containers)."
+    )
     url: str | None = _doc("MCP endpoint of an environment that is already up; default: MCP_SERVER_URL.")
     token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
     servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])

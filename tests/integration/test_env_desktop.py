@@ -229,7 +229,7 @@ def test_a_desktop_is_only_for_images_that_have_one() -> None:
 async def test_an_order_that_is_given_up_does_not_take_the_answer_to_the_next(tmp_path: Path) -> None:
     entry = ServerEntry(command=("sleep", "60"))
     manifest = Manifest("one", {"sleeper": entry})
-    spawner = Spawner(manifest, Places(sys.executable, tmp_path, tmp_path), os.environ)
+    spawner = Spawner(manifest, Places(sys.executable, tmp_path, tmp_path), os.environ, ())
     await spawner.ready()
     nothing = os.open(os.devnull, os.O_RDWR)
     try:

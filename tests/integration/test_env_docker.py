@@ -24,7 +24,7 @@ import docker
 from aworld_train.env import EnvConnection, down, find, status, up
 from aworld_train.env.backend import Size
 from aworld_train.env.directory import find_directory
-from aworld_train.env.images import image_name
+from aworld_train.env.images import build, image_name
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, call, eventually, need_docker, session
@@ -395,6 +395,42 @@ def test_an_environment_ends_with_its_owner(engine: Any, number: signal.Signals)
         assert owner.stdout.readline() == "up\n"
         owner.send_signal(number)
     assert eventually(lambda: left_of("owned") == [], 30)
+
+
+async def test_data_is_read_by_every_worker_and_written_by_none(engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "task.txt").write_text("what is asked")
+    try:
+        connection = up(
+            ODD, name="data", backend="docker", workers=2, size=SMALL, data=tmp_path / "data", wait=120
+        )
+        async with session(connection) as one, session(connection) as other:
+            for opened in (one, other):
+                shell = 'cat "$ATTACHMENTS/deep/task.txt"; cat /attachments/deep/task.txt | wc -c'
+                assert (await call(opened, "shell", command=shell)).split() == ["what", "is", "asked13"]
+                written = await call(
+                    opened,
+                    "shell",
+                    command="touch /attachments/x 2>&1; rm -f /attachments/deep/task.txt 2>&1",
+                )
+                assert written.count("Read-only file system") == 2
+        assert (tmp_path / "data" / "deep" / "task.txt").read_text() == "what is asked"
+        (now,) = status("data")
+        assert now.data == str(tmp_path / "data")
+    finally:
+        down("data")
+
+
+def test_an_image_may_have_less_where_fewer_servers_are_asked_for(engine: Any, tmp_path: Path) -> None:
+    path = make_directory(tmp_path / "less", 'ARG SERVERS\nRUN echo "[$SERVERS]" > /servers\n')
+    directory, said = find_directory(path), []
+    one = build(engine, directory, said.append, only=("odd",))
+    assert engine.containers.run(one, ["/servers"], entrypoint="cat", remove=True) == b"[odd]\n"
+    everything = build(engine, directory, said.append)
+    assert engine.containers.run(everything, ["/servers"], entrypoint="cat", remove=True) == b"[]\n"
+    assert build(engine, directory, said.append, only=("odd",)) == everything != one
+    for image in (one, everything):
+        engine.images.remove(image, force=True)
 
 
 def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:

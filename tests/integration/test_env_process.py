@@ -643,6 +643,33 @@ async def test_tools_get_what_they_need_and_no_secret_of_the_caller(
         down("made")
 
 
+async def test_tools_are_told_where_the_data_is_and_other_data_is_another_environment(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "task.txt").write_text(folder.name)
+    path = make_directory(
+        tmp_path / "made",
+        "def say(**_): return open(os.environ['ATTACHMENTS'] + '/task.txt').read()",
+        expect="",
+    )
+    try:
+        first = up(path, workers=1, data=folders[0])
+        async with session(first) as opened:
+            assert await call(opened, "say") == "first"
+        (now,) = status("made")
+        assert now.to_json()["data"] == str(folders[0])
+        assert str(folders[0]) in CliRunner().invoke(app, ["status"], env={"COLUMNS": "300"}).stdout
+        assert up(path, workers=1, data=folders[0]) == first
+        pid = record_of("made").handle["pid"]
+        second = up(path, workers=1, data=folders[1])
+        assert record_of("made").handle["pid"] != pid
+        async with session(second) as opened:
+            assert await call(opened, "say") == "second"
+    finally:
+        down("made")
+
+
 def test_no_secret_is_in_a_command_line_a_log_or_a_status(calculator: EnvConnection) -> None:
     check_tools(calculator.mcp_url, calculator.token)
     httpx.post(calculator.mcp_url, headers={"Authorization": f"Bearer {calculator.token}"}, content=b"{")

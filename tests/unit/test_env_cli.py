@@ -97,9 +97,27 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
             "did you mean 'calculator'",
         ),
         (
+            ["build", "--docker-dir", "calculator-mcp-server", "--servers", "calculater"],
+            UsageError,
+            "did you mean 'calculator'",
+        ),
+        (
             ["up", "--docker-dir", "calculator-mcp-server", "--env-file", "/no/such/file"],
             UsageError,
             "no file /no/such/file (--env-file)",
+        ),
+        (
+            [
+                "up",
+                "--docker-dir",
+                "calculator-mcp-server",
+                "--backend",
+                "process",
+                "--data",
+                "/no/such/folder",
+            ],
+            UsageError,
+            "/no/such/folder (--data) does not exist",
         ),
     ],
 )

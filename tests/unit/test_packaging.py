@@ -54,8 +54,8 @@ def test_installed_command_gives_its_version() -> None:
 
 def test_what_is_put_into_the_wheel_is_there(pyproject: dict[str, Any]) -> None:
     wheel = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"recipes": "aworld_train/_recipes", "docker": "aworld_train/_docker"}
-    for folder in [*wheel["packages"], *wheel["force-include"]]:
+    assert wheel["sources"] == {"recipes": "aworld_train/_recipes", "docker": "aworld_train/_docker"}
+    for folder in wheel["only-include"]:
         assert any((REPOSITORY / folder).iterdir()), folder
     assert (REPOSITORY / pyproject["project"]["readme"]).is_file()
 
@@ -76,7 +76,9 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "aworld_train/_recipes/quickstart.yaml" in names
     assert "aworld_train/_docker/calculator-mcp-server/server.py" in names
-    assert not [name for name in names if name.startswith("tests/")]
+    assert "aworld_train/_docker/gaia-mcp-server/gaia_tools/browser/page.js" in names
+    assert "aworld_train/_docker/gaia-mcp-server/.env_template" in names
+    assert not [name for name in names if "tests" in name.split("/")]
 
 
 @pytest.mark.parametrize("profile", EXTRAS)

@@ -47,7 +47,8 @@ async def _serve(settings: dict[str, Any], manifest: Manifest) -> None:
 
     places = Places(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
     has_desktop = settings.get("desktop", False)
-    spawner = Spawner(manifest, places, {**os.environ, **(desktop.VARIABLES if has_desktop else {})})
+    variables = {**os.environ, **(desktop.VARIABLES if has_desktop else {})}
+    spawner = Spawner(manifest, places, variables, settings["servers"])
     loop.add_signal_handler(signal.SIGCHLD, lambda: give_up() if spawner.pid in bury() else None)
     relay = Relay(manifest, _off(manifest, settings["servers"]), spawner.spawn)
     ground = _ground(settings["folders"], spawner.pid) if manifest.sessions_per_worker == 1 else None

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,9 +44,12 @@ class Spawner:
         manifest: Says which functions are called and which variables are keys.
         places: What the placeholders in commands mean.
         variables: This worker's environment variables; servers get all of them but keys, and of these their own.
+        chosen: The servers that may be started; what others need may not be here.
     """
 
-    def __init__(self, manifest: Manifest, places: Places, variables: Mapping[str, str]):
+    def __init__(
+        self, manifest: Manifest, places: Places, variables: Mapping[str, str], chosen: Collection[str]
+    ):
         self._places = places
         keys = manifest.key_names()
         self._keys = {name: value for name, value in variables.items() if name in keys}
@@ -55,7 +58,9 @@ class Spawner:
             for name, value in variables.items()
             if name not in keys and not name.startswith(_OURS) and name != "PYTHONPATH"
         } | {"WORKSPACE": str(places.workspace), "PYTHONUNBUFFERED": "1"}
-        functions = [entry.function for entry in manifest.servers.values() if entry.function]
+        functions = [
+            entry.function for name, entry in manifest.servers.items() if entry.function and name in chosen
+        ]
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self._turn = asyncio.Lock()

@@ -1,77 +1,62 @@
 """documents-txt-server: text files of any encoding."""
 
-import asyncio
+from pathlib import Path
 from typing import Annotated
 
-from charset_normalizer import from_bytes
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer, cut, readable
+from gaia_tools.charsets import decode
+from gaia_tools.documents import FilePath, Format, Start, document, formats, some
+from gaia_tools.files import readable
+from gaia_tools.isolated import isolated
+from gaia_tools.kinds import expect
+from gaia_tools.results import MAX_CHARACTERS
 
 server = FastMCP("documents-txt-server", log_level="WARNING")
-_FORMATS = (
-    ".txt",
-    ".md",
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".xml",
-    ".html",
-    ".yaml",
-    ".yml",
-    ".log",
-    ".py",
-    ".pdb",
-)
+_FORMATS = {
+    ".txt .md .log .rst .tex": "text",
+    ".csv .tsv": "tables, as they are written",
+    ".json .jsonl .jsonld .yaml .yml .toml .ini": "data",
+    ".xml .html .svg": "markup, as it is written",
+    ".py .js .c .java .sh and other programs": "source code",
+    ".pdb .cif .fasta": "data of chemistry and biology",
+    ".srt .vtt": "subtitles",
+}
 _MOST_BYTES = 50 << 20
 
 
 @server.tool()
 async def extract_text_content(
-    file_path: Annotated[str, Field(description="A file in the workspace or among the attachments.")],
-    output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
+    file_path: FilePath,
+    output_format: Format = "markdown",
     encoding: Annotated[str, Field(description="Its encoding; 'auto' finds out.")] = "auto",
     max_content_length: Annotated[
         int, Field(description="Most characters to return.", ge=100, le=200_000)
     ] = MAX_CHARACTERS,
+    start: Start = 0,
 ) -> CallToolResult:
     """Read a text file, whatever its encoding, and return its content."""
-    path = readable(file_path)
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise ToolError(f"{file_path} has {size >> 20} MB; more than {_MOST_BYTES >> 20} MB are not read.")
-    text, found = await asyncio.to_thread(_decode, path.read_bytes(), encoding, file_path)
-    shown, was_cut = cut(text, max_content_length, "; raise max_content_length to see more")
-    structured = {
-        "file": str(path),
-        "encoding": found,
-        "bytes": size,
-        "characters": len(text),
-        "lines": text.count("\n") + bool(text and not text.endswith("\n")),
-        "cut": was_cut,
-        "content": shown,
-    }
-    heading = f"{path.name}: {structured['lines']} lines, {found}\n\n" if output_format == "markdown" else ""
-    return answer(heading + shown, structured, output_format)
+    path = readable(file_path, _MOST_BYTES)
+    text, found = await isolated(_read, path, encoding)
+    lines = text.count("\n") + bool(text and not text.endswith("\n"))
+    facts = {"encoding": found, "bytes": path.stat().st_size, "lines": lines}
+    about = f"{some(lines, 'line')}, {found}"
+    return document(path, text, facts, output_format, start, max_content_length, about)
 
 
 @server.tool()
 async def list_supported_formats() -> CallToolResult:
     """The kinds of files that are read as text."""
-    return answer(", ".join(_FORMATS) + ", and other text files", {"formats": list(_FORMATS)})
+    return formats(_FORMATS)
 
 
-def _decode(content: bytes, encoding: str, name: str) -> tuple[str, str]:
-    if encoding != "auto":
-        try:
-            return content.decode(encoding), encoding
-        except (LookupError, UnicodeDecodeError) as error:
-            raise ToolError(f"{name} is not {encoding}: {error}. Use encoding='auto'.") from error
-    best = from_bytes(content).best()
-    if best is None:
-        raise ToolError(f"{name} is no text file: no encoding fits it.")
-    return str(best), best.encoding
+def _read(path: Path, encoding: str) -> tuple[str, str]:
+    if encoding == "auto":
+        expect(path, "text", "html", "rtf")
+    text, found = decode(path.read_bytes(), encoding, path.name)
+    if not text.strip("\ufeff\0 \t\r\n"):
+        raise ToolError(f"{path.name} has no text in it.")
+    return text, found

@@ -1,0 +1,175 @@
+"""The browser's one way out: a forward proxy in this process that connects only where tools may go.
+
+Names are resolved here, every address is checked by `gaia_tools.addresses.may_reach`, and the connection goes to what
+was checked: a name that means another address a moment later changes nothing. It takes ``CONNECT`` and requests for
+``http://`` addresses, one per connection.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from dataclasses import dataclass
+
+from yarl import URL
+
+from gaia_tools.addresses import may_reach
+
+_CHUNK = 1 << 16
+_MOST_HEAD = 1 << 16
+_CONNECT_SECONDS = 15.0
+_OWN_HEADERS = (b"connection", b"keep-alive", b"proxy-")
+REFUSED = "x-refused"
+"""Header of an answer that is the proxy's own."""
+_NOTHING_TO_SAY = "it does not exist, or does not answer"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A connection that was not made.
+
+    Attributes:
+        target: Where the browser wanted to go, host and port.
+        reason: Why it may not, or could not.
+    """
+
+    target: str
+    reason: str
+
+
+class Proxy:
+    """A forward proxy on a port of this machine's own.
+
+    Attributes:
+        refusals: The latest connections that were not made, numbered by `refused` in all.
+    """
+
+    def __init__(self) -> None:
+        self.refusals: deque[Refusal] = deque(maxlen=200)
+        self.refused = 0
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MOST_HEAD)
+
+    async def close(self) -> None:
+        """Stop listening, and end what is under way."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def since(self, number: int) -> list[Refusal]:
+        """The connections that were not made since there were so many."""
+        count = min(self.refused - number, len(self.refusals))
+        return list(self.refusals)[len(self.refusals) - count :]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # either side has gone, or speaks no HTTP
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, target, headers = _request(await reader.readuntil(b"\r\n\r\n"))
+        url = URL(f"//{target}" if method == "CONNECT" else target)
+        port = url.explicit_port or (url.port if method != "CONNECT" else None)
+        if not url.host or not port or (method != "CONNECT" and url.scheme != "http"):
+            writer.write(_page("400 Bad Request", f"{target} cannot be asked for here."))
+            return
+        try:
+            there, to_there = await self._connect(url.host, port)
+        except _NotMade as error:
+            self.refusals.append(Refusal(f"{url.raw_host}:{port}", str(error)))
+            self.refused += 1
+            writer.write(_page("403 Forbidden", str(error)))
+            await writer.drain()
+            return
+        try:
+            if method == "CONNECT":
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await asyncio.gather(_copy(reader, to_there), _copy(there, writer))
+                return
+            path = url.raw_path_qs or "/"
+            to_there.write(f"{method} {path} HTTP/1.1\r\n".encode() + headers + b"Connection: close\r\n\r\n")
+            sending = asyncio.create_task(_copy(reader, to_there))
+            try:
+                await _pass_heads(there, writer)
+                await _copy(there, writer)
+            finally:
+                sending.cancel()
+        finally:
+            to_there.close()
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                addresses = [str(one[4][0]) for one in found]
+                for address in addresses:
+                    if not may_reach(host, address, port):
+                        what = host if host == address else f"{host} ({address})"
+                        raise _NotMade(
+                            f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can "
+                            "allow it."
+                        )
+                for address in addresses:
+                    with contextlib.suppress(OSError):
+                        return await asyncio.open_connection(address, port)
+        except (OSError, UnicodeError) as error:  # a time-out is an OSError, too
+            raise _NotMade(f"{host} cannot be reached: {str(error) or _NOTHING_TO_SAY}.") from error
+        raise _NotMade(f"{host}:{port} cannot be reached: nothing answers there.")
+
+
+class _NotMade(Exception):
+    """A connection that was not made, and why."""
+
+
+def _request(head: bytes) -> tuple[str, str, bytes]:
+    """Method, target, and the headers that are for the other end."""
+    line, _, rest = head.partition(b"\r\n")
+    method, target, _ = line.decode("ascii").split(" ")
+    return method, target, _for_the_other_end(rest)
+
+
+def _for_the_other_end(headers: bytes) -> bytes:
+    lines = [line for line in headers.split(b"\r\n") if line and not line.lower().startswith(_OWN_HEADERS)]
+    return b"".join(line + b"\r\n" for line in lines)
+
+
+async def _pass_heads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The head of the answer, and those of preliminary ones, with word that the connection ends after it."""
+    while True:
+        status, _, headers = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
+        if not status.split(b" ")[1].startswith(b"1"):
+            writer.write(status + b"\r\n" + _for_the_other_end(headers) + b"Connection: close\r\n\r\n")
+            return
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(_CHUNK):
+        writer.write(chunk)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+def _page(status: str, text: str) -> bytes:
+    body = text.encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + f"{REFUSED}: yes\r\n".encode() + b"Connection: close\r\n\r\n" + body

@@ -1,0 +1,199 @@
+"""Programs, run to their end or to their time limit.
+
+A program whose time is up ends with all the processes below it, and what was printed until then is returned. Output is
+read to the end and kept from both ends, so that no amount of it fills the memory. What a program leaves running in the
+background when it ends by itself runs on, and does not hold the answer up.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp.server.fastmcp.exceptions import ToolError
+
+from gaia_tools.results import MAX_CHARACTERS
+
+_CHUNK = 1 << 16
+_AFTER_SECONDS = 0.2  # for what is still in the pipe when the program has ended
+_ROUNDS = 20
+_MARK = "TOOL_CALL"
+_drained: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended.
+
+    Attributes:
+        exit_code: None if its time was up; negative if a signal ended it.
+        output: What it printed, also to standard error where both go the same way.
+        errors: What it printed to standard error where that is kept apart.
+        left_out: Bytes left out of both.
+        seconds: How long it ran.
+    """
+
+    exit_code: int | None
+    output: str
+    errors: str
+    left_out: int
+    seconds: float
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    seconds: float,
+    env: Mapping[str, str] | None = None,
+    megabytes: int | None = None,
+    merged: bool = False,
+    keep: int = MAX_CHARACTERS,
+) -> Ended:
+    """Run a program without input.
+
+    Args:
+        command: The program and its arguments; no shell sees them.
+        seconds: When it is ended.
+        env: Its variables; without them, ours.
+        megabytes: Of memory for each of its processes.
+        merged: Whether what goes to standard error goes where the output goes, in order.
+        keep: Bytes kept of the output, and of the errors.
+
+    Raises:
+        ToolError: It cannot be started.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise ToolError(f"The program {command[0]} is not installed here.")
+    mark = secrets.token_hex(16)
+    limits = [f"--as={megabytes << 20}", "--core=0"] if megabytes else []
+    began = time.monotonic()
+    # Pipes of our own: asyncio would wait for its own ones to be closed, by whatever runs on in the background too.
+    pipes = [os.pipe() for _ in range(1 if merged else 2)]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(["prlimit", *limits, "--"] if limits else []),
+            program,
+            *command[1:],
+            cwd=cwd,
+            env={**(os.environ if env is None else env), _MARK: mark},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipes[0][1],
+            stderr=pipes[-1][1],
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        for ours, _ in pipes:
+            os.close(ours)
+        raise ToolError(f"{command[0]} could not be started: {error}") from error
+    finally:
+        for _, theirs in pipes:
+            os.close(theirs)
+    kept = [_Kept(keep) for _ in pipes]
+    reading = {asyncio.create_task(_read(ours, into)) for (ours, _), into in zip(pipes, kept, strict=True)}
+    try:
+        async with asyncio.timeout(seconds):
+            code: int | None = await process.wait()
+    except TimeoutError:
+        code = None
+        end_with_all_below(process.pid, mark)
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            end_with_all_below(process.pid, mark)
+    await asyncio.wait(reading, timeout=_AFTER_SECONDS)
+    ended = Ended(
+        code,
+        kept[0].text(),
+        "" if merged else kept[1].text(),
+        sum(one.left_out for one in kept),
+        round(time.monotonic() - began, 3),
+    )
+    # Read on, for nothing: what runs in the background would end when it prints to a closed pipe.
+    for task in (one for one in reading if not one.done()):
+        _drained.add(task)
+        task.add_done_callback(_drained.discard)
+    return ended
+
+
+def end_with_all_below(pid: int, mark: str = "") -> None:
+    """End a leader of a session, all processes of that session, and all below them, also in sessions of their own.
+
+    Args:
+        mark: The value of a variable of theirs, by which those are found that have left both session and parent.
+    """
+    doomed: set[int] = {pid}
+    for _ in range(_ROUNDS):  # stopped first, so that none starts another one meanwhile
+        for one in doomed:
+            _send(one, signal.SIGSTOP)
+        if (found := _below(doomed, pid, mark)) == doomed:
+            break
+        doomed = found
+    for one in doomed:
+        _send(one, signal.SIGKILL)
+
+
+def _below(doomed: set[int], session: int, mark: str) -> set[int]:
+    processes = {}
+    found = set(doomed)
+    variable = f"{_MARK}={mark}".encode()
+    for entry in filter(lambda one: one.name.isdigit(), Path("/proc").iterdir()):
+        with contextlib.suppress(OSError):
+            stat = (entry / "stat").read_text(errors="replace")
+            # From proc_pid_stat(5): the name may hold anything, and ends at the last parenthesis.
+            _, parent, _, of_session = stat.rpartition(")")[2].split()[:4]
+            processes[int(entry.name)] = int(parent)
+            if int(of_session) == session or (mark and variable in (entry / "environ").read_bytes()):
+                found.add(int(entry.name))
+    while more := {one for one, parent in processes.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+class _Kept:
+    """The beginning and the end of a text that may be of any length."""
+
+    def __init__(self, limit: int):
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.left_out = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[max(room, 0) :]
+        if over := max(len(self._tail) - self._half, 0):
+            del self._tail[:over]
+            self.left_out += over
+
+    def text(self) -> str:
+        between = (
+            f"\n[... {self.left_out} bytes left out; redirect to a file and read parts of it ...]\n".encode()
+        )
+        whole = self._head + (between if self.left_out else b"") + self._tail
+        return whole.decode(errors="replace").rstrip("\n")
+
+
+async def _read(descriptor: int, kept: _Kept) -> None:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+    )
+    try:
+        while chunk := await reader.read(_CHUNK):
+            kept.add(chunk)
+    finally:
+        transport.close()

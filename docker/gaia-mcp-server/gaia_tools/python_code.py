@@ -1,0 +1,117 @@
+"""python-server: Python code, each time in a new process in the session's workspace.
+
+The interpreter is the one of the tools, so the libraries that read files for them are there. The process has limits on
+time and memory, and none of this process's variables but those that say where things are.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcp.server.fastmcp import FastMCP
+from mcp.types import CallToolResult
+from pydantic import Field
+
+from gaia_tools import processes
+from gaia_tools.files import attachments, workspace
+from gaia_tools.results import OutputFormat, answer
+
+server = FastMCP("python-server", log_level="WARNING")
+_MOST_SECONDS = 600
+_MEGABYTES = 4096
+_KEPT = 24_000
+_MOST_LOOKED_AT = 20_000
+_MOST_LISTED = 50
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "DISPLAY", "LD_LIBRARY_PATH")
+
+
+@server.tool()
+async def run_python_code(
+    code: Annotated[str, Field(description="A whole program; print what you want to see.")],
+    timeout: Annotated[
+        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MOST_SECONDS)
+    ] = 60,
+    output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
+) -> CallToolResult:
+    """Run Python code in a new process and return what it printed, its exit code, and the files it made or changed.
+
+    It runs in the workspace, where files stay until the session ends; variables do not stay from call to call.
+    """
+    before = _files()
+    with tempfile.TemporaryDirectory(prefix="python-") as folder:
+        program = _written(code, Path(folder, "program.py"))
+        ended = await processes.run(
+            [sys.executable, "-u", "-B", str(program)],
+            cwd=workspace(),
+            seconds=timeout,
+            env=_variables(),
+            megabytes=_MEGABYTES,
+            keep=_KEPT,
+        )
+    changed = sorted(name for name, state in _files().items() if before.get(name) != state)
+    result: dict[str, Any] = {
+        "exit_code": ended.exit_code,
+        "timed_out": ended.exit_code is None,
+        "seconds": ended.seconds,
+        "stdout": ended.output,
+        "stderr": ended.errors,
+        "bytes_left_out": ended.left_out,
+        "files": changed[:_MOST_LISTED],
+        "files_not_listed": max(len(changed) - _MOST_LISTED, 0),
+    }
+    found = answer(_as_text(result, timeout, output_format), result, output_format)
+    found.isError = ended.exit_code is None
+    return found
+
+
+def _written(code: str, path: Path) -> Path:
+    path.write_text(code, encoding="utf-8", errors="replace")
+    return path
+
+
+def _variables() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {
+        "LANG": "C.UTF-8",
+        **kept,
+        "HOME": str(workspace()),
+        "WORKSPACE": str(workspace()),
+        "ATTACHMENTS": str(attachments()),
+        "PYTHONPATH": str(workspace()),  # modules that were written there
+        "PYTHONUTF8": "1",
+        "MPLBACKEND": "Agg",
+    }
+
+
+def _files() -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for folder, folders, names in os.walk(workspace()):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        for name in names:
+            path = Path(folder, name)
+            try:
+                state = path.lstat()
+            except OSError:
+                continue
+            found[str(path.relative_to(workspace()))] = state.st_mtime_ns, state.st_size
+        if len(found) > _MOST_LOOKED_AT:
+            break
+    return found
+
+
+def _as_text(result: dict[str, Any], timeout: int, output_format: OutputFormat) -> str:
+    printed, errors, code = result["stdout"], result["stderr"], result["exit_code"]
+    if output_format == "text":
+        return "\n".join(str(part) for part in (printed, errors) if part)
+    parts = [f"```\n{printed}\n```" if printed else "Nothing was printed: use print(...)."]
+    if errors:
+        parts.append(f"Standard error:\n```\n{errors}\n```")
+    if files := result["files"]:
+        more = f", and {result['files_not_listed']} more" if result["files_not_listed"] else ""
+        parts.append(f"Files made or changed: {', '.join(files)}{more}")
+    ending = f"exit code {code}" if code is not None else f"ended after {timeout} seconds, its time limit"
+    if isinstance(code, int) and "MemoryError" in str(errors):
+        ending += f" (it may use {_MEGABYTES} MB of memory)"
+    return "\n".join([*parts, f"{ending}, {result['seconds']} s"])

@@ -1,0 +1,159 @@
+"""Tables as they are in files: delimited text and spreadsheets, read to rows of values."""
+
+import csv
+import io
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp.server.fastmcp.exceptions import ToolError
+
+from gaia_tools.charsets import decode
+from gaia_tools.zips import decrypted, refuse_entities
+
+_DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " ", "\\t": "\t"}
+_SNIFFED = (",", "\t", ";", "|")
+_SNIFFED_LINES = 50
+_MOST_OF_A_FIELD = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table.
+
+    Attributes:
+        rows: Row 1 first; they may differ in length.
+        facts: What else is known of it, as JSON.
+    """
+
+    rows: list[list[Any]]
+    facts: dict[str, Any]
+
+    @property
+    def columns(self) -> int:
+        """How many values the longest row has."""
+        return max(map(len, self.rows), default=0)
+
+
+def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sheet:
+    """A table in a text file.
+
+    Raises:
+        ToolError: It is no text, or not of that encoding.
+    """
+    text, found = decode(path.read_bytes(), encoding, path.name)
+    if delimiter == "auto":
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
+    delimiter = _DELIMITERS.get(delimiter.lower(), delimiter)
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ToolError(f"delimiter is {delimiter!r}; it has to be one character, such as ',' or 'tab'.")
+    rows, note = _parsed(text, delimiter)
+    return Sheet(rows, {"format": "text", "encoding": found, "delimiter": delimiter, "note": note})
+
+
+def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") -> tuple[Sheet, io.BytesIO]:
+    """A sheet of a spreadsheet, the first where no name is given, and the file, decrypted.
+
+    Raises:
+        ToolError: It is damaged, unsafe or protected, or has no such sheet.
+    """
+    from python_calamine import (
+        CalamineError,
+        CalamineWorkbook,
+        PasswordError,
+        SheetTypeEnum,
+        SheetVisibleEnum,
+    )
+
+    content = io.BytesIO(path.read_bytes())
+    if kind == "encrypted" or (kind == "xls" and password):
+        content = decrypted(content, path.name, password)
+    if kind != "xls":
+        refuse_entities(content, path.name)
+    try:
+        workbook = CalamineWorkbook.from_filelike(content)
+        sheets = [
+            {
+                "name": one.name,
+                "visible": one.visible == SheetVisibleEnum.Visible,
+                "kind": "sheet" if one.typ == SheetTypeEnum.WorkSheet else str(one.typ).rpartition(".")[2],
+            }
+            for one in workbook.sheets_metadata
+        ]
+        names = [str(one["name"]) for one in sheets]
+        chosen = _chosen(names, name, path.name)
+        sheet = workbook.get_sheet_by_name(chosen)
+        # Rows come from the first one on, columns from the first that has a value.
+        left = [None] * (sheet.start[1] if sheet.start else 0)
+        rows = [left + [None if value == "" else value for value in row] for row in sheet.iter_rows()]
+        merged = sheet.merged_cell_ranges or []
+    except PasswordError as error:
+        raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
+    except (CalamineError, OSError, ValueError) as error:
+        raise ToolError(f"{path.name} is damaged, or no spreadsheet that can be read: {error}.") from error
+    content.seek(0)
+    facts = {
+        "format": kind,
+        "sheet": chosen,
+        "sheets": sheets,
+        "merged": [f"{address(*first)}:{address(*last)}" for first, last in merged],
+    }
+    return Sheet(rows, facts), content
+
+
+def address(row: int, column: int) -> str:
+    """``B3`` for row 2 and column 1, both counted from 0."""
+    return f"{letters(column)}{row + 1}"
+
+
+def letters(column: int) -> str:
+    """``A`` for 0, ``AA`` for 26. (openpyxl says it too, and takes a second to import.)"""
+    name = ""
+    number = column + 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name
+
+
+def _chosen(names: list[str], name: str, file: str) -> str:
+    if not names:
+        raise ToolError(f"{file} has no sheets.")
+    if not name:
+        return names[0]
+    for one in names:
+        if one.strip().lower() == name.strip().lower():
+            return one
+    raise ToolError(f"{file} has no sheet {name!r}; it has: {', '.join(names)}.")
+
+
+def _sniffed(text: str) -> str:
+    """The delimiter with which most of the first lines have the same number of fields, more than one."""
+    sample = "".join(itertools.islice(io.StringIO(text[: 1 << 16]), _SNIFFED_LINES))
+    best, most = ",", 0
+    for delimiter in _SNIFFED:
+        counts = [len(row) for row in _rows(sample, delimiter, csv.QUOTE_MINIMAL) if row]
+        usual = max(set(counts), key=counts.count, default=1)
+        lines = counts.count(usual) if usual > 1 else 0
+        if lines > most:
+            best, most = delimiter, lines
+    return best
+
+
+def _parsed(text: str, delimiter: str) -> tuple[list[list[str]], str]:
+    try:
+        return _rows(text, delimiter, csv.QUOTE_MINIMAL), ""
+    except csv.Error:
+        note = "quotation marks in it do not match: they were taken as ordinary characters"
+        try:
+            return _rows(text, delimiter, csv.QUOTE_NONE), note
+        except csv.Error as error:
+            raise ToolError(f"It is no table: {error}. extract_text_content reads any text.") from error
+
+
+def _rows(text: str, delimiter: str, quoting: int) -> list[list[str]]:
+    csv.field_size_limit(_MOST_OF_A_FIELD)
+    skip = delimiter != " "
+    lines = io.StringIO(text, newline="")
+    return list(csv.reader(lines, delimiter=delimiter, quoting=quoting, skipinitialspace=skip))  # type: ignore[arg-type]

@@ -1,0 +1,28 @@
+"""Tables as Markdown."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+
+def table(rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table whose first row is the head; short rows are filled up."""
+    width = max(map(len, rows), default=0)
+    lines = [
+        "| "
+        + " | ".join(cell(row[i]).replace("|", "\\|") if i < len(row) else "" for i in range(width))
+        + " |"
+        for row in rows
+    ]
+    return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]])
+
+
+def cell(value: Any) -> str:
+    """A value on one line: whole numbers without decimals, dates as in ISO 8601."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return " ".join(str(value).split())

@@ -1,0 +1,298 @@
+"""Pages and files from the web: the one way out for tools.
+
+`fetch` and `opened` take an address that a model gives, and reach only what `addresses` allows, also after each
+redirect. `api` asks a service whose base URL the operator configured. Everything has a limit: redirects, tries,
+seconds, bytes (after decompression).
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from mcp.server.fastmcp.exceptions import ToolError
+from yarl import URL
+
+from gaia_tools.addresses import Refused, Service, checked, may_reach, refusal_in, resolver, service
+
+__all__ = [
+    "MOST_BYTES",
+    "SECONDS",
+    "Fetched",
+    "Refused",
+    "api",
+    "decode_json",
+    "fetch",
+    "may_reach",
+    "opened",
+]
+
+SECONDS = 30.0
+MOST_BYTES = 20 << 20
+_MOST_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+_TRIES = 4
+_FIRST_PAUSE = 0.5
+_CHUNK = 1 << 16
+_MOST_LINE = 1 << 16  # aiohttp's 8 kB are too few for the headers of some sites
+USER_AGENT = (
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
+)
+# What may be sent to any host; other headers, keys among them, stay with the host they are for.
+_ORDINARY = {
+    "User-Agent": USER_AGENT,
+    "Accept": "text/html,application/xhtml+xml,*/*;q=0.8",
+    "Accept-Language": "en",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What an address answered.
+
+    Attributes:
+        url: Where it came from, after redirects.
+        status: HTTP status.
+        headers: Of the answer, names in lower case.
+        body: Decompressed.
+        complete: Whether ``body`` is all of it.
+    """
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    complete: bool = True
+
+    @property
+    def content_type(self) -> str:
+        """Its media type, in lower case and without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def fetch(
+    url: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    seconds: float = SECONDS,
+    most_bytes: int = MOST_BYTES,
+    cut: bool = False,
+    tries: int = 1,
+) -> Fetched:
+    """Get what is at an address, whatever its status.
+
+    Args:
+        params: For the query, beside what is in ``url``.
+        headers: Beside the ordinary ones; only those are sent on to another host.
+        cut: Whether to return the beginning of a body that is too long; otherwise that is an error.
+        tries: How often to ask a host that is busy or fails, with growing pauses, within ``seconds``.
+
+    Raises:
+        Refused: Tools may not reach the address, or one that it redirects to.
+        ToolError: It is no address, cannot be reached, or answers too much, too late or in circles.
+    """
+    async with opened(url, params=params, headers=headers, seconds=seconds, tries=tries) as response:
+        return await _read(response, url, most_bytes, cut)
+
+
+async def api(
+    base_url: str,
+    path: str,
+    what: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
+    seconds: float = SECONDS,
+    most_bytes: int = MOST_BYTES,
+    secret: str = "",
+) -> Fetched:
+    """What a service answers, whatever its status; asked again where it is busy or fails.
+
+    Args:
+        base_url: From the operator's configuration, so trusted: it may be private.
+        path: Below ``base_url``.
+        what: The service's name, for errors.
+        body: Sent as JSON, with POST; without one it is a GET.
+        secret: A key that is sent; it is in no error, nor in the body of an answer that is one.
+
+    Raises:
+        ToolError: As `fetch`.
+    """
+    url = base_url.rstrip("/") + path
+    try:
+        async with opened(
+            url,
+            params=params,
+            headers=headers,
+            body=body,
+            seconds=seconds,
+            tries=_TRIES,
+            trusted=service(base_url),
+        ) as response:
+            fetched = await _read(response, url, most_bytes)
+    except ToolError as error:
+        raise ToolError(f"{what}: {_without(secret, str(error))}") from None
+    if fetched.status >= 400:
+        return replace(fetched, body=_without(secret, fetched.body.decode(errors="replace")).encode())
+    return fetched
+
+
+@asynccontextmanager
+async def opened(
+    url: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Mapping[str, Any] | None = None,
+    seconds: float = SECONDS,
+    tries: int = 1,
+    trusted: Service | None = None,
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The answer of an address, after redirects, its body not read yet; all of it within ``seconds``.
+
+    Args:
+        trusted: What the operator configured: it may be reached although it is private.
+
+    Raises:
+        ToolError: As `fetch`, also while the body is read inside the block.
+    """
+    connector = aiohttp.TCPConnector(resolver=resolver(trusted), use_dns_cache=False, force_close=True)
+    try:
+        async with (
+            asyncio.timeout(seconds) as limit,
+            aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None),
+                max_line_size=_MOST_LINE,
+                max_field_size=_MOST_LINE,
+            ) as http,
+        ):
+            asked = _Asked(url, params or {}, headers or {}, body, trusted)
+            async with await _answer(http, asked, tries, limit.when() or 0.0) as response:
+                yield response
+    except TimeoutError:
+        raise ToolError(f"{url} did not answer within {seconds:g} seconds.") from None
+    except aiohttp.ClientError as error:
+        raise _failure(url, error) from error
+
+
+@dataclass(frozen=True)
+class _Asked:
+    url: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None
+    trusted: Service | None
+
+
+async def _answer(
+    http: aiohttp.ClientSession, asked: _Asked, tries: int, deadline: float
+) -> aiohttp.ClientResponse:
+    """The answer, asked for again while the host is busy or fails, as long as tries and time are left."""
+    for left in reversed(range(tries)):
+        pause = _FIRST_PAUSE * 2 ** (tries - 1 - left) * random.uniform(0.75, 1.25)
+        try:
+            response = await _follow(http, asked)
+        except aiohttp.ClientError as error:
+            refused = isinstance(error, aiohttp.ClientConnectorError) and refusal_in(error.os_error)
+            if refused or not left or _now() + pause > deadline:
+                raise
+        else:
+            pause = max(pause, _asked_pause(response))
+            if response.status not in _AGAIN or not left or _now() + pause > deadline:
+                return response
+            response.close()
+        await asyncio.sleep(pause)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientResponse:
+    sent, body = {**_ORDINARY, **asked.headers}, asked.body
+    current = checked(asked.url, asked.trusted).update_query(asked.params)
+    for _ in range(_MOST_REDIRECTS + 1):
+        try:
+            response = await http.request(
+                "GET" if body is None else "POST", current, headers=sent, json=body, allow_redirects=False
+            )
+        except (ValueError, UnicodeError) as error:
+            raise ToolError(f"{asked.url} cannot be used: {error}.") from error
+        target = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not target:
+            return response
+        response.close()
+        if response.status < 307:
+            body = None
+        try:
+            to = str(current.join(URL(target)))
+        except ValueError as error:
+            raise ToolError(f"{asked.url} redirects to what is no address: {error}.") from error
+        before, current = current, checked(to, asked.trusted)
+        if current.origin() != before.origin():
+            sent = {name: value for name, value in sent.items() if name in _ORDINARY}
+    raise ToolError(f"{asked.url} redirects more than {_MOST_REDIRECTS} times.")
+
+
+def _asked_pause(response: aiohttp.ClientResponse) -> float:
+    """Seconds that the host asks to wait for; a date there is taken for none."""
+    asked = response.headers.get("Retry-After", "")
+    return float(asked) if asked.isdecimal() else 0.0
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _failure(url: str, error: aiohttp.ClientError) -> ToolError:
+    if isinstance(error, aiohttp.ClientConnectorError) and (refused := refusal_in(error.os_error)):
+        return refused
+    return ToolError(f"{url} cannot be reached: {str(error) or type(error).__name__}.")
+
+
+async def _read(response: aiohttp.ClientResponse, url: str, most_bytes: int, cut: bool = False) -> Fetched:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        body += chunk
+        if len(body) > most_bytes:
+            if cut:
+                break
+            raise ToolError(f"{url} has more than {most_bytes >> 20} MB; no more are read.")
+    return Fetched(
+        str(response.url),
+        response.status,
+        {name.lower(): value for name, value in response.headers.items()},
+        bytes(body[:most_bytes]),
+        len(body) <= most_bytes,
+    )
+
+
+def _without(secret: str, text: str) -> str:
+    # As it is, and as it is written in a query.
+    forms = {secret, quote(secret, safe=""), URL.build(query={"": secret}).raw_query_string[1:]}
+    for form in forms - {""}:
+        text = text.replace(form, "***")
+    return text
+
+
+def decode_json(fetched: Fetched, what: str) -> Any:
+    """The body as JSON.
+
+    Raises:
+        ToolError: The status is not 200, or the body is no JSON; ``what`` names the service.
+    """
+    if fetched.status == 429:
+        raise ToolError(f"{what} says that it is asked too often; wait a minute, then ask again.")
+    if fetched.status != 200:
+        raise ToolError(f"{what} answered {fetched.status}: {fetched.body[:300].decode(errors='replace')}")
+    try:
+        return json.loads(fetched.body)
+    except ValueError as error:
+        raise ToolError(f"{what} gave an answer that is no JSON: {error}.") from error

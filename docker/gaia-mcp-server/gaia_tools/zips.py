@@ -1,0 +1,117 @@
+"""ZIP files from anywhere: what they claim is checked before anything is unpacked.
+
+Office files and EPUB books are ZIP files of XML. Their XML declares no entities, and one that does is refused unread.
+"""
+
+import io
+import zipfile
+from pathlib import Path
+
+from mcp.server.fastmcp.exceptions import ToolError
+
+from gaia_tools.kinds import expect
+
+_MOST_ENTRIES = 20_000
+_MOST_BYTES = 1 << 30
+# Deflate compresses 1,032 times at most. Sheets of one value come to 100, and small ones do no harm.
+_MOST_RATIO = 200
+_BYTES_OF_ANY_RATIO = 64 << 20
+_CHUNK = 1 << 20
+_PASSWORD = "Give its password with password=..."
+
+
+def opened(path: Path) -> zipfile.ZipFile:
+    """A ZIP file whose directory claims no more than can be unpacked.
+
+    Raises:
+        ToolError: It is damaged, or claims too many files or bytes.
+    """
+    return _checked(path, path.name)
+
+
+def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
+    """An Office file of that kind, decrypted and safe to be given to a library.
+
+    Raises:
+        ToolError: It is of another kind, damaged, unsafe, or protected and ``password`` does not open it.
+    """
+    content = io.BytesIO(path.read_bytes())
+    if expect(path, kind, "encrypted") == "encrypted":
+        content = decrypted(content, path.name, password)
+    refuse_entities(content, path.name)
+    return content
+
+
+def decrypted(content: io.BytesIO, name: str, password: str) -> io.BytesIO:
+    """The content of an Office file that a password protects.
+
+    Raises:
+        ToolError: No password is given, or it is not the right one.
+    """
+    import msoffcrypto
+    from msoffcrypto.exceptions import DecryptionError, FileFormatError, InvalidKeyError, ParseError
+
+    if not password:
+        raise ToolError(f"{name} is protected with a password. {_PASSWORD}")
+    plain = io.BytesIO()
+    try:
+        protected = msoffcrypto.OfficeFile(content)
+        protected.load_key(password=password)
+        protected.decrypt(plain)
+    except InvalidKeyError as error:
+        raise ToolError(f"{name} is protected, and not with the password given.") from error
+    except (DecryptionError, FileFormatError, ParseError) as error:
+        raise ToolError(f"{name} is protected in a way that is not read here: {error}.") from error
+    plain.seek(0)
+    return plain
+
+
+def refuse_entities(content: io.BytesIO, name: str) -> None:
+    """Check the directory and the XML of an Office file.
+
+    Raises:
+        ToolError: It is damaged, claims too much, or its XML has a document type, which is where entities grow.
+    """
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import iterparse
+
+    with _checked(content, name) as archive:
+        for entry in archive.infolist():
+            if not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
+                continue
+            try:
+                with archive.open(entry) as part:
+                    # A document type stands before the first element.
+                    next(iter(iterparse(part, events=("start",), forbid_dtd=True)), None)
+                    while part.read(_CHUNK):  # its checksum is checked at its end
+                        pass
+            except DefusedXmlException as error:
+                raise ToolError(
+                    f"{name} is not opened: {entry.filename} in it declares XML entities or a document type."
+                ) from error
+            except (ParseError, zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+                raise ToolError(
+                    f"{name} is damaged: {entry.filename} in it cannot be read: {error}."
+                ) from error
+            except RuntimeError as error:
+                raise ToolError(f"{name} is encrypted as a ZIP file, as Office does not do.") from error
+    content.seek(0)
+
+
+def _checked(file: Path | io.BytesIO, name: str) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise ToolError(f"{name} is damaged or incomplete: {error}.") from error
+    entries = archive.infolist()
+    if len(entries) > _MOST_ENTRIES:
+        raise ToolError(f"{name} has {len(entries)} files in it; more than {_MOST_ENTRIES} are not read.")
+    size = sum(entry.file_size for entry in entries)
+    packed = sum(entry.compress_size for entry in entries)
+    if size > _MOST_BYTES or size > max(_MOST_RATIO * packed, _BYTES_OF_ANY_RATIO):
+        raise ToolError(
+            f"{name} is not opened: it claims to hold {size >> 20} MB in {max(packed >> 10, 1)} KB, as a ZIP bomb does."
+        )
+    return archive

@@ -1,0 +1,245 @@
+"""Tables are read from delimited text and from spreadsheets, with what else a sheet says; damage ends in an error."""
+
+import datetime
+import zipfile
+from pathlib import Path
+
+import openpyxl
+import pytest
+import xlwt
+from gaia_tools.documents_csv import server
+from openpyxl.comments import Comment
+from openpyxl.styles import Font, PatternFill
+from openpyxl.styles.colors import Color
+
+from tests.conftest import call, content, refusal, text
+from tests.documents_made import laughs, rewritten
+
+READ = "extract_csv_content"
+
+
+def workbook(path: Path) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "Sales"
+    sheet.append(["Region", "Amount", "Day", "Share"])
+    sheet.append(["North", 12, datetime.date(2024, 2, 29), 0.25])
+    sheet.append(["South|East", 30, datetime.date(2024, 3, 1), 1e-9])
+    sheet["B4"] = "=SUM(B2:B3)"
+    sheet.merge_cells("A6:C6")
+    sheet["A6"] = "over three"
+    for cell in ("B2", "C2", "D3"):
+        sheet[cell].fill = PatternFill("solid", fgColor="FFC000")
+    sheet["A9"].fill = PatternFill("solid", fgColor=Color(theme=4, tint=0.4))
+    sheet["A2"].font = Font(color="FF0000")
+    sheet["A3"].comment = Comment("doubtful", "Ann")
+    sheet["A2"].hyperlink = "https://example.org/"
+    hidden = book.create_sheet("Hidden one")
+    hidden["C5"] = "found"
+    hidden.sheet_state = "hidden"
+    book.save(path)
+
+
+async def test_a_spreadsheet_is_shown_with_its_letters_numbers_and_sheets(workspace: Path) -> None:
+    workbook(workspace / "a.xlsx")
+    result = await call(server, READ, file_path="a.xlsx")
+    assert "2 sheets: Sales, Hidden one (hidden)" in text(result)
+    assert "|  | A | B | C | D |" in text(result)
+    assert "| 2 | North | 12 | 2024-02-29 | 0.25 |" in text(result)
+    assert "| 3 | South\\|East | 30 | 2024-03-01 | 1e-09 |" in text(result)
+    assert "Merged cells (the value is in the first): A6:C6" in text(result)
+    assert "include_formatting=true" in text(result)
+    found = await content(server, READ, file_path="a.xlsx", sheet_name="hidden ONE")
+    assert found["content"][4] == [None, None, "found"]
+    assert "it has: Sales, Hidden one" in await refusal(server, READ, file_path="a.xlsx", sheet_name="x")
+
+
+async def test_colours_formulas_comments_and_links_are_shown_when_asked(workspace: Path) -> None:
+    workbook(workspace / "a.xlsx")
+    found = (await content(server, READ, file_path="a.xlsx", include_formatting=True))["formatting"]
+    assert found["fill_colours"] == {"#FFC000": ["B2:C2", "D3"], "#95B3D7": ["A9"]}
+    assert found["letter_colours"]["#FF0000"] == ["A2"]
+    assert found["formulas"] == {"B4": "=SUM(B2:B3)"}
+    assert found["comments"] == {"A3": "doubtful"}
+    assert found["links"] == {"A2": "https://example.org/"}
+
+
+async def test_a_map_of_colours_without_values_is_shown(workspace: Path) -> None:
+    book = openpyxl.Workbook()
+    for place in ("A1", "B1", "C1", "C2", "C3"):
+        book.active[place].fill = PatternFill("solid", fgColor="00FF00")
+    book.save(workspace / "map.xlsx")
+    assert "include_formatting=true" in text(await call(server, READ, file_path="map.xlsx"))
+    found = text(await call(server, READ, file_path="map.xlsx", include_formatting=True))
+    assert "#00FF00: A1:C1, C2, C3" in found
+
+
+async def test_values_of_formulas_are_those_saved(workspace: Path) -> None:
+    workbook(workspace / "a.xlsx")
+    part = "xl/worksheets/sheet1.xml"
+    with zipfile.ZipFile(workspace / "a.xlsx") as book:
+        sheet = book.read(part)
+    # openpyxl saves no values of formulas; Excel does.
+    assert b"<f>SUM(B2:B3)</f><v></v>" in sheet or b"<f>SUM(B2:B3)</f><v />" in sheet
+    saved = sheet.replace(b"</f><v></v>", b"</f><v>42</v>").replace(b"</f><v />", b"</f><v>42</v>")
+    rewritten(workspace / "a.xlsx", part, saved)
+    assert (await content(server, READ, file_path="a.xlsx"))["content"][3][1] == 42
+
+
+async def test_an_old_spreadsheet_is_read(workspace: Path) -> None:
+    book = xlwt.Workbook()
+    sheet = book.add_sheet("Alt")
+    sheet.write(1, 1, "Größe")
+    sheet.write(1, 2, 1.5)
+    sheet.write_merge(3, 4, 0, 1, "merged")
+    book.save(str(workspace / "a.xls"))
+    found = await content(server, READ, file_path="a.xls")
+    assert found["content"] == [[None] * 3, [None, "Größe", 1.5], [None] * 3, ["merged", None, None]]
+    assert found["merged"] == ["A4:B5"]
+    assert "only that of .xlsx" in await refusal(server, READ, file_path="a.xls", include_formatting=True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "cities"),
+    [
+        ("cp1252", ("Zürich", "São Paulo, niño")),
+        ("cp932", ("東京都渋谷区", "大阪府カタカナ")),
+        ("gb18030", ("北京市朝阳区", "上海市，中文数据")),
+    ],
+)
+async def test_fifty_thousand_rows_in_a_legacy_charset(
+    workspace: Path, encoding: str, cities: tuple[str, str]
+) -> None:
+    lines = ["id;city;price"] + [
+        f'{number};"{cities[number % 2]}";{number / 4}' for number in range(1, 50_001)
+    ]
+    (workspace / "big.csv").write_bytes("\r\n".join(lines).encode(encoding))
+    found = await content(server, READ, file_path="big.csv", include_statistics=True, max_rows=3)
+    assert (found["rows"], found["columns"], found["delimiter"]) == (50_001, 3, ";")
+    assert found["encoding"] == encoding
+    assert found["content"] == [["id", "city", "price"], ["1", cities[1], "0.25"], ["2", cities[0], "0.5"]]
+    prices = found["statistics"][2]
+    assert (prices["min"], prices["max"], prices["mean"], prices["sum"]) == (0.25, 12500, 6250.125, 312506250)
+    assert found["statistics"][1]["most_common"] == f"{cities[1]} (25000), {cities[0]} (25000)"
+    last = await content(server, READ, file_path="big.csv", start_row=50_001)
+    assert last["content"] == [["50000", cities[0], "12500.0"]]
+    assert last["next_start_row"] is None
+
+
+async def test_rows_are_read_part_by_part_and_none_is_lost(workspace: Path) -> None:
+    (workspace / "a.csv").write_text("n,text\n" + "".join(f"{n},{'x' * 90}\n" for n in range(1000)))
+    rows, start = [], 1
+    while start is not None:
+        found = await content(server, READ, file_path="a.csv", start_row=start)
+        rows += found["content"]
+        start = found["next_start_row"]
+    assert [row[0] for row in rows] == ["n", *map(str, range(1000))]
+    part = text(await call(server, READ, file_path="a.csv", start_row=10, max_rows=2))
+    assert "| n | text |" in part
+    assert "[Rows 10 to 11 of 1001: ask again with start_row=12 for more.]" in part
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+async def test_delimiters_are_found_out(workspace: Path, delimiter: str) -> None:
+    rows = [["name", "quoted", "n"], ["a", f"x{delimiter}y", "1"], ["b", "two\nlines", "2"]]
+    written = "\n".join(delimiter.join(f'"{value}"' for value in row) for row in rows)
+    (workspace / "a.csv").write_text(written)
+    assert (await content(server, READ, file_path="a.csv"))["content"] == rows
+
+
+async def test_values_stay_as_they_are_written(workspace: Path) -> None:
+    (workspace / "a.csv").write_text("code,country\n007,NA\n12345678901234567890,\n1.50,true\n")
+    found = await content(server, READ, file_path="a.csv")
+    assert found["content"][1:] == [["007", "NA"], ["12345678901234567890", ""], ["1.50", "true"]]
+    assert "007\tNA" in text(await call(server, READ, file_path="a.csv", output_format="text"))
+
+
+async def test_quotation_marks_that_do_not_match_lose_nothing(workspace: Path) -> None:
+    (workspace / "a.csv").write_text('name,size\npipe,5"\n' + "a,b\n" * 400_000)
+    assert (await content(server, READ, file_path="a.csv"))["rows"] == 400_002
+    (workspace / "b.csv").write_text('name,size\n"pipe,5\n' + "a,b\n" * 400_000)
+    found = await content(server, READ, file_path="b.csv")
+    assert found["rows"] == 400_002
+    assert "do not match" in found["note"]
+
+
+async def test_histograms_are_drawn(workspace: Path) -> None:
+    (workspace / "a.csv").write_text("n,name,m\n" + "".join(f"{n % 7},x,{n}\n" for n in range(100)))
+    found = await content(server, READ, file_path="a.csv", generate_visualizations=True)
+    assert found["visualizations"] == ["a_charts.png"]
+    assert (workspace / "a_charts.png").read_bytes().startswith(b"\x89PNG")
+
+
+async def test_a_name_says_nothing(workspace: Path) -> None:
+    workbook(workspace / "a.csv")
+    assert (await content(server, READ, file_path="a.csv"))["sheet"] == "Sales"
+    (workspace / "b.xlsx").write_text("x,y\n1,2\n")
+    assert (await content(server, READ, file_path="b.xlsx"))["content"][1] == ["1", "2"]
+    (workspace / "d.xls").write_text("<html><table><tr><td>1</td></tr></table></html>")
+    assert "extract_html_content" in await refusal(server, READ, file_path="d.xls")
+    (workspace / "c.xlsx").write_bytes(b"%PDF-1.4\n")
+    assert "convert_document_to_markdown" in await refusal(server, READ, file_path="c.xlsx")
+
+
+async def test_protected_spreadsheets_need_their_password(workspace: Path) -> None:
+    from msoffcrypto.format.ooxml import OOXMLFile
+
+    workbook(workspace / "plain.xlsx")
+    with (workspace / "plain.xlsx").open("rb") as plain, (workspace / "a.xlsx").open("wb") as locked:
+        OOXMLFile(plain).encrypt("sesame", locked)
+    assert "protected with a password" in await refusal(server, READ, file_path="a.xlsx")
+    assert "not with the password" in await refusal(server, READ, file_path="a.xlsx", password="x")
+    found = await content(server, READ, file_path="a.xlsx", password="sesame", include_formatting=True)
+    assert found["content"][1][0] == "North"
+    assert found["formatting"]["formulas"]
+
+
+async def test_damaged_spreadsheets_are_refused(workspace: Path) -> None:
+    workbook(workspace / "a.xlsx")
+    whole = (workspace / "a.xlsx").read_bytes()
+    (workspace / "cut.xlsx").write_bytes(whole[: len(whole) // 2])
+    assert "damaged or incomplete" in await refusal(server, READ, file_path="cut.xlsx")
+    (workspace / "zero.xlsx").touch()
+    assert "0 bytes" in await refusal(server, READ, file_path="zero.xlsx")
+    with zipfile.ZipFile(workspace / "a.xlsx") as book:
+        packed = book.getinfo("xl/worksheets/sheet1.xml").header_offset + 200
+    (workspace / "flipped.xlsx").write_bytes(
+        whole[:packed] + bytes([whole[packed] ^ 1]) + whole[packed + 1 :]
+    )
+    assert "sheet1.xml in it cannot be read" in await refusal(server, READ, file_path="flipped.xlsx")
+    rewritten(workspace / "a.xlsx", "xl/workbook.xml", b"not XML at all")
+    assert "xl/workbook.xml in it cannot be read" in await refusal(server, READ, file_path="a.xlsx")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+async def test_xml_that_declares_entities_is_refused(workspace: Path, encoding: str) -> None:
+    for part in ("xl/worksheets/sheet1.xml", "xl/workbook.xml", "xl/styles.xml"):
+        workbook(workspace / "a.xlsx")
+        rewritten(workspace / "a.xlsx", part, laughs(encoding))
+        assert "declares XML entities" in await refusal(server, READ, file_path="a.xlsx")
+
+
+async def test_a_bomb_and_a_lying_size_are_refused(workspace: Path) -> None:
+    workbook(workspace / "a.xlsx")
+    rewritten(workspace / "a.xlsx", "xl/styles.xml", b"<x>" + b" " * (300 << 20) + b"</x>")
+    assert "ZIP bomb" in await refusal(server, READ, file_path="a.xlsx")
+    workbook(workspace / "b.xlsx")
+    held = (workspace / "b.xlsx").read_bytes()
+    with zipfile.ZipFile(workspace / "b.xlsx") as book:
+        size = book.getinfo("xl/workbook.xml").file_size
+    directory = held.index(b"PK\x01\x02")
+    lie = held[directory:].replace(size.to_bytes(4, "little"), (2 << 30).to_bytes(4, "little"))
+    (workspace / "b.xlsx").write_bytes(held[:directory] + lie)
+    assert "claims to hold 2048 MB" in await refusal(server, READ, file_path="b.xlsx")
+
+
+async def test_a_sheet_as_wide_and_long_as_can_be_ends_in_an_error_and_the_server_goes_on(
+    workspace: Path,
+) -> None:
+    book = openpyxl.Workbook()
+    book.active["A1"] = 1
+    book.active["XFD1048576"] = 2
+    book.save(workspace / "far.xlsx")
+    assert "too much memory" in await refusal(server, READ, file_path="far.xlsx")
+    workbook(workspace / "a.xlsx")
+    assert (await content(server, READ, file_path="a.xlsx"))["rows"] == 6

@@ -1,0 +1,165 @@
+"""Word files are read in their order, with all that stands in them; damaged and hostile ones end in an error."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import docx
+import pytest
+from docx.oxml import parse_xml
+from gaia_tools.documents_docx import server
+
+from tests.conftest import call, content, refusal, text
+from tests.documents_made import laughs, picture, rewritten
+
+READ = "extract_docx_content"
+_NAMES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+@pytest.fixture
+def letter(workspace: Path) -> Path:
+    word = docx.Document()
+    word.core_properties.title, word.core_properties.author = "A letter", "Ann"
+    word.sections[0].header.paragraphs[0].text = "Confidential"
+    word.sections[0].footer.paragraphs[0].text = "Page of a letter"
+    word.add_heading("Letter", 0)
+    word.add_heading("First part", 1)
+    paragraph = word.add_paragraph("Before the table, ")
+    paragraph.add_run("bold").bold = True
+    word.add_comment(paragraph.runs, text="Is it so?", author="Bob")
+    table = word.add_table(3, 3)
+    for row in range(3):
+        for column in range(3):
+            table.cell(row, column).text = f"r{row}c{column}"
+    table.cell(0, 0).merge(table.cell(0, 1)).text = "wide | one"
+    table.cell(1, 2).merge(table.cell(2, 2)).text = "high"
+    word.add_heading("Second part", 2)
+    word.add_paragraph("first", style="List Number")
+    word.add_paragraph("second", style="List Number")
+    word.add_paragraph("point", style="List Bullet")
+    word.add_picture(picture())
+    # A form's field, and an insertion that nobody has accepted yet: python-docx itself shows neither.
+    for inner in (
+        "<w:sdt {}><w:sdtContent><w:p><w:r><w:t>Filled in</w:t></w:r></w:p></w:sdtContent></w:sdt>",
+        '<w:p {}><w:ins w:id="1" w:author="Bob"><w:r><w:t>Inserted</w:t></w:r></w:ins></w:p>',
+    ):
+        word.element.body.insert(len(word.element.body) - 1, parse_xml(inner.format(_NAMES)))
+    word.save(workspace / "letter.docx")
+    return workspace / "letter.docx"
+
+
+async def test_all_is_read_in_its_order(letter: Path) -> None:
+    result = await call(server, READ, file_path="letter.docx")
+    shown = text(result)
+    parts = [
+        "[Header: Confidential]",
+        "# Letter",
+        "# First part",
+        "Before the table, **bold**",
+        "| wide \\| one | wide \\| one | r0c2 |\n| --- | --- | --- |\n| r1c0 | r1c1 | high |\n| r2c0 | r2c1 | high |",
+        "## Second part",
+        "1. first\n2. second",
+        "- point",
+        "[Picture: picture]",
+        "Filled in",
+        "Inserted",
+        "Is it so?",
+        "[Footer: Page of a letter]",
+    ]
+    places = [shown.find(part) for part in parts]
+    assert -1 not in places, (parts[places.index(-1)], shown)
+    assert places == sorted(places)
+    assert result.structuredContent is not None
+    assert result.structuredContent["title"] == "A letter"
+    assert result.structuredContent["author"] == "Ann"
+
+
+async def test_parts_may_be_left_out_or_listed(letter: Path) -> None:
+    found = await content(
+        server,
+        READ,
+        file_path="letter.docx",
+        extract_tables=False,
+        extract_headers_footers=False,
+        include_structure=True,
+    )
+    assert "wide" not in found["content"]
+    assert "Confidential" not in found["content"]
+    assert found["structure"] == ["- Letter", "- First part", "  - Second part"]
+    assert (found["headings"], found["tables"], found["images"]) == (3, 1, 1)
+
+
+async def test_pictures_are_written_into_the_workspace(letter: Path, workspace: Path) -> None:
+    found = await content(server, READ, file_path="letter.docx", extract_images=True)
+    assert found["image_files"] == ["letter_images/image1.png"]
+    assert (workspace / "letter_images/image1.png").read_bytes() == picture().getvalue()
+    assert "![picture](letter_images/image1.png)" in found["content"]
+
+
+async def test_a_picture_that_is_elsewhere_is_not_fetched(letter: Path, workspace: Path) -> None:
+    relations = "word/_rels/document.xml.rels"
+    with zipfile.ZipFile(letter) as word:
+        body, related = word.read("word/document.xml"), word.read(relations)
+    found = re.search(rb'r:embed="(\w+)"', body)
+    assert found is not None
+    rewritten(letter, "word/document.xml", body.replace(b"r:embed=", b"r:link="))
+    target = b'Id="%s" TargetMode="External"' % found[1]
+    related = related.replace(b'Id="%s"' % found[1], target)
+    rewritten(letter, relations, related.replace(b"media/image1.png", b"file:///etc/hostname"))
+    shown = await content(server, READ, file_path="letter.docx", extract_images=True)
+    assert shown["image_files"] == []
+    assert "Filled in" in shown["content"]
+    assert not (workspace / "letter_images").exists()
+
+
+async def test_a_long_document_is_read_part_by_part(workspace: Path) -> None:
+    word = docx.Document()
+    for number in range(3000):
+        word.add_paragraph(f"Paragraph {number}.")
+    word.save(workspace / "long.docx")
+    first = await content(server, READ, file_path="long.docx")
+    second = await content(server, READ, file_path="long.docx", start=first["next_start"])
+    assert "Paragraph 0." in first["content"]
+    assert "Paragraph 2999." in second["content"]
+
+
+async def test_protected_documents_need_their_password(letter: Path, workspace: Path) -> None:
+    from msoffcrypto.format.ooxml import OOXMLFile
+
+    with letter.open("rb") as plain, (workspace / "locked.docx").open("wb") as locked:
+        OOXMLFile(plain).encrypt("sesame", locked)
+    assert "protected with a password" in await refusal(server, READ, file_path="locked.docx")
+    assert "not with the password" in await refusal(server, READ, file_path="locked.docx", password="x")
+    assert (await content(server, READ, file_path="locked.docx", password="sesame"))["title"] == "A letter"
+
+
+async def test_damaged_and_other_files_are_refused(letter: Path, workspace: Path) -> None:
+    (workspace / "cut.docx").write_bytes((workspace / "letter.docx").read_bytes()[:-2000])
+    assert "damaged or incomplete" in await refusal(server, READ, file_path="cut.docx")
+    (workspace / "zero.docx").touch()
+    assert "0 bytes" in await refusal(server, READ, file_path="zero.docx")
+    (workspace / "text.docx").write_text("just text")
+    assert "is a text file, not a Word file" in await refusal(server, READ, file_path="text.docx")
+    (workspace / "old.doc").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000))
+    assert "old Office file" in await refusal(server, READ, file_path="old.doc")
+    rewritten(letter, "word/document.xml", b"<w:document")
+    assert "word/document.xml in it cannot be read" in await refusal(server, READ, file_path="letter.docx")
+    rewritten(letter, "word/document.xml", b"<other/>")
+    assert "damaged" in await refusal(server, READ, file_path="letter.docx")
+
+
+@pytest.mark.parametrize("part", ["word/document.xml", "word/styles.xml", "docProps/core.xml", "_rels/.rels"])
+async def test_xml_that_declares_entities_is_refused(letter: Path, part: str) -> None:
+    rewritten(letter, part, laughs())
+    assert "declares XML entities" in await refusal(server, READ, file_path="letter.docx")
+
+
+async def test_a_bomb_is_refused(letter: Path) -> None:
+    rewritten(letter, "word/document.xml", b"<x>" + b" " * (300 << 20) + b"</x>")
+    assert "ZIP bomb" in await refusal(server, READ, file_path="letter.docx")
+
+
+async def test_nesting_without_end_is_no_crash(letter: Path) -> None:
+    deep = f"<w:document {_NAMES}><w:body>" + "<w:sdt><w:sdtContent>" * 50_000
+    rewritten(letter, "word/document.xml", deep.encode())
+    assert await refusal(server, READ, file_path="letter.docx")

@@ -1,0 +1,82 @@
+"""Saved web pages are read as a reader sees them; broken and hostile ones end in a result or an error."""
+
+from pathlib import Path
+
+import pytest
+from gaia_tools.documents_html import server
+
+from tests.conftest import call, content, refusal, text
+
+READ = "extract_html_content"
+_PAGE = """<!DOCTYPE html><html><head><title>Grüße  aus
+Köln</title><meta charset="{}"><style>p {{}}</style><script>alert(1)</script></head>
+<body><h1>Grüße</h1><p>Some <b>bold</b> text with a <a href="https://example.org/x">link</a>.</p>
+<ul><li>one<ul><li>inner</li></ul></li></ul>
+<table><tr><th>Year</th><th colspan="2">Result</th></tr>
+<tr><td rowspan="2">1990</td><td>a|b</td><td>c</td></tr><tr><td>d</td><td>e</td></tr></table>
+<p hidden>not seen</p></body></html>"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "windows-1252", "utf-16"])
+async def test_a_page_is_read_as_markdown(workspace: Path, encoding: str) -> None:
+    (workspace / "a.html").write_bytes(_PAGE.format(encoding).encode(encoding))
+    found = await content(server, READ, file_path="a.html")
+    assert found["title"] == "Grüße aus Köln"
+    shown = found["content"]
+    assert "# Grüße" in shown
+    assert "Some **bold** text with a [link](https://example.org/x)." in shown
+    assert "- one\n  - inner" in shown
+    assert "| Year | Result | Result |" in shown
+    assert "| 1990 | a\\|b | c |\n| 1990 | d | e |" in shown
+    assert "alert" not in shown
+    assert "not seen" not in shown
+
+
+async def test_links_may_be_left_out(workspace: Path) -> None:
+    (workspace / "a.html").write_text(_PAGE.format("utf-8"))
+    assert "](" not in text(await call(server, READ, file_path="a.html", include_links=False))
+
+
+async def test_a_page_without_a_charset_or_with_a_wrong_one_is_read(workspace: Path) -> None:
+    body = "<html><body><p>東京都渋谷区のテキスト</p></body></html>"
+    (workspace / "a.html").write_bytes(body.encode("cp932"))
+    assert "東京都渋谷区のテキスト" in (await content(server, READ, file_path="a.html"))["content"]
+    wrong = body.replace("<html>", '<html><meta charset="ascii">')
+    (workspace / "b.html").write_bytes(wrong.encode())
+    assert "東京都渋谷区のテキスト" in (await content(server, READ, file_path="b.html"))["content"]
+
+
+async def test_xhtml_with_its_declaration_is_read(workspace: Path) -> None:
+    (workspace / "a.xhtml").write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "x">'
+        '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>T</title></head><body><p>é&nbsp;!</p></body></html>'
+    )
+    assert (await content(server, READ, file_path="a.xhtml"))["content"] == "é !"
+
+
+async def test_entities_are_not_expanded_and_files_not_included(workspace: Path) -> None:
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+    (workspace / "a.html").write_text(
+        f'<?xml version="1.0"?><!DOCTYPE html [<!ENTITY l0 "lol"><!ENTITY f SYSTEM "file:///etc/passwd">{laughs}]>'
+        "<html><body><p>A &l11; and &f;</p></body></html>"
+    )
+    shown = (await content(server, READ, file_path="a.html"))["content"]
+    assert len(shown) < 5000
+    assert "root:" not in shown
+
+
+async def test_deep_and_spanning_pages_end_in_a_result(workspace: Path) -> None:
+    (workspace / "deep.html").write_text("<html><body>" + "<div>" * 20_000 + "bottom")
+    assert await content(server, READ, file_path="deep.html")
+    (workspace / "wide.html").write_text(
+        "<html><table><tr>" + '<td colspan="999999999" rowspan="999999999">x</td>' * 200
+    )
+    await call(server, READ, file_path="wide.html")
+
+
+async def test_other_files_are_refused(workspace: Path) -> None:
+    (workspace / "a.html").write_bytes(b"%PDF-1.7 ...")
+    assert "convert_document_to_markdown" in await refusal(server, READ, file_path="a.html")
+    (workspace / "b.html").touch()
+    assert "0 bytes" in await refusal(server, READ, file_path="b.html")
+    assert "outside" in await refusal(server, READ, file_path="/etc/hostname")

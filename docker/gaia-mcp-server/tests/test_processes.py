@@ -1,0 +1,143 @@
+"""Programs end in time with all that they started; shells and Python code say what came of them."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from gaia_tools import processes, python_code, terminal
+from mcp.server.fastmcp.exceptions import ToolError
+
+from tests.conftest import call, content, text
+
+
+def running(mark: str) -> list[str]:
+    """The processes whose command line has that mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if entry.name.isdigit() and mark in command and int(entry.name) != os.getpid():
+            found.append(command)
+    return found
+
+
+async def test_what_was_printed_until_the_end_comes_back(workspace: Path) -> None:
+    ended = await processes.run(["bash", "-c", "echo out; echo err >&2; exit 3"], cwd=workspace, seconds=9)
+    assert (ended.exit_code, ended.output, ended.errors) == (3, "out", "err")
+    both = await processes.run(
+        ["bash", "-c", "echo a; echo b >&2; sleep 9"], cwd=workspace, seconds=0.5, merged=True
+    )
+    assert (both.exit_code, both.output, both.errors) == (None, "a\nb", "")
+
+
+async def test_all_below_it_ends_whatever_it_did_to_get_away(workspace: Path) -> None:
+    command = (
+        "setsid sleep 7171 & (setsid sleep 7177 &) ; (sleep 7172 & disown) & nohup sleep 7173 >/dev/null & "
+        "setsid bash -c 'setsid sleep 7174 & sleep 7175' & trap '' TERM INT HUP; sleep 7176"
+    )
+    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=0.7)
+    assert ended.exit_code is None and running("sleep 717") == []
+
+
+async def test_a_cancelled_program_ends(workspace: Path) -> None:
+    task = asyncio.create_task(processes.run(["sleep", "7181"], cwd=workspace, seconds=60))
+    await asyncio.sleep(0.3)
+    assert running("sleep 7181")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.1)
+    assert running("sleep 7181") == []
+
+
+async def test_what_runs_on_in_the_background_may_go_on_printing(workspace: Path) -> None:
+    command = "(for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; echo done > later) & echo started"
+    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=9)
+    assert ended.output.startswith("started") and ended.seconds < 0.5
+    for _ in range(50):
+        if await asyncio.to_thread((workspace / "later").exists):
+            break
+        await asyncio.sleep(0.1)
+    assert await asyncio.to_thread((workspace / "later").read_text) == "done\n"
+
+
+async def test_a_program_that_is_not_there_is_said(workspace: Path) -> None:
+    with pytest.raises(ToolError, match="no-such-program is not installed here"):
+        await processes.run(["no-such-program"], cwd=workspace, seconds=1)
+
+
+async def test_a_shell_keeps_files_and_history(workspace: Path) -> None:
+    result = await call(terminal.server, "execute_command", command="pwd; rm -rf x; echo format > kept")
+    assert text(result).startswith(f"```\n{workspace}\n```\nexit code 0")
+    assert (await content(terminal.server, "execute_command", command="cat kept; false"))["exit_code"] == 1
+    late = await call(terminal.server, "execute_command", command="echo so far; sleep 60", timeout=1)
+    assert late.isError and "so far" in text(late) and "ended after 1 seconds" in text(late)
+    commands = (await content(terminal.server, "get_command_history", count=2))["commands"]
+    assert [(one["command"], one["exit_code"]) for one in commands] == [
+        ("cat kept; false", 1),
+        ("echo so far; sleep 60", None),
+    ]
+
+
+async def python(code: str, **more: object) -> dict[str, object]:
+    return await content(python_code.server, "run_python_code", code=code, **more)
+
+
+async def test_python_prints_and_leaves_files(workspace: Path) -> None:
+    (workspace / "mine.py").write_text("ANSWER = 42")
+    (workspace / "old.txt").write_text("old")
+    program = (
+        "import mine, sys, pathlib\nprint(mine.ANSWER, 'ä漢')\nprint('oh', file=sys.stderr)\n"
+        "pathlib.Path('new').mkdir(); pathlib.Path('new/a.txt').write_text('x')\n"
+        "pathlib.Path('old.txt').write_text('changed')"
+    )
+    found = await python(program)
+    assert (found["exit_code"], found["stdout"], found["stderr"]) == (0, "42 ä漢", "oh")
+    assert found["files"] == ["new/a.txt", "old.txt"]
+    result = await call(python_code.server, "run_python_code", code="x = 1")
+    assert "Nothing was printed" in text(result) and "exit code 0" in text(result)
+    plain = await call(python_code.server, "run_python_code", code="print(1)", output_format="text")
+    assert text(plain) == "1"
+
+
+async def test_python_that_fails_says_where() -> None:
+    found = await python("a = 1\nb = [][a]")
+    assert (
+        found["exit_code"] == 1 and "line 2" in str(found["stderr"]) and "IndexError" in str(found["stderr"])
+    )
+    assert "SyntaxError" in str((await python("print("))["stderr"])
+    assert (await python("import os; os.abort()"))["exit_code"] == -6
+    assert (await python("raise SystemExit(7)"))["exit_code"] == 7
+
+
+async def test_python_has_limits_on_time_memory_and_output() -> None:
+    began = time.monotonic()
+    code = (
+        "import subprocess, sys\nprint('so far')\nsubprocess.Popen(['sleep', '7191'], start_new_session=True)\n"
+        "while True: pass"
+    )
+    result = await call(python_code.server, "run_python_code", code=code, timeout=1)
+    assert result.isError and "so far" in text(result) and "ended after 1 seconds" in text(result)
+    assert time.monotonic() - began < 6 and running("sleep 7191") == []
+    result = await call(python_code.server, "run_python_code", code="x = bytearray(9 << 30)")
+    assert "MemoryError" in text(result) and "4096 MB" in text(result)
+    found = await python("print('first'); print('x' * 3_000_000); print('last')")
+    assert str(found["stdout"]).startswith("first\nxxx") and str(found["stdout"]).endswith("xxx\nlast")
+    assert len(str(found["stdout"])) < 25_000 and found["bytes_left_out"] > 2_900_000  # type: ignore[operator]
+
+
+async def test_python_sees_no_keys_and_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret-key")
+    found = await python("import os; print(sorted(os.environ)); print(os.environ)")
+    assert "secret-key" not in str(found["stdout"]) and "WORKSPACE" in str(found["stdout"])
+    assert "EOFError" in str((await python("input()"))["stderr"])
+
+
+async def test_python_code_is_not_taken_for_anything_else() -> None:
+    assert (await python("print('a\"b $(ls) `ls`')"))["stdout"] == 'a"b $(ls) `ls`'
+    assert (await python("import sys; print(len(sys.argv), __name__)"))["stdout"] == "1 __main__"
+    assert (await python("import os; print(os.listdir())"))["stdout"] == "[]"

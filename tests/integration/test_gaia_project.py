@@ -1,0 +1,39 @@
+"""The tests that gaia-mcp-server brings along, run by the interpreter that its servers have as processes."""
+
+import fcntl
+import hashlib
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from aworld_train.env.directory import find_directory
+from aworld_train.env.interpreter import find_interpreter
+
+DIRECTORY = find_directory("gaia-mcp-server")
+_SECONDS = 1500
+
+
+def with_test_packages(python: Path) -> Path:
+    """The interpreter, once it has what the directory's tests need beside its servers."""
+    project = DIRECTORY.path / "pyproject.toml"
+    wanted = tomllib.loads(project.read_text(encoding="utf-8"))["dependency-groups"]["tests"]
+    folder = python.parent.parent
+    done = folder / f"tests-{hashlib.sha256(repr(wanted).encode()).hexdigest()[:16]}"
+    with Path(f"{folder}.tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+            locked = ["-c", str(DIRECTORY.path / "requirements.txt")]
+            subprocess.run([*command, *locked, *wanted], check=True, timeout=_SECONDS)
+            done.touch()
+    return python
+
+
+@pytest.mark.timeout(2 * _SECONDS)
+def test_the_tools_pass_their_own_tests() -> None:
+    python = with_test_packages(Path(find_interpreter(DIRECTORY, print)))
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(command, cwd=DIRECTORY.path, capture_output=True, text=True, timeout=_SECONDS)
+    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-5_000:]}"
