@@ -70,7 +70,7 @@ async def call(opened: ClientSession, tool: str, **arguments: Any) -> str:
     return text_of(await opened.call_tool(tool, arguments))
 
 
-def eventually(holds: Callable[[], object], within: float = 10.0) -> bool:
+def eventually(holds: Callable[[], object], within: float = 30.0) -> bool:
     """Whether it holds within so many seconds."""
     deadline = time.monotonic() + within
     while not holds():
