@@ -24,12 +24,13 @@ from gaia_tools.files import shown, workspace
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser as Chromium
-    from playwright.async_api import BrowserContext, Dialog, Download, Locator, Page, Playwright
+    from playwright.async_api import BrowserContext, Dialog, Download, Locator, Page, Playwright, Request
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLES = "BROWSERUSE_LLM_"
 """What the variables of the language model begin with, which neither Chromium nor its driver has to know."""
 SECONDS = 30.0
+_START_SECONDS = 60.0
 _ACTION_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
 _DOWNLOAD_SECONDS = 120.0
@@ -158,6 +159,13 @@ class Browser:
         before = proxy.refused
         self._download_began.clear()
         status, trouble, stopped = None, "", False
+        went = [address]
+
+        def follow(request: "Request") -> None:
+            if request.is_navigation_request() and request.frame == page.main_frame:
+                went.append(request.url)
+
+        page.on("request", follow)
         try:
             answer = await page.goto(address, wait_until="domcontentloaded", timeout=SECONDS * 1000)
             if answer is not None:
@@ -172,9 +180,13 @@ class Browser:
                     await page.wait_for_url(
                         "chrome-error://**", wait_until="commit", timeout=_CLOSE_SECONDS * 1000
                     )
-        if stopped and (refused := proxy.since(before)):
-            wanted = [one for one in refused if one.target == _target(page.url)]
-            raise ToolError((wanted or refused)[-1].reason)
+        finally:
+            page.remove_listener("request", follow)
+        reasons = {
+            one.target: one.reason for one in proxy.since(before)
+        }  # also of what Chromium asks for by itself
+        if stopped and (reason := next(filter(None, map(reasons.get, map(_target, reversed(went)))), None)):
+            raise ToolError(reason)
         return status, trouble
 
     async def look(self, show_links: bool = False) -> View:
@@ -280,7 +292,7 @@ class Browser:
         self._proxy = Proxy()
         await self._proxy.start()
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(_START_SECONDS):
                 with _without_keys():
                     self._playwright = await async_playwright().start()
                 self._chromium = await self._playwright.chromium.launch(
@@ -304,7 +316,7 @@ class Browser:
                 )
         except TimeoutError:
             await self.close()
-            raise ToolError(f"Chromium did not start within {SECONDS:g} seconds.") from None
+            raise ToolError(f"Chromium did not start within {_START_SECONDS:g} seconds.") from None
         except Exception as error:  # a driver that does not start is none of Playwright's own errors
             await self.close()
             raise ToolError(f"Chromium does not start: {_first_line(error)}") from error
@@ -383,16 +395,18 @@ class Browser:
     async def _settled(self) -> View:
         """The page, when what the last action set going has had a moment."""
         await asyncio.sleep(_MOMENT_SECONDS)
-        for _ in range(3):
+        for _ in range(_TRIES):
             page = await self._running()
             for state in ("domcontentloaded", "networkidle"):
                 with suppress(Exception):
                     seconds = SECONDS / 2 if state == "domcontentloaded" else _QUIET_SECONDS
                     await page.wait_for_load_state(state, timeout=seconds * 1000)  # type: ignore[arg-type]
+            await self._finish_downloads()
+            view = await self._view()
             if page is self._page:
                 break
-        await self._finish_downloads()
-        return await self._view()
+            self._notes = [*view.notes, *self._notes]  # another tab was opened, or this one closed, meanwhile
+        return view
 
     async def _view(self, status: int | None = None, show_links: bool = False) -> View:
         page = await self._running()
