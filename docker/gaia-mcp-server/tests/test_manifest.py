@@ -209,4 +209,4 @@ def test_the_table_tells_what_was_called_and_with_what() -> None:
         "| `terminal-server` | `execute_command` | - | 1 | 2 | 1.000 |",
         "| `terminal-server` | `get_command_history` | .txt | 1 | 1 | - |",
     ]
-    assert given({"file_path": "a/b.XLSX", "url": "http://x.org/y.pdf", "n": 3}) == [".xlsx", "HTTP"]
+    assert given({"file_path": "a/b.XLSX", "url": "http://x.org/y.pdf", "n": 3}) == {".xlsx", "HTTP"}
