@@ -31,6 +31,9 @@ REQUIRED = "AWORLD_TRAIN_TESTS_NEED_BROWSER"
 """Set where the absence of a browser is a failure."""
 ARTEFACTS = "AWORLD_TRAIN_TEST_ARTEFACTS"
 """Folder in which screenshots are kept."""
+# The first that needs the image makes it.
+pytestmark = pytest.mark.timeout(1800)
+
 NAME = "vnc-test"
 BLUE = (0x34, 0x65, 0xA4)
 YELLOW = (0xF5, 0xB7, 0x00)

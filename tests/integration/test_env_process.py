@@ -21,8 +21,10 @@ import psutil
 import pytest
 import yaml
 from mcp import McpError
+from rich.console import Console
 from typer.testing import CliRunner
 
+from aworld_train.cli import console
 from aworld_train.cli.env import app
 from aworld_train.env import (
     EnvConnection,
@@ -643,7 +645,9 @@ async def test_tools_get_what_they_need_and_no_secret_of_the_caller(
         down("made")
 
 
-async def test_tools_are_told_where_the_data_is_and_other_data_is_another_environment(tmp_path: Path) -> None:
+async def test_tools_are_told_where_the_data_is_and_other_data_is_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -659,7 +663,8 @@ async def test_tools_are_told_where_the_data_is_and_other_data_is_another_enviro
             assert await call(opened, "say") == "first"
         (now,) = status("made")
         assert now.to_json()["data"] == str(folders[0])
-        assert str(folders[0]) in CliRunner().invoke(app, ["status"], env={"COLUMNS": "300"}).stdout
+        monkeypatch.setattr(console, "out", Console(width=300))
+        assert str(folders[0]) in CliRunner().invoke(app, ["status"]).stdout
         assert up(path, workers=1, data=folders[0]) == first
         pid = record_of("made").handle["pid"]
         second = up(path, workers=1, data=folders[1])
