@@ -1,17 +1,15 @@
 """intelligence-guard-server: a second look at how a task is being solved, by a model that looks for what went wrong."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import llm
-from gaia_tools.results import answer, cut
+from gaia_tools.reasoning import Temperature, reasoned
 
 server = FastMCP("intelligence-guard-server", log_level="WARNING")
 PREFIX = "GUARD_LLM"
-_SECONDS = 540.0
 _INSTRUCTIONS = """You check how someone is solving a task before they go on. You do not solve it in their place.
 Look for: a misread task (units, rounding, form of the answer, "how many", "first", dates); steps that do not follow;
 wrong calculations; facts without a source, or from a source that may be wrong; conditions that were forgotten; other
@@ -30,26 +28,13 @@ async def guarding_reasoning_process(
         str, Field(description="The reasoning so far, or what is to be checked about it.", min_length=1)
     ],
     original_task: Annotated[str, Field(description="The task that is being solved, in its own words.")] = "",
-    temperature: Annotated[
-        float, Field(description="0 for the likeliest, more for variety.", ge=0, le=2)
-    ] = 0.1,
+    temperature: Temperature = 0.1,
     guarding_style: Annotated[
         str, Field(description="'detailed', 'concise', 'strict', or in words.")
     ] = "detailed",
 ) -> CallToolResult:
     """Have a model check the reasoning so far for mistakes, gaps and misreadings, and say what to check next."""
     task = f"The task:\n{original_task}\n\n" if original_task else ""
-    said = await llm.reply(
-        PREFIX,
-        [
-            {"role": "system", "content": _INSTRUCTIONS.format(style=guarding_style)},
-            {"role": "user", "content": f"{task}To be checked:\n{question}"},
-        ],
-        temperature=temperature,
-        seconds=_SECONDS,
+    return await reasoned(
+        PREFIX, _INSTRUCTIONS.format(style=guarding_style), f"{task}To be checked:\n{question}", temperature
     )
-    text, _ = cut(said.text)
-    structured: dict[str, Any] = {"answer": text, **said.described()}
-    if said.finish_reason == "length":
-        text += "\n\n(The answer was cut off at the model's limit of tokens.)"
-    return answer(text, structured)

@@ -1,17 +1,15 @@
 """intelligence-think-server: a hard question, put to a model that reasons."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import llm
-from gaia_tools.results import answer, cut
+from gaia_tools.reasoning import Temperature, reasoned
 
 server = FastMCP("intelligence-think-server", log_level="WARNING")
 PREFIX = "THINK_LLM"
-_SECONDS = 540.0
 _INSTRUCTIONS = """You solve hard problems: logic, mathematics, riddles, estimates, plans.
 You have no tools and see only what is written here. Say first what is given and what is sought. Work it out step by
 step, check each calculation, and try the result against every condition that was given. Name assumptions as such, and
@@ -26,9 +24,7 @@ async def complex_problem_reasoning(
         str, Field(description="The question, with all it takes to answer it.", min_length=1)
     ],
     original_task: Annotated[str, Field(description="The task that the question belongs to.")] = "",
-    temperature: Annotated[
-        float, Field(description="0 for the likeliest, more for variety.", ge=0, le=2)
-    ] = 0.3,
+    temperature: Temperature = 0.3,
     reasoning_style: Annotated[
         str, Field(description="'detailed', 'concise', 'step-by-step', or in words.")
     ] = "detailed",
@@ -39,17 +35,4 @@ async def complex_problem_reasoning(
         if original_task
         else question
     )
-    said = await llm.reply(
-        PREFIX,
-        [
-            {"role": "system", "content": _INSTRUCTIONS.format(style=reasoning_style)},
-            {"role": "user", "content": asked},
-        ],
-        temperature=temperature,
-        seconds=_SECONDS,
-    )
-    text, _ = cut(said.text)
-    structured: dict[str, Any] = {"answer": text, **said.described()}
-    if said.finish_reason == "length":
-        text += "\n\n(The answer was cut off at the model's limit of tokens.)"
-    return answer(text, structured)
+    return await reasoned(PREFIX, _INSTRUCTIONS.format(style=reasoning_style), asked, temperature)

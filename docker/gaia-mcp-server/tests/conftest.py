@@ -18,7 +18,6 @@ from tests import recorded_calls
 if recorded_calls.VARIABLE in os.environ:
     recorded_calls.record(Path(os.environ[recorded_calls.VARIABLE]))
 
-Call = Callable[..., Awaitable[CallToolResult]]
 Handler = Callable[[http.Request], Awaitable[http.StreamResponse]]
 Serve = Callable[..., Awaitable[str]]
 

@@ -174,17 +174,15 @@ class Browser:
             trouble = _first_line(error)
             stopped = "net::ERR_TUNNEL_CONNECTION_FAILED" in trouble
             if "net::ERR" in trouble and "net::ERR_ABORTED" not in trouble:
-                with suppress(
-                    Exception
-                ):  # the page that tells of it comes later, and would cross what is opened next
+                # The page that tells of it comes later, and would cross what is opened next.
+                with suppress(Exception):
                     await page.wait_for_url(
                         "chrome-error://**", wait_until="commit", timeout=_CLOSE_SECONDS * 1000
                     )
         finally:
             page.remove_listener("request", follow)
-        reasons = {
-            one.target: one.reason for one in proxy.since(before)
-        }  # also of what Chromium asks for by itself
+        # Also of what Chromium asks for by itself.
+        reasons = {one.target: one.reason for one in proxy.since(before)}
         if stopped and (reason := next(filter(None, map(reasons.get, map(_target, reversed(went)))), None)):
             raise ToolError(reason)
         return status, trouble

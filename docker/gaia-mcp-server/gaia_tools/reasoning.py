@@ -1,0 +1,28 @@
+"""A text put to a model under instructions and answered in words: what the servers that think and that check share."""
+
+from typing import Annotated, Any
+
+from mcp.types import CallToolResult
+from pydantic import Field
+
+from gaia_tools import llm
+from gaia_tools.results import answer, cut
+
+SECONDS = 540.0
+
+Temperature = Annotated[float, Field(description="0 for the likeliest, more for variety.", ge=0, le=2)]
+
+
+async def reasoned(prefix: str, instructions: str, text: str, temperature: float) -> CallToolResult:
+    """What the model of the variables with this prefix says to ``text``.
+
+    Raises:
+        ToolError: As `llm.reply`.
+    """
+    messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
+    said = await llm.reply(prefix, messages, temperature=temperature, seconds=SECONDS)
+    shown, _ = cut(said.text)
+    structured: dict[str, Any] = {"answer": shown, **said.described()}
+    if said.finish_reason == "length":
+        shown += "\n\n(The answer was cut off at the model's limit of tokens.)"
+    return answer(shown, structured)
