@@ -32,6 +32,7 @@ VARIABLES = "BROWSERUSE_LLM_"
 SECONDS = 30.0
 _START_SECONDS = 60.0
 _ACTION_SECONDS = 10.0
+_READ_SECONDS = 20.0  # many browsers starting at once keep a page from answering for a while
 _CLOSE_SECONDS = 5.0
 _DOWNLOAD_SECONDS = 120.0
 _QUIET_SECONDS = 1.5
@@ -444,7 +445,7 @@ class Browser:
         """What a frame shows; once more where it goes to another page meanwhile."""
         for _ in range(3):
             try:
-                async with asyncio.timeout(_ACTION_SECONDS):
+                async with asyncio.timeout(_READ_SECONDS):
                     found: dict[str, Any] = await frame.evaluate(
                         _SCRIPT.read_text(), {"first": first, "showLinks": show_links}
                     )
