@@ -1,0 +1,124 @@
+"""How a run scores: defaults for rows that do not say, the judge, the composite, as plain data between processes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class JudgeModel:
+    """One language model that judges, at an OpenAI-compatible endpoint; ``url`` ends where ``/chat/completions`` begins.
+
+    Attributes:
+        name: How messages call it.
+        url: Where it is.
+        model: What it is called there.
+        key_variable: Environment variable that holds its key.
+        timeout: Seconds one request may take.
+        price_in: Price of a million prompt tokens, in whatever currency; 0 where nobody counts.
+        price_out: Price of a million completion tokens.
+    """
+
+    name: str
+    url: str
+    model: str
+    key_variable: str | None = None
+    timeout: float = 60.0
+    price_in: float = 0.0
+    price_out: float = 0.0
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Who judges, and how often it may be asked.
+
+    Attributes:
+        models: Asked in this order until one gives a verdict.
+        concurrency: Most requests at the same time.
+        per_minute: Most requests in a minute; 0 for no limit.
+        attempts: How often a model is asked before the next one is.
+        cache: Directory of answers that were given before; None keeps none.
+        prompt: The judge's instructions; None for the package's own.
+    """
+
+    models: tuple[JudgeModel, ...] = ()
+    concurrency: int = 16
+    per_minute: int = 0
+    attempts: int = 4
+    cache: str | None = None
+    prompt: str | None = None
+
+
+@dataclass(frozen=True)
+class CompositeSettings:
+    """What the scorer ``composite`` adds up.
+
+    Attributes:
+        correct: Scorer that says whether the answer is right.
+        weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
+        gates: Parts that must be above 0, or the whole is 0.
+        most_chars: Length of what the assistant said up to which ``length`` is 1; it falls to 0 at twice that.
+        most_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
+    """
+
+    correct: str = "exact"
+    weights: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
+    gates: tuple[str, ...] = ()
+    most_chars: int = 8000
+    most_calls: int = 16
+
+
+@dataclass(frozen=True)
+class ToolSettings:
+    """The tool environment that runs the tests of ``code_tests``; its token is in ``MCP_SERVER_TOKEN``.
+
+    Attributes:
+        url: Its MCP endpoint.
+        tool: The tool that runs Python.
+        argument: That tool's argument for the source.
+        servers: Tool servers to ask for; empty means all.
+    """
+
+    url: str
+    tool: str = "run_python_code"
+    argument: str = "code"
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    """How a run scores.
+
+    Attributes:
+        scorer: For rows that name none.
+        answer_schema: For rows that name none.
+        timeout: Seconds one score may take.
+        judge: Who judges.
+        composite: What ``composite`` adds up.
+        tools: Where code runs; None where there is no tool environment.
+    """
+
+    scorer: str = "number"
+    answer_schema: str = "answer"
+    timeout: float = 30.0
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
+    composite: CompositeSettings = field(default_factory=CompositeSettings)
+    tools: ToolSettings | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Self:
+        """From what ``to_plain`` made."""
+        judge, composite, tools = data["judge"], data["composite"], data["tools"]
+        models = tuple(JudgeModel(**model) for model in judge["models"])
+        return cls(
+            scorer=data["scorer"],
+            answer_schema=data["answer_schema"],
+            timeout=data["timeout"],
+            judge=JudgeSettings(**{**judge, "models": models}),
+            composite=CompositeSettings(**{**composite, "gates": tuple(composite["gates"])}),
+            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}) if tools else None,
+        )
