@@ -167,7 +167,7 @@ def _show(look: "Look", tokenizer: Any, title: str, most_lines: int | None) -> N
             )
     told = [
         f"outcome {line['outcome']} ({line['treatment']})",
-        f"reward {look.scores['score']:g}" if look.scores else "no reward",
+        f"reward {look.scores['score']:g} by {line['scorer']}" if look.scores else "no reward",
         f"{_count(line['tool_calls'], 'tool call')}, {_count(line['tool_errors'], 'error')}, "
         f"{line['tool_seconds']:.2f} s",
         f"model {line['generate_seconds']:.2f} s",

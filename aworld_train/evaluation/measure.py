@@ -16,6 +16,7 @@ from aworld_train.adapter.verl.metrics import Tail
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
+from aworld_train.launch.account import Tally
 from aworld_train.launch.environment import run_environment
 from aworld_train.launch.progress import Progress, Status
 from aworld_train.launch.training import terminate_as_interrupt
@@ -38,6 +39,9 @@ class EvalReport:
         tool_errors: of these, calls that came back as errors.
         correct_with_tool: share of the correct tasks in which a tool was called.
         outcomes: how episodes ended.
+        unscored: of the errors, those whose answer could not be scored, by scorer and what became of the score.
+        parts: mean of each named part of the scores.
+        suspicions: tasks that make one ask how they were solved, by sign.
     """
 
     model: str
@@ -50,6 +54,9 @@ class EvalReport:
     tool_errors: int
     correct_with_tool: float | None
     outcomes: dict[str, int]
+    unscored: dict[str, int]
+    parts: dict[str, float]
+    suspicions: dict[str, int]
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -203,9 +210,9 @@ def _report(
         raise TrainingFailure(f"No task could be scored: {'; '.join(causes) or 'no episode was played'}.")
     correct = [float(line["scores"].get("acc", line["reward"])) for line in scored]
     with_tool = sum(c for c, line in zip(correct, scored, strict=True) if line["tool_calls"])
-    outcomes: dict[str, int] = {}
+    tally = Tally()
     for line in lines:
-        outcomes[line["outcome"]] = outcomes.get(line["outcome"], 0) + 1
+        tally.add(line)
     low, high = wilson_interval(sum(correct), len(scored))
     return EvalReport(
         model=model,
@@ -217,6 +224,9 @@ def _report(
         tool_calls=sum(line.get("tool_calls", 0) for line in lines),
         tool_errors=sum(line.get("tool_errors", 0) for line in lines),
         correct_with_tool=round(with_tool / sum(correct), 4) if sum(correct) else None,
-        outcomes=outcomes,
+        outcomes=dict(tally.outcomes),
+        unscored=dict(tally.unscored),
+        parts={name: round(mean, 6) for name, mean in tally.part_means.items()},
+        suspicions=dict(tally.suspicions),
         seconds=round(seconds, 1),
     )

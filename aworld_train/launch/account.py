@@ -13,7 +13,7 @@ from aworld_train.launch.summary import RunSummary, Validation
 
 
 @dataclass
-class _Tally:
+class Tally:
     """Episodes of one kind (training or validation) of one step."""
 
     episodes: int = 0
@@ -29,6 +29,11 @@ class _Tally:
     branches: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
+    sampled_tokens: int = 0
+    unscored: Counter[str] = field(default_factory=Counter)
+    suspicions: Counter[str] = field(default_factory=Counter)
+    parts: Counter[str] = field(default_factory=Counter)
+    part_counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
         if line.get("cause") and line.get("treatment") != "trained":
@@ -45,12 +50,28 @@ class _Tally:
             self.rows += line["rows"]
             self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
             self.unique_tokens += line["unique_tokens"]
+            self.sampled_tokens += line["sampled_tokens"]
+        if line.get("scoring") and line.get("reward") is None:
+            self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
+        self.suspicions.update(line.get("suspicions", ()))
         if line.get("reward") is None:
             return
         self.scored += 1
         correct = float(line["scores"].get("acc", line["reward"]))
         self.correct += correct
         self.correct_with_tool += correct if line.get("tool_calls", 0) > 0 else 0.0
+        self.parts.update(line.get("parts", {}))
+        self.part_counts.update(dict.fromkeys(line.get("parts", ()), 1))
+
+    @property
+    def part_means(self) -> dict[str, float]:
+        """Mean of each named part of the scores, over the episodes that have it."""
+        return {name: total / self.part_counts[name] for name, total in sorted(self.parts.items())}
+
+    @property
+    def suspicion_shares(self) -> dict[str, float]:
+        """Share of the episodes that raise each question."""
+        return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
 
 
 class Account:
@@ -68,8 +89,8 @@ class Account:
         self.summary = summary
         self.rows = StepRows()
         self.from_step = from_step
-        self.training: dict[int, _Tally] = {}
-        self.validation: dict[int, _Tally] = {}
+        self.training: dict[int, Tally] = {}
+        self.validation: dict[int, Tally] = {}
         self.rows.load(folder.metrics, from_step)
         _keep_until(folder.episodes, from_step)
         write_text(folder.metrics, self.rows.text())
@@ -86,7 +107,7 @@ class Account:
         episodes = self._episodes.read()
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
-            kind.setdefault(line["step"], _Tally()).add(line)
+            kind.setdefault(line["step"], Tally()).add(line)
         lines = self._logger.read()
         touched = {self.rows.add(line) for line in lines}
         if touched:
@@ -98,7 +119,7 @@ class Account:
             self.summary.write(self.folder.path)
         return bool(episodes or lines)
 
-    def current(self) -> tuple[str, int, _Tally]:
+    def current(self) -> tuple[str, int, Tally]:
         """What is going on: ``starting``, ``validation`` or ``training``, the step, and its episodes so far."""
         step = self.rows.last_trained
         ahead = max(self.training, default=0)
@@ -106,7 +127,7 @@ class Account:
             return "training", ahead, self.training[ahead]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
-        return ("training", step + 1, _Tally()) if self.rows.rows else ("starting", 0, _Tally())
+        return ("training", step + 1, Tally()) if self.rows.rows else ("starting", 0, Tally())
 
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""
@@ -128,14 +149,25 @@ class Account:
                 "branches": dict(tally.branches),
                 # 1 where every conversation only grew; below it, what paths share is processed more than once.
                 "unique_tokens_share": tally.unique_tokens / tally.row_tokens if tally.row_tokens else None,
+                "reward_parts": tally.part_means,
+                "unscored": dict(tally.unscored),
+                "suspicions": tally.suspicion_shares,
+                "length_drift": self._length_drift(tally),
             }
-        tally = self.validation.get(step, _Tally())
+        tally = self.validation.get(step, Tally())
         if tally.scored and any(key.startswith("val-core/") for key in row["verl"]):
             row |= {
                 "val_accuracy": tally.correct / tally.scored,
                 "val_n": tally.scored,
                 "val_errors": tally.episodes - tally.scored,
             }
+
+    def _length_drift(self, tally: Tally) -> float | None:
+        """How long episodes are, as a multiple of the first step's: sampled tokens per episode."""
+        first = self.training[min(self.training)]
+        if not (first.sampled_tokens and tally.episodes):
+            return None
+        return (tally.sampled_tokens / tally.episodes) / (first.sampled_tokens / first.episodes)
 
     def _summarise(self, seconds: float) -> None:
         summary = self.summary
@@ -151,7 +183,10 @@ class Account:
         summary.tool_calls = sum(t.tool_calls for t in everything)
         summary.tool_errors = sum(t.tool_errors for t in everything)
         summary.environment_losses = sum(t.environment_losses for t in everything)
-        summary.outcomes = dict(sum((t.outcomes for t in self.training.values()), Counter[str]()))
+        training = self.training.values()
+        summary.outcomes = dict(sum((t.outcomes for t in training), Counter[str]()))
+        summary.unscored = dict(sum((t.unscored for t in training), Counter[str]()))
+        summary.suspicions = dict(sum((t.suspicions for t in training), Counter[str]()))
         if 0 in self.validation:
             summary.val["before"] = _validation(self.validation[0])
         last = max(
@@ -163,7 +198,7 @@ class Account:
             summary.correct_with_tool = tally.correct_with_tool / tally.correct if tally.correct else None
 
 
-def _validation(tally: _Tally) -> Validation:
+def _validation(tally: Tally) -> Validation:
     return Validation(
         accuracy=round(tally.correct / tally.scored, 6) if tally.scored else None,
         n=tally.scored,

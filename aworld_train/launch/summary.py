@@ -34,6 +34,8 @@ class RunSummary:
         trained_episodes: of these, the ones that were scored and could be trained on.
         environment_losses: episodes whose tool environment went away under them, the ones played again included.
         outcomes: how training episodes ended, by name of the outcome.
+        unscored: training episodes that could not be scored, by scorer and what became of the score.
+        suspicions: training episodes that make one ask how their reward was won, by sign (see ``reward suspects``).
         correct_with_tool: share of the correct episodes of the last validation in which a tool was called.
         checkpoint: directory of the last checkpoint's model, in Hugging Face format.
         seconds: wall time, summed over the attempts of a resumed run.
@@ -50,6 +52,8 @@ class RunSummary:
     tool_errors: int = 0
     environment_losses: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
+    unscored: dict[str, int] = field(default_factory=dict)
+    suspicions: dict[str, int] = field(default_factory=dict)
     val: dict[str, Validation] = field(
         default_factory=lambda: {"before": Validation(), "after": Validation()}
     )

@@ -15,6 +15,7 @@ import yaml
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, agent_file, compose
 from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl.reward import REWARD_FILE, reward_plan
 from aworld_train.adapter.verl.settings import EPISODES_FILE, settings_of
 from aworld_train.atomic import write_text
 from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
@@ -45,6 +46,7 @@ def write_plan(
     for name, content in (
         (AGENT_FILE, agent_file(recipe, folder)),
         (EPISODES_FILE, settings_of(recipe)),
+        (REWARD_FILE, reward_plan(recipe)),
     ):
         write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     return verl_command(folder)
@@ -65,7 +67,7 @@ def run_verl(
 
     Args:
         recipe: what to run.
-        folder: gets ``verl.yaml``, ``agent.yaml``, ``episodes.yaml``, ``logs/verl.log`` and ``traces/``.
+        folder: gets ``verl.yaml``, ``agent.yaml``, ``episodes.yaml``, ``reward.yaml``, ``logs/verl.log`` and ``traces/``.
         environment: the tools.
         logger_file: where VeRL appends its metrics.
         watch: called twice a second; a returned text is the reason to stop.

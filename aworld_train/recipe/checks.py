@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from aworld_train.errors import RecipeError, nearest
+from aworld_train.errors import RecipeError, RewardError, nearest
 from aworld_train.recipe.schema import CassetteMode, ContextPolicy, Recipe
 from aworld_train.recipe.tree import KeyPath, leaves
 
@@ -15,7 +15,8 @@ _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 # Their baseline is the other episodes of the same task: a group of one has none.
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
-_ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout"}
+_ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout", "price_in", "price_out"}
+_PARTS = ("correct", "format", "tool_use", "length", "cost")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _NAMES = [
     "model.path",
@@ -37,6 +38,10 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "agent.context.condense_over",
             "rollout.min_group",
             "agent.max_tool_result_chars",
+            "reward.judge.concurrency",
+            "reward.judge.attempts",
+            "reward.composite.most_chars",
+            "reward.composite.most_calls",
             "dataset.max_prompt_tokens",
             "env.workers",
             "rollout.n",
@@ -74,6 +79,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         [
             "model.lora.rank",
             "agent.context.keep",
+            "reward.judge.per_minute",
             "env.recovery_timeout",
             "algorithm.kl_coef",
             "algorithm.entropy_coef",
@@ -119,6 +125,7 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _cassette(recipe)
     yield from _agent(recipe)
     yield from _endpoints(recipe)
+    yield from _reward(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in broken):
         yield from _sizes(recipe)
 
@@ -220,13 +227,15 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             )
         else:
             yield from ((here, f"`endpoints.{name}.{text}") for text in _endpoint(endpoint))
-    used = [("summarizer", context.summarizer)] + [("condensers", each) for each in context.condensers]
+    used: list[tuple[KeyPath, str | None]] = [(("agent", "context", "summarizer"), context.summarizer)]
+    used += [(("agent", "context", "condensers"), each) for each in context.condensers]
+    used += [(("reward", "judge", "models"), each) for each in recipe.reward.judge.models]
     for key, wanted in used:
         if wanted is not None and wanted not in recipe.endpoints:
             meant = nearest(wanted, list(recipe.endpoints))
             yield (
-                ("agent", "context", key),
-                f"`agent.context.{key}` names the endpoint {wanted!r}, which `endpoints` does not have"
+                key,
+                f"`{'.'.join(key)}` names the endpoint {wanted!r}, which `endpoints` does not have"
                 + (f"; did you mean {meant!r}?" if meant else ""),
             )
 
@@ -240,10 +249,47 @@ def _endpoint(given: dict[str, Any]) -> Iterator[str]:
     seconds = given.get("timeout", 1.0)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         yield f"timeout` must be seconds above 0, it is {seconds!r}"
+    for key in ("price_in", "price_out"):
+        price = given.get(key, 0)
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
+            yield f"{key}` must be the price of a million tokens, not negative, it is {price!r}"
     variable = given.get("key_variable")
     if variable is not None and not _VARIABLE.fullmatch(str(variable)):
         # Not shown: who misreads this has put the key itself here.
         yield "key_variable` must be the name of an environment variable that holds the key"
+
+
+def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    from aworld_train.reward.extraction import check_schema_name
+    from aworld_train.reward.scorers import check_scorer_name
+
+    reward, composite = recipe.reward, recipe.reward.composite
+    here: KeyPath = ("reward",)
+    for key, check, name in (
+        ((*here, "scorer"), check_scorer_name, reward.scorer),
+        ((*here, "composite", "correct"), check_scorer_name, composite.correct),
+        ((*here, "answer_schema"), check_schema_name, reward.answer_schema),
+    ):
+        try:
+            check(name)
+        except RewardError as error:
+            yield key, f"`{'.'.join(key)}`: {error.message}"
+    if composite.correct == "composite":
+        yield (*here, "composite", "correct"), "`reward.composite.correct` cannot be composite itself"
+    for key, parts in (("weights", list(composite.weights)), ("gates", composite.gates)):
+        for part in parts:
+            if part not in _PARTS:
+                meant = nearest(part, _PARTS)
+                yield (
+                    (*here, "composite", key),
+                    f"`reward.composite.{key}` has {part!r}, which is not one of {', '.join(_PARTS)}"
+                    + (f"; did you mean {meant!r}?" if meant else ""),
+                )
+    if "llm_judge" in (reward.scorer, composite.correct) and not reward.judge.models:
+        yield (
+            (*here, "judge", "models"),
+            "`reward.judge.models` must name the endpoints that judge: a scorer is llm_judge",
+        )
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -158,12 +158,45 @@ class DatasetSection:
 
 
 @dataclass
+class JudgeSection:
+    models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
+    concurrency: int = _doc("Most requests at the same time.", 16)
+    per_minute: int = _doc("Most requests in a minute; 0 is no limit.", 0)
+    attempts: int = _doc("How often an endpoint is asked before the next one is.", 4)
+    cache: str | None = _doc("Folder that keeps verdicts, so that the same answer is judged once.")
+    prompt: str | None = _doc("File with the judge's instructions; default: the package's own.")
+
+
+@dataclass
+class CompositeSection:
+    correct: str = _doc("Scorer that says whether the answer is right.", "exact")
+    weights: dict[str, float] = _doc(
+        "Weight by part (correct, format, tool_use, length, cost); the score is the weighted sum.",
+        {"correct": 1.0},
+    )
+    gates: list[str] = _doc("Parts without which the score is 0.", [])
+    most_chars: int = _doc("Characters said up to which `length` is 1; it is 0 from twice that.", 8000)
+    most_calls: int = _doc("Tool calls up to which `cost` is 1; it is 0 from twice that.", 16)
+
+
+@dataclass
 class RewardSection:
-    function: str = _doc(
-        "`module:function` or `file.py:function` with verl's signature.",
-        "aworld_train.reward.answer:score_answer",
+    scorer: str = _doc(
+        "Scorer of tasks that name none: number, gaia, math, exact, f1, contains, code_tests, llm_judge, composite, or "
+        "your own as `module:function` or `file.py:function`.",
+        "number",
+    )
+    answer_schema: str = _doc(
+        "Where the answer is, in tasks that do not say: answer, boxed, last_line, json:<path>, regex:<pattern>.",
+        "answer",
+    )
+    function: str | None = _doc(
+        "`module:function` or `file.py:function` with verl's signature, in place of all scorers."
     )
     timeout: float = _doc("Seconds one score may take.", 30.0)
+    judge: JudgeSection = field(default_factory=JudgeSection)
+    composite: CompositeSection = field(default_factory=CompositeSection)
+    code_tool: str = _doc("Tool of the environment that runs Python for `code_tests`.", "run_python_code")
 
 
 @dataclass

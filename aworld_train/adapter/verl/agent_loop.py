@@ -98,7 +98,8 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         record.finish(played, rows, treatment, time.monotonic() - began)
         if treatment is Treatment.dropped or not rows:
             return []
-        record.outputs = output_rows(played, rows, model, masked=treatment is Treatment.masked)
+        asked = "\n".join(message.content for message in messages if message.role == "user")
+        record.outputs = output_rows(played, rows, model, asked, masked=treatment is Treatment.masked)
         return record.outputs
 
     async def _play_until_over(

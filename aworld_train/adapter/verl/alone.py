@@ -11,7 +11,8 @@ import yaml
 
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, open_slot
+from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, Unscored, open_slot
+from aworld_train.adapter.verl.reward import REWARD_FILE, reward_plan
 from aworld_train.adapter.verl.settings import EPISODES_FILE, settings_of
 from aworld_train.atomic import write_text
 from aworld_train.recipe.schema import Recipe
@@ -48,7 +49,8 @@ class Stage:
         (folder / "traces").mkdir(parents=True, exist_ok=True)
         os.environ |= verl_environment(recipe, folder / "metrics.jsonl", folder)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
-        write_text(folder / EPISODES_FILE, yaml.safe_dump(settings_of(recipe), allow_unicode=True))
+        for name, content in ((EPISODES_FILE, settings_of(recipe)), (REWARD_FILE, reward_plan(recipe))):
+            write_text(folder / name, yaml.safe_dump(content, allow_unicode=True))
         self._recipe = recipe
         self._greedy = greedy
         self._entry = agent_file(recipe, folder)[0]
@@ -90,7 +92,13 @@ class Stage:
         began = time.monotonic()
         outputs = await loop.run(sampling, raw_prompt=row["prompt"], **_rest(row))
         slot.line["seconds"] = round(time.monotonic() - began, 4)
-        scores = await self._score(row, outputs[-1]) if outputs else None
+        scores = None
+        if outputs:
+            scores = outputs[-1].extra_fields["reward_extra_info"] = await self._score(row, outputs[-1])
+            try:
+                slot.take_score({**_rest(row), "raw_prompt": row["prompt"]})
+            except Unscored:
+                outputs, scores = [], None
         return Look(slot.line, slot.played, outputs, scores)
 
     async def close(self) -> None:

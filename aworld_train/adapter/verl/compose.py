@@ -12,7 +12,8 @@ from typing import Any
 
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
-from aworld_train.adapter.verl.places import function_place, place
+from aworld_train.adapter.verl.places import place
+from aworld_train.adapter.verl.reward import REWARD_FILE
 from aworld_train.adapter.verl.settings import EPISODES_FILE, min_group
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Engine, Recipe
@@ -52,7 +53,7 @@ def compose(
         **_actor(recipe),
         **_algorithm(recipe),
         **_rollout(recipe, run_dir),
-        **_reward(recipe),
+        **_reward(recipe, run_dir),
         **_trainer(recipe, run_dir, val_only, val_first),
         **_ray(recipe, ray_dir),
     }
@@ -216,15 +217,12 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     return keys
 
 
-def _reward(recipe: Recipe) -> dict[str, Any]:
+def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     return {
         "reward.num_workers": 1,
         "reward.custom_reward_function.path": "pkg://aworld_train.adapter.verl.reward",
         "reward.custom_reward_function.name": "score",
-        "reward.custom_reward_function.reward_kwargs": {
-            "function": function_place(recipe.reward.function),
-            "seconds": recipe.reward.timeout,
-        },
+        "reward.custom_reward_function.reward_kwargs": {"settings": str(run_dir.resolve() / REWARD_FILE)},
         # Not used, for the reward is a function; but VeRL's default leaves it open.
         "reward.reward_model.rollout.name": recipe.rollout.engine.value,
     }

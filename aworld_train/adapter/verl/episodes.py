@@ -10,7 +10,7 @@ import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from aworld_train.adapter.verl.groups import Group
-from aworld_train.adapter.verl.record import open_slot
+from aworld_train.adapter.verl.record import Unscored, current_episode, open_slot
 from aworld_train.adapter.verl.settings import EPISODES_FILE, read_settings
 from aworld_train.rollout.pauses import keep_pauses_short
 
@@ -63,12 +63,18 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         error: BaseException | None = None
         try:
             await super()._run_agent_loop(sampling_params, trajectory=trajectory, **kwargs)
+        except Unscored:
+            pass  # its line says why; the others of its group go on
         except BaseException as raised:
             error = raised
             raise
         finally:
             slot.write(error)
         return bool(slot.outputs)
+
+    async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
+        await super()._compute_score(outputs, kwargs=kwargs)
+        current_episode().take_score(kwargs)
 
 
 class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]

@@ -6,11 +6,15 @@ score. Slots are kept per task, for a worker plays many episodes at the same tim
 
 import json
 import os
+from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aworld_train.adapter.verl.reward import SCORING
 from aworld_train.recipe.schema import Treatment
+from aworld_train.reward.hacking import ToolUse, look, suspicions
+from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.outcome import Outcome
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from aworld_train.adapter.verl.agent_loop import Played
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
+
+
+class Unscored(Exception):
+    """An episode whose score cannot be had: its scorer abstained, was too slow or failed."""
 
 
 class EpisodeSlot:
@@ -64,6 +72,49 @@ class EpisodeSlot:
             "cause": played.cause,
         }
 
+    def take_score(self, task: Mapping[str, Any]) -> None:
+        """Take down how the last row was scored, and what VeRL must not see of it out of there.
+
+        Args:
+            task: The dataset's row.
+
+        Raises:
+            Unscored: there is no score; the episode is left out.
+        """
+        scored = self.outputs[-1]
+        scoring = scored.extra_fields["reward_extra_info"].pop(SCORING)
+        self.line |= {"scorer": scoring["scorer"], "scoring": scoring["outcome"], "parts": scoring["parts"]}
+        if scoring["score"] is None:
+            self.outputs = []
+            self.line |= {"treatment": Treatment.dropped.value, "cause": scoring["cause"]}
+            raise Unscored(f"{scoring['scorer']}: {scoring['cause']}")
+        self._suspect(scoring, scored.extra_fields["reward_extra_info"], task)
+
+    def _suspect(
+        self, scoring: Mapping[str, Any], scores: Mapping[str, Any], task: Mapping[str, Any]
+    ) -> None:
+        """Take down what the episode makes one ask, and enough of it to answer that."""
+        played = self.played
+        if played is None:
+            return
+        info = task.get("extra_info") or {}
+        query = "\n".join(
+            str(m.get("content") or "") for m in task.get("raw_prompt") or () if m["role"] == "user"
+        )
+        found = suspicions(
+            query=query,
+            said=played.answer,
+            answer=scoring["extracted"],
+            right=float(scores["acc"]) >= 1.0,
+            tools=tool_uses(played.episode),
+            tool_calls=played.tools.calls,
+            files=[str(path) for path in info.get("attachments") or ()],
+        )
+        if found:
+            truth = str((task.get("reward_model") or {}).get("ground_truth") or "")
+            self.line["suspicions"] = [one.value for one in found]
+            self.line["look"] = look(query, played.answer, scoring["extracted"], truth)
+
     def lost(self, cause: str) -> None:
         """Take down at once that the environment went away; the episode itself may still be played again."""
         _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
@@ -82,6 +133,19 @@ class EpisodeSlot:
             scores = scored.extra_fields.get("reward_extra_info") or {}
             self.line["scores"] = {k: v for k, v in scores.items() if isinstance(v, int | float)}
         _append(self.line)
+
+
+def tool_uses(episode: Episode) -> list[ToolUse]:
+    """The calls of an episode with their results, in the order of the conversation; each once."""
+    uses: list[ToolUse] = []
+    for agent in episode.agents.values():
+        asked: dict[str, str] = {}
+        for node in agent.graph.nodes():
+            for message in node.messages:
+                asked |= {call.call_id: call.arguments for call in message.tool_calls}
+                if message.role == "tool":
+                    uses.append(ToolUse(asked.get(message.call_id, ""), message.content))
+    return uses
 
 
 def _append(line: dict[str, Any]) -> None:

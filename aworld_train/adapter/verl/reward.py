@@ -1,20 +1,55 @@
-"""The reward function that VeRL calls: the recipe's own, with a time limit, and the episode's facts beside its score.
+"""The reward function that VeRL calls: the task's scorer, or the recipe's own function, and the episode's facts beside it.
 
-Set through ``reward.custom_reward_function``. What it returns beside ``score`` shows up in VeRL's metrics and dumps.
+Set through ``reward.custom_reward_function``; ``reward.yaml`` in the run folder says how a run scores. VeRL wants the same
+keys of every row, so what differs from scorer to scorer travels under one key, ``scoring``, which the episode worker
+takes out again. A score that cannot be had costs its own episode and nothing else: it is no number there, and the
+worker leaves the episode out.
 """
 
-import asyncio
-import inspect
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import yaml
 
-@lru_cache(maxsize=8)
-def _load(function: str) -> Callable[..., Any]:
-    from aworld_train.reward.loading import load_reward
+from aworld_train.adapter.verl.places import function_place, place
+from aworld_train.recipe.schema import Recipe
+from aworld_train.reward.from_recipe import reward_settings
+from aworld_train.reward.own_function import score_by_function
+from aworld_train.reward.scored import Scored, ScoreOutcome
+from aworld_train.reward.scoring import score as score_answer
+from aworld_train.reward.settings import RewardSettings
+from aworld_train.reward.spoken import without_tool_text
 
-    return load_reward(function)
+REWARD_FILE = "reward.yaml"
+SCORING = "scoring"
+"""Key of what VeRL does not take: how the score came about, and named parts of it."""
+
+
+def reward_plan(recipe: Recipe) -> dict[str, Any]:
+    """What ``reward.yaml`` holds for a recipe, as plain data; no secret is among it."""
+    settings = reward_settings(recipe, tools_url="")
+    settings = replace(
+        settings,
+        scorer=function_place(settings.scorer),
+        composite=replace(settings.composite, correct=function_place(settings.composite.correct)),
+    )
+    function = recipe.reward.function
+    return {"function": function_place(function) if function else None, **settings.to_plain()}
+
+
+@lru_cache(maxsize=4)
+def _plan(file: str) -> tuple[str | None, RewardSettings]:
+    data = yaml.safe_load(Path(place(file) or file).read_text(encoding="utf-8"))
+    function = data.pop("function")
+    settings = RewardSettings.from_plain(data)
+    url = os.environ.get("MCP_SERVER_URL")
+    tools = replace(settings.tools, url=url) if settings.tools and url else None
+    return function, replace(settings, tools=tools)
 
 
 async def score(
@@ -22,38 +57,69 @@ async def score(
     solution_str: str,
     ground_truth: str,
     extra_info: dict[str, Any],
-    function: str,
-    seconds: float,
+    settings: str,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """Score one episode.
 
-    Returns:
-        ``score``, whatever else the function returned, and ``used_tool``, ``tool_calls`` and ``tool_errors``.
+    Args:
+        data_source: The row's.
+        solution_str: The decoded response, tool results included; only used where the loop says nothing better.
+        ground_truth: The row's answer.
+        extra_info: The row's, with the fields that the agent loop added.
+        settings: The file ``reward.yaml``.
+        **kwargs: Whatever else VeRL passes.
 
-    Raises:
-        TimeoutError: the function took longer than ``seconds``; the episode is then left out of training.
+    Returns:
+        ``score`` (not a number where there is none), ``acc``, ``answered``, ``used_tool``, ``tool_calls``,
+        ``tool_errors``, agents' own ``score/<agent>``, and ``scoring``.
     """
-    scorer = _load(function)
-    arguments = {
-        "data_source": data_source,
-        "solution_str": solution_str,
-        "ground_truth": ground_truth,
-        "extra_info": extra_info,
-        **kwargs,
-    }
-    try:
-        async with asyncio.timeout(seconds):
-            if inspect.iscoroutinefunction(scorer):
-                result = await scorer(**arguments)
-            else:
-                result = await asyncio.to_thread(scorer, **arguments)
-    except TimeoutError as error:
-        raise TimeoutError(f"the reward function {function} took longer than {seconds:g} seconds") from error
-    scores = dict(result) if isinstance(result, dict) else {"score": float(result), "acc": float(result)}
+    function, how = _plan(settings)
+    spoken = extra_info.get("assistant_text")
+    text = spoken if isinstance(spoken, str) else without_tool_text(solution_str)
+    if function:
+        scored = await score_by_function(
+            function,
+            how.timeout,
+            data_source=data_source,
+            solution_str=solution_str,
+            ground_truth=ground_truth,
+            extra_info=extra_info,
+            **kwargs,
+        )
+    else:
+        scored = await score_answer(
+            text,
+            ground_truth=ground_truth,
+            scorer=extra_info.get("scorer") or how.scorer,
+            answer_schema=extra_info.get("answer_schema") or how.answer_schema,
+            query=str(extra_info.get("asked") or extra_info.get("question") or ""),
+            info=extra_info,
+            episode=extra_info,
+            settings=how,
+        )
+    return _for_verl(scored, extra_info)
+
+
+def _for_verl(scored: Scored, extra_info: Mapping[str, Any]) -> dict[str, Any]:
+    value = math.nan if scored.score is None else scored.score
     calls = int(extra_info.get("tool_call_count") or 0)
-    return scores | {
+    # Of composite the part that says whether the answer is right, of others the score.
+    right = scored.parts.get("acc", scored.parts.get("correct", value))
+    return {
+        "score": value,
+        "acc": float(right),
+        "answered": float(scored.outcome is not ScoreOutcome.no_answer),
         "used_tool": float(calls > 0),
         "tool_calls": float(calls),
         "tool_errors": float(extra_info.get("tool_error_count") or 0),
+        **{name: part for name, part in scored.parts.items() if name.startswith("score/")},
+        SCORING: {
+            "scorer": scored.scorer,
+            "score": scored.score,
+            "outcome": scored.outcome.value,
+            "extracted": scored.extracted,
+            "parts": dict(scored.parts),
+            "cause": scored.cause,
+        },
     }

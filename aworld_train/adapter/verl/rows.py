@@ -28,9 +28,9 @@ class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
 
 
 def output_rows(
-    played: "Played", rows: list[tuple[str, Row]], model: VerlModel, *, masked: bool
+    played: "Played", rows: list[tuple[str, Row]], model: VerlModel, asked: str, *, masked: bool
 ) -> list[EpisodeRow]:
-    """The rows of an episode; VeRL scores the last one and gives the score to all."""
+    """The rows of an episode, which was ``asked`` this; VeRL scores the last one and gives the score to all."""
     episode, tools = played.episode, played.tools
     return [
         EpisodeRow(
@@ -43,6 +43,7 @@ def output_rows(
             extra_fields={
                 "agent": agent,
                 "assistant_text": played.answer,
+                "asked": asked,
                 "outcome": played.outcome.value,
                 "tool_call_count": tools.calls,
                 "tool_error_count": tools.errors,

@@ -1,0 +1,79 @@
+"""`aworld-train reward suspects`: episodes that make one ask how their reward was won."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from aworld_train.cli import console
+
+
+def suspects(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    sign: Annotated[
+        str | None, typer.Option("--sign", help="Only episodes with this sign, as the table names it.")
+    ] = None,
+    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many episodes to show.")] = 5,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, all of them.")
+    ] = False,
+) -> None:
+    """List episodes whose reward may have been won by something else than the task: the newest first.
+
+    A sign proves nothing and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
+
+    Examples:
+
+      aworld-train reward suspects runs/quickstart
+
+      aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
+    """
+    from aworld_train.adapter.verl.metrics import read_lines
+    from aworld_train.errors import UsageError, nearest
+    from aworld_train.reward.hacking import Suspicion
+
+    file = run / "traces" / "episodes.jsonl"
+    if not file.is_file():
+        raise UsageError(f"{run} is no run's folder: there is no {file}.")
+    known = [one.value for one in Suspicion]
+    if sign is not None and sign not in known:
+        meant = nearest(sign, known)
+        hint = f" Did you mean {meant}?" if meant else ""
+        raise UsageError(f"--sign {sign!r} is none of {', '.join(known)}.{hint}")
+    lines = [line for line in read_lines(file) if not line.get("retried")]
+    found = [
+        line for line in lines if sign in line.get("suspicions", ()) or (not sign and line.get("suspicions"))
+    ]
+    if as_json:
+        for line in found:
+            console.print_json(line)
+        return
+    counts = Counter(name for line in found for name in line["suspicions"])
+    table = Table("sign", "episodes", "what it means", title=f"of {len(lines)} episodes")
+    for name in known:
+        table.add_row(name, str(counts[name]), Suspicion(name).meaning)
+    console.out.print(table)
+    for line in found[: -number - 1 : -1]:
+        console.out.print(_told(line), soft_wrap=True)
+
+
+def _told(line: dict[str, Any]) -> Text:
+    seen = line["look"]
+    when = "validation" if line["validate"] else "training"
+    return Text.assemble(
+        (f"\nstep {line['step']} {when}, task {line['index']}: {', '.join(line['suspicions'])}\n", "bold"),
+        ("asked   ", "dim"),
+        f"{_short(seen['query'])}\n",
+        ("said    ", "dim"),
+        f"{_short(seen['said'])}\n",
+        ("answer  ", "dim"),
+        f"{seen['extracted']} (right: {seen['ground_truth']})",
+    )
+
+
+def _short(text: str, limit: int = 600) -> str:
+    text = text.replace("\x1b", "␛")
+    return text if len(text) <= limit else f"{text[: limit // 2]} [...] {text[-limit // 2 :]}"
