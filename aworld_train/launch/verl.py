@@ -67,7 +67,7 @@ def run_verl(
 
     Args:
         recipe: what to run.
-        folder: gets ``verl.yaml``, ``agent.yaml``, ``episodes.yaml``, ``reward.yaml``, ``logs/verl.log`` and ``traces/``.
+        folder: gets the composed configuration (see ``write_plan``), ``logs/verl.log`` and ``traces/``.
         environment: the tools.
         logger_file: where VeRL appends its metrics.
         watch: called twice a second; a returned text is the reason to stop.

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class JudgeModel:
-    """One language model that judges, at an OpenAI-compatible endpoint; ``url`` ends where ``/chat/completions`` begins.
+    """A language model that judges, at an OpenAI-compatible endpoint; ``url`` ends where ``/chat/completions`` begins.
 
     Attributes:
         name: How messages call it.

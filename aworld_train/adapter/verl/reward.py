@@ -1,9 +1,9 @@
-"""The reward function that VeRL calls: the task's scorer, or the recipe's own function, and the episode's facts beside it.
+"""The reward function that VeRL calls: the task's scorer or the recipe's own function, and the episode's facts.
 
-Set through ``reward.custom_reward_function``; ``reward.yaml`` in the run folder says how a run scores. VeRL wants the same
-keys of every row, so what differs from scorer to scorer travels under one key, ``scoring``, which the episode worker
-takes out again. A score that cannot be had costs its own episode and nothing else: it is no number there, and the
-worker leaves the episode out.
+Set through ``reward.custom_reward_function``; ``reward.yaml`` in the run folder says how a run scores. VeRL wants one
+set of keys for all rows, so what differs from scorer to scorer travels under one key, ``scoring``, which the episode
+worker takes out again. A score that cannot be had costs its own episode and nothing else: it is no number there, and
+the worker leaves the episode out.
 """
 
 import math
