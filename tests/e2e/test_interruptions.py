@@ -84,11 +84,11 @@ def test_a_killed_run_and_an_interrupted_one_go_on_where_they_were(workspace: Wo
 
 def test_nothing_outlives_a_killed_command(workspace: Workspace) -> None:
     process = _train(workspace, "orphan")
-    wait_for(
-        "episode", lambda: (workspace.runs / "orphan" / "traces" / "episodes.jsonl").exists(), 600, process
-    )
+    wait_for("Ray", lambda: find(descendants(process.pid), "raylet") is not None, 600, process)
+    wait_for("worker", lambda: find(descendants(process.pid), "ray::") is not None, 60, process)
     everything = descendants(process.pid)
     assert find(everything, "verl.trainer.main_ppo") is not None
+    assert find(_servers(process), "aworld_train.serving.local") is not None
     process.kill()
     process.wait()
     assert_all_gone(everything, seconds=30)
