@@ -47,7 +47,7 @@ class Scorer:
         is_async: Whether it has to be awaited.
         isolated: Whether it runs in a worker process, which is ended when it takes too long.
         wants_no_answer: Whether it is asked where there is no answer too, with None.
-        keeps_time: Whether it asks other scorers, which have the time limit, and so has none itself.
+        delegates: Whether it asks other scorers, which have the time limit, and so has none itself.
         prepare: What a worker process calls before the first answer; not within the time limit.
     """
 
@@ -58,7 +58,7 @@ class Scorer:
     is_async: bool
     isolated: bool
     wants_no_answer: bool = False
-    keeps_time: bool = False
+    delegates: bool = False
     prepare: Callable[[], object] | None = None
 
 
@@ -67,7 +67,7 @@ class _Registered:
     function: Callable[..., Any]
     isolated: bool
     wants_no_answer: bool
-    keeps_time: bool
+    delegates: bool
     prepare: Callable[[], object] | None
 
 
@@ -80,7 +80,7 @@ def register_scorer(
     *,
     isolated: bool = False,
     wants_no_answer: bool = False,
-    keeps_time: bool = False,
+    delegates: bool = False,
     prepare: Callable[[], object] | None = None,
 ) -> Callable[[_FunctionT], _FunctionT]:
     """Decorator that gives a scorer a name in this process.
@@ -105,7 +105,7 @@ def register_scorer(
             )
         _arguments(here, function)
         _found.pop(name, None)
-        _registered[name] = _Registered(function, isolated, wants_no_answer, keeps_time, prepare)
+        _registered[name] = _Registered(function, isolated, wants_no_answer, delegates, prepare)
         return function
 
     return register
@@ -169,7 +169,7 @@ def _built_in(name: str) -> Scorer:
         is_async=_is_async(said.function),
         isolated=said.isolated,
         wants_no_answer=said.wants_no_answer,
-        keeps_time=said.keeps_time,
+        delegates=said.delegates,
         prepare=said.prepare,
     )
 
@@ -184,7 +184,7 @@ def _scorer(name: str, reference: str, said: _Registered) -> Scorer:
         is_async=_is_async(said.function),
         isolated=True,
         wants_no_answer=said.wants_no_answer,
-        keeps_time=False,
+        delegates=False,
         prepare=said.prepare,
     )
 
