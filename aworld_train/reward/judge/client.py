@@ -25,6 +25,7 @@ from aworld_train.env.address import is_near
 from aworld_train.reward.settings import JudgeModel
 
 _MOST_BYTES = 4 << 20
+_MOST_TOKENS = 10**9  # a server that claims more of one request has not counted
 _SHOWN = 200  # characters of what a server said
 # Too early, too many, or something that went wrong on the server's side (RFC 9110, RFC 8470, RFC 6585).
 _WORTH_ASKING_AGAIN = frozenset({408, 409, 425, 429})
@@ -180,7 +181,7 @@ def _reply(data: Any) -> Reply:
 
 def _tokens(usage: Any, name: str) -> int:
     count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and count > 0 else 0
+    return count if isinstance(count, int) and 0 < count <= _MOST_TOKENS else 0
 
 
 def _decoded(sent: bytes) -> str:

@@ -22,6 +22,7 @@ from aworld_train.reward.judge.verdict import Ruling, Unreadable, read_ruling
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
 
 _REST = 30.0  # seconds for which a model that was out of order is asked after the others
+_DOUBLINGS = 64  # more make no wait longer, and 2 to a thousand is no float
 _MILLION = 1_000_000
 _SHOWN = 500  # characters of a reason
 
@@ -40,7 +41,7 @@ class Backoff:
 
     def seconds(self, failures: int) -> float:
         """A wait after so many failures."""
-        return random.uniform(0.0, min(self.most, self.first * 2.0 ** (failures - 1)))
+        return random.uniform(0.0, min(self.most, self.first * 2.0 ** min(failures - 1, _DOUBLINGS)))
 
 
 @dataclass
