@@ -139,7 +139,7 @@ def explain_command(
         f"score       {'none' if scored.score is None else f'{scored.score:g}'} ({scored.outcome})",
         *([f"because     {scored.cause}"] if scored.cause else []),
     ]
-    console.out.print("\n".join(lines), markup=False, soft_wrap=True)
+    console.out.print(_writable("\n".join(lines)), markup=False, soft_wrap=True)
 
 
 class _Tally:
@@ -172,13 +172,8 @@ class _Tally:
         for line in self.shown:
             if line.scored is not None:
                 extracted = " ".join((line.scored.extracted or "").split())
-                cells = (
-                    line.id or "",
-                    _figure(line.scored.score),
-                    line.scored.outcome.value,
-                    extracted[:_CHARS],
-                )
-                table.add_row(*map(escape, cells))
+                score, outcome = _figure(line.scored.score), line.scored.outcome.value
+                table.add_row(escape(str(line.id)), score, outcome, escape(_writable(extracted[:_CHARS])))
         console.out.print(table)
         if self.lines > len(self.shown):
             console.out.print(f"and {self.lines - len(self.shown)} more lines; --json prints all")
@@ -279,6 +274,11 @@ def _said(prediction: str) -> "str | list[dict[str, Any]]":
         return text
     is_messages = isinstance(data, list) and data and all(isinstance(m, dict) and "role" in m for m in data)
     return data if is_messages else text
+
+
+def _writable(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON can hold and no terminal can show."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _mean(scores: list[float]) -> float | None:

@@ -185,7 +185,7 @@ def _prediction(data: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
 
 def _truth_of(name: str, data: Mapping[str, Any], truths: Mapping[str, Truth] | None) -> Truth:
     """The task's row, and what the line says otherwise."""
-    said = {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
+    said: dict[str, Any] = {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
     if truths is not None and (name in truths or "answer" not in said):
         return replace(find_truth(truths, name), **said)
     if "answer" in said:
@@ -209,7 +209,7 @@ def _json_tasks(path: Path) -> Iterator[tuple[str, str, Truth]]:
             name = str(_id_of(data))
             if data.get("answer") is None:
                 raise RewardError("it has no 'answer'.")
-            said = {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
+            said: dict[str, Any] = {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
         except RewardError as error:
             raise DatasetError(f"{place}: {error.message}") from error
         truth = Truth(
