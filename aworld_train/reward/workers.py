@@ -142,6 +142,10 @@ class Worker:
         self.ended = False
         _alive.add(self)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
@@ -174,7 +178,7 @@ class Worker:
             self.ended = True
             _alive.discard(self)
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
             self.let_go()
             self._process.wait()
 
