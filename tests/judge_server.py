@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ class Asked:
     request: web.Request
     body: dict[str, Any]
 
-    @property
+    @cached_property
     def texts(self) -> dict[str, str]:
         """What stands between the delimiters: question, reference and answer."""
         return {found[1]: found[3] for found in _TEXT.finditer(self.body["messages"][-1]["content"])}
@@ -129,10 +130,15 @@ def _address(runner: web.AppRunner) -> str:
 
 
 async def _honest_for_ever(latency: float) -> None:
+    loop = asyncio.get_running_loop()
+
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked = Asked(request, await request.json())
-        await asyncio.sleep(latency)
-        return await honest(asked)
+        arrived = loop.time()
+        verdict = await honest(Asked(request, await request.json()))
+        await asyncio.sleep(
+            arrived + latency - loop.time()
+        )  # what the judge itself takes is part of its latency
+        return verdict
 
     print(_address(await _serve(answer)), flush=True)  # noqa: T201 - whoever started it reads this
     await asyncio.Event().wait()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.reward.judge import llm_judge
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.judge.agreement import Labelled, measure
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
@@ -51,15 +50,14 @@ def test_judging_takes_little_longer_than_the_judge(judge_url: str, tmp_path: Pa
 
 
 async def judge_all(url: str, cache: str | None) -> tuple[float, float]:
-    """Seconds, and seconds of this process' CPU, for all rows at once."""
+    """Seconds, and seconds of this process' CPU, for all rows; every other one is right."""
     judge = JudgeSettings((JudgeModel("judge", url, "big"),), concurrency=CONCURRENCY, cache=cache)
-    settings = RewardSettings(timeout=120.0, judge=judge)
-    contexts = [ScoringContext(query=f"What is {at} + {at}?", settings=settings) for at in range(ROWS)]
+    rows = [
+        Labelled(str(at), f"What is {at} + {at}?", str(2 * at), str(2 * at + at % 2), at % 2 == 0)
+        for at in range(ROWS)
+    ]
     wall, cpu = time.perf_counter(), time.process_time()
-    scores = await asyncio.gather(
-        *(llm_judge(str(2 * at + at % 2), str(2 * at), context) for at, context in enumerate(contexts))
-    )
+    found = await measure(rows, RewardSettings(judge=judge))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    assert [score.value for score in scores] == [float(at % 2 == 0) for at in range(ROWS)]
-    assert sum(score.parts["judge_calls"] for score in scores) == ROWS
+    assert (found.accuracy, found.abstained, found.calls) == (1.0, 0, ROWS)
     return wall, cpu

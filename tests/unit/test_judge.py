@@ -283,7 +283,7 @@ async def test_a_verdict_that_was_given_before_costs_no_call(tmp_path: Path) -> 
     assert [score.value for score in first + again] == [1.0, 0.0, 1.0, 0.0]
     assert [score.parts["judge_cached"] for score in first + again] == [0, 0, 1, 1]
     assert all(score.parts["judge_cost"] == score.parts["judge_calls"] == 0 for score in again)
-    assert again[0].steps == ("first: CORRECT (given before): I compared them.",)
+    assert again[0].steps == ("first, asked before: CORRECT: I compared them.",)
 
 
 async def test_another_process_finds_the_verdict_though_the_server_is_gone(tmp_path: Path) -> None:
@@ -486,6 +486,39 @@ async def test_a_mix_of_all_faults_never_gives_a_wrong_score(tmp_path: Path) -> 
     assert len(kept_in(tmp_path)) == len(rows) - without
 
 
+RAW = [
+    b"",
+    b"\n",
+    b"\x00\xff" * 500,
+    b"HTTP/1.1 200",
+    b"HTTP/1.1 banana\r\n\r\n",
+    b"HTTP/1.1 99999 ?\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nVERDICT: CORRECT",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nVERDICT: CORRECT\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: 7\r\n\r\nCORRECT",
+    b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\n\r\n",
+    b"SSH-2.0-OpenSSH_9.2p1\r\n",
+]
+
+
+@pytest.mark.parametrize("raw", RAW)
+async def test_what_is_hardly_http_is_no_verdict(raw: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        score = await llm_judge("42", "42", scoring(judge(url), attempts=1))
+    assert score.value is None
+    assert score.parts["judge_calls"] == len(score.steps) == 1
+
+
 def test_connections_end_with_their_loop_and_the_next_loop_has_its_own() -> None:
     from aworld_train.reward.judge.scorer import _benches
 
@@ -508,3 +541,18 @@ async def test_what_faults_say_would_be_a_wrong_score_if_it_were_believed() -> N
     with JudgeServer(lies) as server:
         assert (await llm_judge("42", "42", scoring(judge(server)))).value == 0.0
         assert (await llm_judge("43", "42", scoring(judge(server)))).value == 1.0
+
+
+def test_a_judge_needs_nothing_of_rollouts_or_of_training() -> None:
+    program = """
+import sys
+import aworld_train.reward
+assert not any(name.startswith("aworld_train.reward.judge") or name == "aiohttp" for name in sys.modules)
+import aworld_train.reward.judge
+heavy = {"aworld_train.rollout", "docker", "mcp", "ray", "torch", "verl", "transformers", "datasets", "pandas", "sympy"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

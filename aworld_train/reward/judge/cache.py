@@ -8,6 +8,7 @@ next verdict. Files are not forced to disk: what a power cut damages is asked an
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from aworld_train.reward.judge.verdict import Ruling, Verdict
@@ -37,15 +38,23 @@ class VerdictCache:
         """
         file = self._file(key)
         data = {"key": key, "model": model, "verdict": ruling.verdict, "reason": ruling.reason}
-        file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            beside.write_text(json.dumps(data), encoding="utf-8")
+            _write(beside, json.dumps(data))
             beside.replace(file)
         except OSError:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):  # what went wrong first is what counts
+                beside.unlink()
             raise
 
     def _file(self, key: str) -> Path:
         # Two characters of the key are a directory, so that none gets too long to look through.
         return self._directory / key[:2] / f"{key}.json"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except FileNotFoundError:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")

@@ -112,7 +112,7 @@ class Panel:
         resting = []
         waiting = len(self._seats)
         for seat in self._seats:
-            if ruling := await self._kept(seat, question, judgement):
+            if ruling := self._kept(seat, question, judgement):
                 return ruling
             if seat.rests_until > _now():
                 resting.append(seat)
@@ -132,11 +132,12 @@ class Panel:
         def tell(what: object) -> None:
             judgement.steps.append(f"{seat.model.name}: {what}")
 
+        out_of_order = False
         for failures in range(1, self._attempts + 1):
             wait = 0.0
             try:
                 ruling = await self._ask_once(seat, question, until, judgement)
-                tell(f"{ruling.verdict.upper()}: {ruling.reason[:_SHOWN]}")
+                tell(_told(ruling))
                 await self._keep(seat, question, ruling, judgement)
                 return ruling
             except NoTurn as reason:
@@ -144,18 +145,21 @@ class Panel:
                 return None
             except Unreadable as reason:
                 tell(f"no verdict: {reason}")
+                out_of_order = False
             except Unanswered as reason:
                 tell(reason)
                 if not reason.again:
                     return None
                 wait = max(self._backoff.seconds(failures), reason.wait)
-                if failures == self._attempts or _now() + wait >= until:
-                    seat.rests_until = _now() + _REST
+                out_of_order = True
+            if failures == self._attempts:
+                break
             if _now() + wait >= until:
                 tell("there was no time to ask again")
-                return None
-            if failures < self._attempts:
-                await asyncio.sleep(wait)
+                break
+            await asyncio.sleep(wait)
+        if out_of_order:
+            seat.rests_until = _now() + _REST
         return None
 
     async def _ask_once(self, seat: _Seat, question: Question, until: float, judgement: Judgement) -> Ruling:
@@ -196,15 +200,13 @@ class Panel:
             return nullcontext()
         return self._asked_now.setdefault(question, asyncio.Lock())
 
-    async def _kept(self, seat: _Seat, question: Question, judgement: Judgement) -> Ruling | None:
+    def _kept(self, seat: _Seat, question: Question, judgement: Judgement) -> Ruling | None:
         if self._cache is None:
             return None
-        # On a file system of a cluster a file may take its time, for which episodes need not stand still.
-        ruling = await asyncio.to_thread(self._cache.read, question.key(seat.model.model))
+        ruling = self._cache.read(question.key(seat.model.model))
         if ruling:
             judgement.cached = True
-            told = f"{ruling.verdict.upper()} (given before): {ruling.reason[:_SHOWN]}"
-            judgement.steps.append(f"{seat.model.name}: {told}")
+            judgement.steps.append(f"{seat.model.name}, asked before: {_told(ruling)}")
         return ruling
 
     async def _keep(self, seat: _Seat, question: Question, ruling: Ruling, judgement: Judgement) -> None:
@@ -212,9 +214,15 @@ class Panel:
             return
         name = seat.model.model
         try:
+            # Unlike a look for a file, writing one may take its time on the file system of a cluster.
             await asyncio.to_thread(self._cache.write, question.key(name), name, ruling)
         except OSError as error:
             judgement.steps.append(f"the verdict could not be kept: {error}")
+
+
+def _told(ruling: Ruling) -> str:
+    """A verdict and its reason, in a line."""
+    return f"{ruling.verdict.upper()}: {' '.join(ruling.reason.split())[:_SHOWN]}"
 
 
 def _share(until: float, waiting: int) -> float:
