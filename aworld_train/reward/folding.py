@@ -1,4 +1,4 @@
-"""Texts without what sets them apart by accident: how a keyboard, a typesetter or a web page writes the same characters.
+"""Texts without what sets them apart by accident: how a keyboard, a typesetter or a web page writes a character.
 
 Full-width forms become ASCII, typographic quotes, dashes and the minus sign their plain ones, invisible characters
 go, and composed and decomposed letters are one. Not NFKC, which turns 10² into 102.

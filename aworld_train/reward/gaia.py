@@ -33,11 +33,11 @@ _SEPARATORS = re.compile(r"[,;]")
 _LIST_SEPARATORS = re.compile(r";|,(?!(?<=[0-9],)[0-9]{3}(?![0-9]))")
 _THOUSANDS = re.compile(r"[0-9],[0-9]{3}(?![0-9])")
 
-# Digits with the points and slashes between them, and the sign of a text that begins with a number.
-_FIGURE = re.compile(r"(?:\A-)?[0-9]+(?:[./][0-9]+)*")
+# Digits with the points and slashes between them, and the sign and the point that a text may begin with.
+_FIGURE = re.compile(r"(?:\A-?\.?)?[0-9]+(?:[./][0-9]+)*")
 _SIGNS = re.compile(r"[./+#-]")
 _POINTS = re.compile(r"[./]")
-_LAST_SIGNS = re.compile(r"(?<=\w)[+#-]+\Z")
+_LAST_SIGNS = re.compile(r"(?<=\w)[+#]+\Z")
 
 _BY_NUMBER, _BY_LIST, _BY_TEXT = (
     tuple(
@@ -108,7 +108,7 @@ def _signs_agree(answer: str, truth: str) -> bool:
     """Whether texts that are the same without punctuation mean the same with it."""
     if not (_SIGNS.search(answer) or _SIGNS.search(truth)):
         return True
-    answer, truth = answer.strip(" ."), truth.strip(" .")
+    answer, truth = _without_full_stop(answer.strip()), _without_full_stop(truth.strip())
     given, wanted = (_FIGURE.findall(text.replace(",", "")) for text in (answer, truth))
     if len(given) == len(wanted) and not all(map(_figures_agree, given, wanted)):
         return False

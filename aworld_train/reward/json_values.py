@@ -21,7 +21,7 @@ MOST_DEPTH = 100
 Path = tuple[str | int, ...]
 
 _STEP = re.compile(
-    r"""(?:^|\.)(?P<key>[^\s.\[\]"']+)|\[(?P<index>-?[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)+")\]"""
+    r"""(?:^|(?<=.)\.)(?P<key>[^\s.\[\]"']+)|\[(?P<index>-?[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)+")\]"""
 )
 _OPENING = re.compile(r"[{\[]")
 _TOKEN = re.compile(

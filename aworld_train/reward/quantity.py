@@ -5,6 +5,7 @@ Read as floating point, as GAIA's rule does, but whole numbers to the last digit
 
 import math
 import re
+import string
 from typing import NamedTuple
 
 from aworld_train.reward.folding import fold
@@ -16,12 +17,13 @@ _EXACT_DIGITS = 15
 # Signs go before or after a currency sign. Groups are of three digits (or two and then three, as in India), between
 # commas, spaces or apostrophes that are all the same.
 _WRITTEN = re.compile(
-    r"(?P<sign>[+-]?)\s*\\?(?P<before>[$€£¥₹]?)\s*(?P<later>[+-]?)"
+    r"(?P<sign>[+-]?)\s*\\?(?P<before>[%$€£¥₹]?)\s*(?P<later>[+-]?)"
     r"(?P<whole>[0-9]{1,3}(?:(?P<mark>[,' \u00a0\u2009\u202f])[0-9]{3})(?:(?P=mark)[0-9]{3})*"
     r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}|[0-9]+|(?=\.[0-9]))"
     r"(?P<rest>(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
     r"\s*\\?(?P<after>[%$€£¥₹]?)"
 )
+_DRESS = string.whitespace + "\u00a0*`\"'"
 _NOT_DIGITS = re.compile(r"[^0-9]")
 
 
@@ -54,7 +56,7 @@ def read_quantity(text: str) -> Quantity | None:
     try:
         value, unit = float(text), ""
     except ValueError:
-        written = _WRITTEN.fullmatch(fold(text).strip().strip("*`\"'").strip().removesuffix(".").rstrip())
+        written = _WRITTEN.fullmatch(fold(text).lstrip(_DRESS).rstrip(_DRESS + ".,;"))
         if written is None or (written["sign"] and written["later"]):
             return None
         if written["before"] and written["after"] not in ("", written["before"]):

@@ -1,52 +1,34 @@
-"""What the scorer ``gaia`` costs, against the plainest program of GAIA's published rule, in the same run."""
+"""What the scorer ``gaia`` costs, against the plainest program of GAIA's published rule, and what extraction does."""
 
 import random
-import re
-import string
 import time
 from collections.abc import Callable
 from statistics import median
 
 import pytest
 
+from aworld_train.reward.extraction import extract
 from aworld_train.reward.gaia import gaia
+from tests.adversarial import SLOW_PATTERNS, UNITS
+from tests.gaia_rule import published_rule
 
 PAIRS = 100_000
+MEGABYTE = 1_000_000
+SCHEMAS = ["answer", "boxed", "json:a", "json:[0].b", r"regex:x(\d*)", *SLOW_PATTERNS, "last_line"]
 SLOWEST = 0.050
 """Seconds one answer may take."""
 
-WORDS = ["Paris", "sea gull", "St. Petersburg", "Ångström", "right", "backtick", "Claude Shannon", "b, e", "INT. CASTLE"]
-PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def published_rule(answer: str, truth: str) -> bool:
-    """GAIA's rule as it is published, and nothing else."""
-    wanted = as_float(truth)
-    if wanted is not None:
-        given = as_float(answer.replace("$", "").replace("%", "").replace(",", ""))
-        return given == wanted
-    if "," in truth or ";" in truth:
-        parts, elements = re.split("[,;]", answer), re.split("[,;]", truth)
-        return len(parts) == len(elements) and all(map(same_element, parts, elements))
-    return squeezed(answer).translate(PUNCTUATION) == squeezed(truth).translate(PUNCTUATION)
-
-
-def same_element(part: str, element: str) -> bool:
-    wanted = as_float(element)
-    if wanted is None:
-        return squeezed(part) == squeezed(element)
-    return as_float(part.replace("$", "").replace("%", "").replace(",", "")) == wanted
-
-
-def as_float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def squeezed(text: str) -> str:
-    return re.sub(r"\s", "", text).lower()
+WORDS = [
+    "Paris",
+    "sea gull",
+    "St. Petersburg",
+    "Ångström",
+    "right",
+    "backtick",
+    "Claude Shannon",
+    "b, e",
+    "INT. CASTLE",
+]
 
 
 def ground_truth(rng: random.Random) -> str:
@@ -78,7 +60,9 @@ def seconds(score: Callable[[str, str], object], pairs: list[tuple[str, str]]) -
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("questions", [165, PAIRS], ids=["questions of GAIA's size", "every question another"])
+@pytest.mark.parametrize(
+    "questions", [165, PAIRS], ids=["questions of GAIA's size", "every question another"]
+)
 def test_gaia_is_as_fast_as_the_published_rule(questions: int) -> None:
     rng = random.Random(11)
     truths = [ground_truth(rng) for _ in range(questions)]
@@ -120,3 +104,24 @@ def test_no_answer_takes_more_than_fifty_milliseconds() -> None:
             slowest = max(slowest, (least, name))
     print(f"slowest answer: {slowest[0] * 1000:.1f} ms ({slowest[1]})")
     assert slowest[0] <= SLOWEST
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_megabyte_of_anything_is_read_within_two_seconds(schema: str) -> None:
+    slowest = (0.0, "")
+    for unit in UNITS:
+        text = unit * (MEGABYTE // len(unit))
+        slowest = max(slowest, (min(seconds(extract, [(text, schema)]) for _ in range(2)), unit))
+    print(f"{schema}: a megabyte in {slowest[0]:.2f} s at most (of {slowest[1]!r})")
+    assert slowest[0] <= 2
+
+
+@pytest.mark.bench
+def test_a_megabyte_of_what_an_assistant_says_is_read_in_milliseconds() -> None:
+    said = 'So f(x) = [1, 2] is "it", {or} so.\n' * (MEGABYTE // 36)
+    ends = '<answer>5</answer> \\boxed{5}\n{"a": [{"b": 5}]}\nx5'
+    for schema in ("answer", "boxed", "json:a[0].b", r"regex:x(\d*)", "last_line"):
+        least = min(seconds(extract, [(said + ends, schema)]) for _ in range(3))
+        print(f"{schema}: {least * 1000:.0f} ms")
+        assert least <= 0.5
