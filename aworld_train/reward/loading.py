@@ -75,7 +75,7 @@ def _parts(spec: str) -> tuple[Path | str, str]:
     if not (colon and origin and name.isidentifier()):
         raise RewardError(
             f"The reward {spec!r} is not of the form module:function or path/file.py:function, "
-            "such as aworld_train.reward.answer:score_answer."
+            "such as rewards/own.py:score."
         )
     if origin.endswith(".py"):
         return Path(origin).expanduser().resolve(), name
