@@ -15,7 +15,12 @@ out = Console(highlight=False)
 
 def print_json(value: Any) -> None:
     """Write one JSON object and nothing else to stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which can only be written escaped
+        text = json.dumps(value, default=str)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 

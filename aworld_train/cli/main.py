@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from aworld_train import __version__
-from aworld_train.cli import dataset, env, model, recipe
+from aworld_train.cli import dataset, env, model, recipe, reward
 from aworld_train.cli.evaluate import evaluate
 from aworld_train.cli.rollout import rollout
 from aworld_train.cli.train import train
@@ -33,6 +33,7 @@ app.add_typer(env.app, name="env")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(model.app, name="model")
 app.add_typer(recipe.app, name="recipe")
+app.add_typer(reward.app, name="reward")
 app.command("train")(train)
 app.command("eval")(evaluate)
 app.command("rollout")(rollout)

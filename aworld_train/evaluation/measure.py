@@ -3,7 +3,6 @@
 It is VeRL's own validation (``val_only``), so that a number measured here and one measured in training mean the same.
 """
 
-import math
 import shutil
 import tempfile
 import time
@@ -16,6 +15,7 @@ from aworld_train.adapter.verl.metrics import Tail
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
+from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.launch.account import Tally
 from aworld_train.launch.environment import run_environment
 from aworld_train.launch.progress import Progress, Status
@@ -190,15 +190,6 @@ def model_directory(checkpoint: Path) -> Path:
         f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
         "(RUNS/<name>/checkpoints/global_step_N)."
     )
-
-
-def wilson_interval(correct: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % score interval of a share (Wilson 1927, JASA 22, 209-212)."""
-    share = correct / n
-    centre = share + z * z / (2 * n)
-    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 def _report(

@@ -31,6 +31,17 @@ def load_reward(spec: str) -> Callable[..., Any]:
     Raises:
         RewardError: It cannot be found or imported, is not callable, or cannot be called as verl does.
     """
+    function = load_function(spec)
+    _check_signature(spec, function)
+    return function
+
+
+def load_function(spec: str) -> Callable[..., Any]:
+    """The function that ``spec`` names, however it is to be called.
+
+    Raises:
+        RewardError: It cannot be found or imported, or is not callable.
+    """
     origin, name = _parts(spec)
     module = _load_file(spec, origin) if isinstance(origin, Path) else _load_module(spec, origin)
     if not hasattr(module, name):
@@ -41,7 +52,6 @@ def load_reward(spec: str) -> Callable[..., Any]:
     function = getattr(module, name)
     if not callable(function):
         raise RewardError(f"The reward {spec!r} is of type {type(function).__name__}, not a function.")
-    _check_signature(spec, function)
     return function  # type: ignore[no-any-return]
 
 
@@ -65,7 +75,7 @@ def _parts(spec: str) -> tuple[Path | str, str]:
     if not (colon and origin and name.isidentifier()):
         raise RewardError(
             f"The reward {spec!r} is not of the form module:function or path/file.py:function, "
-            "such as aworld_train.reward.answer:score_answer."
+            "such as rewards/own.py:score."
         )
     if origin.endswith(".py"):
         return Path(origin).expanduser().resolve(), name

@@ -1,49 +1,40 @@
-"""A reward function of one's own with verl's signature, in place of the scorers, in a process that can be ended."""
+"""A reward function of one's own with verl's signature, in place of the scorers, in a worker process as they are."""
 
-import math
+import inspect
 from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
-from aworld_train.reward.scored import Scored, ScoreOutcome
-from aworld_train.reward.workers import WorkerFailed, WorkerTimeout, run_in_worker
+from aworld_train.reward.loading import load_reward
+from aworld_train.reward.scored import Scored, ScoringContext
+from aworld_train.reward.scorers import find_scorer, register_scorer
+from aworld_train.reward.scoring import score_extracted
+from aworld_train.reward.settings import RewardSettings
+
+_ASK = f"{__name__}:ask"
 
 
-async def score_by_function(function: str, seconds: float, **arguments: Any) -> Scored:
+async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> Scored:
     """What ``function`` says of an episode.
 
     Args:
         function: ``module:function`` or ``file.py:function``.
-        seconds: How long it may take.
+        settings: How long it may take.
         **arguments: What verl hands to reward functions.
     """
-    try:
-        result = await run_in_worker("aworld_train.reward.own_function:_call", seconds, function, arguments)
-    except WorkerTimeout as error:
-        return _unscored(function, ScoreOutcome.timeout, str(error))
-    except WorkerFailed as error:
-        return _unscored(function, ScoreOutcome.error, str(error))
-    parts = {name: value for name, value in result.items() if name != "score"}
-    value = result.get("score")
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return _unscored(function, ScoreOutcome.error, f"{function} returned the score {value!r}")
-    return Scored(float(value), None, ScoreOutcome.scored, parts, (), None, function)
+    asked = replace(find_scorer(_ASK), name=function)
+    context = ScoringContext(info={"function": function, "arguments": arguments}, settings=settings)
+    scored = await score_extracted(asked, "", str(arguments["ground_truth"]), context)
+    return replace(scored, extracted=None)
 
 
-def _call(function: str, arguments: dict[str, Any]) -> dict[str, float]:
-    """In the worker: numbers by name, ``score`` among them."""
-    import asyncio
-    import inspect
-
-    from aworld_train.reward.loading import load_reward
-
-    result = load_reward(function)(**arguments)
-    if inspect.iscoroutine(result):
-        result = asyncio.run(result)
+@register_scorer("function with verl's signature")
+async def ask(answer: str, ground_truth: str, context: ScoringContext) -> Mapping[str, Any]:
+    """In the worker: the function's result with the numbers in it."""
+    result = load_reward(context.info["function"])(**context.info["arguments"])
+    if inspect.isawaitable(result):
+        result = await result
     if not isinstance(result, Mapping):
-        return {"score": float(result), "acc": float(result)}
-    numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
-    return {str(name): float(value) for name, value in numbers.items()}
-
-
-def _unscored(function: str, outcome: ScoreOutcome, cause: str) -> Scored:
-    return Scored(None, None, outcome, {}, (), cause, function)
+        return {"score": result, "acc": result}
+    return {name: value for name, value in result.items() if isinstance(value, Real) or name == "score"}

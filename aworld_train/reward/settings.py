@@ -7,11 +7,11 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class JudgeModel:
-    """A language model that judges, at an OpenAI-compatible endpoint; ``url`` ends where ``/chat/completions`` begins.
+    """One language model that judges, at an OpenAI-compatible endpoint.
 
     Attributes:
         name: How messages call it.
-        url: Where it is.
+        url: Where it is, up to where ``/chat/completions`` begins.
         model: What it is called there.
         key_variable: Environment variable that holds its key.
         timeout: Seconds one request may take.

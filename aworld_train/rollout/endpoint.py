@@ -5,13 +5,13 @@ limit for the whole of its answer.
 """
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
 
+from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.env.address import is_near
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
@@ -113,29 +113,10 @@ class Failover:
         raise EndpointFailed("; ".join(failures))
 
 
-def key_in(variable: str) -> str:
-    """The key in an environment variable, without the line break that a file left there; empty if there is none."""
-    return os.environ.get(variable, "").strip()
-
-
-def can_be_sent(key: str) -> bool:
-    """Whether a key has only characters that a header may have."""
-    return key.isascii() and key.isprintable()
-
-
-def bearer(key: str | None) -> dict[str, str]:
-    """The header that carries a key."""
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 def what_failed(error: Exception, key: str | None) -> str:
     """What went wrong with a request, in a line, without its key: servers repeat what they were sent."""
     said = f"{type(error).__name__} {error}"
     if isinstance(error, httpx.HTTPStatusError):
-        text = _without(key, error.response.text)
+        text = without_key(key, error.response.text)
         said = f"HTTP {error.response.status_code} {text[:_SHOWN]!r}"
-    return _without(key, said)
-
-
-def _without(key: str | None, text: str) -> str:
-    return text.replace(key, "***") if key else text
+    return without_key(key, said)

@@ -5,16 +5,22 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import RewardError
-from aworld_train.recipe.schema import RewardSection
-from aworld_train.reward import load_reward, resolve_reward, score_answer
+from aworld_train.reward import load_reward, resolve_reward
 
 OWN = "def own(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.5\n"
 
 
-def test_the_default_reward_of_a_recipe_is_loaded_by_its_module_name() -> None:
-    spec = RewardSection().function
-    assert load_reward(spec) is score_answer
-    assert resolve_reward(spec) == ("pkg://aworld_train.reward.answer", "score_answer")
+def test_a_reward_in_a_package_is_loaded_by_its_module_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packaged_rewards"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "scores.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = "packaged_rewards.scores:own"
+    assert load_reward(spec)("", "", "") == 0.5
+    assert resolve_reward(spec) == ("pkg://packaged_rewards.scores", "own")
 
 
 def test_a_reward_in_a_file_is_loaded_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,15 +77,15 @@ def test_a_file_whose_function_cannot_be_used_is_refused(tmp_path: Path, source:
     ("spec", "message"),
     [
         ("", "not of the form"),
-        ("aworld_train.reward.answer", "not of the form"),
-        ("aworld_train.reward.answer:", "not of the form"),
-        (":score_answer", "not of the form"),
-        ("aworld_train.reward.answer:a.b", "not of the form"),
+        ("aworld_train.reward.number", "not of the form"),
+        ("aworld_train.reward.number:", "not of the form"),
+        (":numeric_match", "not of the form"),
+        ("aworld_train.reward.number:a.b", "not of the form"),
         ("rewards/own:score", "neither a module nor a path"),
         ("rewards.txt/:score", "neither a module nor a path"),
         ("nowhere/rewards.py:score", "there is no file"),
         ("aworld_train.reward.nowhere:score", "ModuleNotFoundError"),
-        ("aworld_train.reward.answer:score_answers", "Did you mean 'score_answer'"),
+        ("aworld_train.reward.number:numeric_matches", "Did you mean 'numeric_match'"),
     ],
 )
 def test_a_spec_that_leads_nowhere_is_refused(spec: str, message: str) -> None:

@@ -80,7 +80,7 @@ async def score(
     if function:
         scored = await score_by_function(
             function,
-            how.timeout,
+            how,
             data_source=data_source,
             solution_str=solution_str,
             ground_truth=ground_truth,

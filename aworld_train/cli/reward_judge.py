@@ -1,0 +1,128 @@
+"""``aworld-train reward judge-eval``: how well a judge agrees with labels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aworld_train.cli import console
+from aworld_train.errors import UsageError
+
+if TYPE_CHECKING:
+    from aworld_train.reward.judge.agreement import Agreement
+    from aworld_train.reward.settings import RewardSettings
+
+_SHOWN = 5  # ids of answers that people may want to look at
+
+
+def judge_eval(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.jsonl",
+            help="Labelled answers: a line each with id, query, answer, prediction and label (0, 1, false or true).",
+        ),
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", "-r", help="Recipe with the judges; a file or a shipped one's name."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="Instead of a recipe: address of a judge, up to /chat/completions."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="With --url: what the judge is called there.")
+    ] = None,
+    key_variable: Annotated[
+        str | None,
+        typer.Option(
+            "--key-variable", metavar="NAME", help="With --url: environment variable that holds its key."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure how a judge agrees with people.
+
+    Each answer is judged as a run would, by the same models, prompt and limits, and the verdict is compared with the
+    label. The prediction is judged as it stands: no answer is looked for in it.
+
+    Examples:
+
+        aworld-train reward judge-eval labelled.jsonl --recipe my-recipe.yaml
+
+        aworld-train reward judge-eval labelled.jsonl --url http://localhost:8000/v1 --model Qwen/Qwen3-8B --json
+    """
+    import asyncio
+
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from aworld_train.reward.judge.agreement import measure, read_labelled
+
+    settings = _settings(recipe, url, model, key_variable)
+    labelled = read_labelled(file)
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console.err, transient=True, disable=quiet or as_json) as progress:
+        bar = progress.add_task("judging", total=len(labelled))
+        agreement = asyncio.run(
+            measure(labelled, settings, lambda done: progress.update(bar, completed=done))
+        )
+    if as_json:
+        console.print_json(agreement.to_json())
+    else:
+        _show(agreement)
+
+
+def _settings(
+    recipe: str | None, url: str | None, model: str | None, key_variable: str | None
+) -> "RewardSettings":
+    from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
+
+    if recipe is not None:
+        if (url, model, key_variable) != (None, None, None):
+            raise UsageError("--recipe says who judges; leave out --url, --model and --key-variable.")
+        from aworld_train import recipe as recipes
+        from aworld_train.reward.from_recipe import reward_settings
+
+        settings = reward_settings(recipes.load(recipe))
+        if not settings.judge.models:
+            raise UsageError(f"The recipe {recipe} names no judge; put one into reward.judge.models.")
+        return settings
+    if url is None or model is None:
+        raise UsageError("Say who judges: with --recipe, or with --url and --model.")
+    judge = JudgeModel(model, url, model, key_variable)
+    # Nobody waits for a single score here, so the judge gets all the time of a request, some of them twice.
+    return RewardSettings(timeout=2 * judge.timeout, judge=JudgeSettings(models=(judge,)))
+
+
+def _show(agreement: "Agreement") -> None:
+    from rich.table import Table
+
+    table = Table("", "judged correct", "judged incorrect", "no verdict", title="labels and verdicts")
+    for label, counts in agreement.confusion.items():
+        table.add_row(f"labelled {label}", *(str(count) for count in counts.values()))
+    console.out.print(table)
+    if agreement.interval is not None:
+        low, high = agreement.interval
+        console.out.print(
+            f"accuracy {agreement.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}), "
+            f"Cohen's kappa {_figure(agreement.kappa)}, "
+            f"precision {_figure(agreement.precision)}, recall {_figure(agreement.recall)}",
+            soft_wrap=True,
+        )
+    console.out.print(
+        f"{agreement.n} answers, {agreement.abstained} without a verdict; {agreement.calls} requests, "
+        f"{agreement.cached} verdicts given before; cost {agreement.cost:.6g}",
+        soft_wrap=True,
+    )
+    if agreement.disagreements:
+        more = len(agreement.disagreements) - _SHOWN
+        shown = ", ".join(agreement.disagreements[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        console.out.print(f"verdict and label differ: {shown}", markup=False, soft_wrap=True)
+    for name, cause in list(agreement.causes.items())[:_SHOWN]:
+        console.out.print(f"no verdict on {name}: {cause}", markup=False, soft_wrap=True)
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

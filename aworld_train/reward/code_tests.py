@@ -1,0 +1,107 @@
+"""``code_tests``: whether the answer, a piece of Python, passes the tests of its row.
+
+Both run in the tool environment, never here, each answer in a session of its own. The ground truth is JSON:
+``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use all names that the answer defines but those of
+Python's built-in functions, which are found in ``solution`` (``solution.sum``), and of its standard modules. They see
+plain values; an object of the answer's own class can be used by its methods, and is equal to itself alone. What else
+they check with, such as ``isclose``, they have to import: else the answer could bring its own.
+
+The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). It can
+where it may change the interpreter of the environment or its libraries, or, where the kernel has no Landlock, read the
+memory of another process. Code that hangs or ends the tests scores 0; code that destroys its environment, where it is
+allowed to, has no score.
+"""
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.settings import ToolSettings
+
+_SECONDS = 10.0
+_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CodeTests:
+    """A row's tests.
+
+    Attributes:
+        tests: Python that raises where the answer is wrong.
+        seconds: How long the answer's code and the tests may take together.
+    """
+
+    tests: str
+    seconds: float
+
+
+async def code_tests(answer: str, ground_truth: str, context: ScoringContext) -> Score:
+    """1 if all tests pass, 0 if one does not; None where they cannot be run."""
+    tests = read_tests(ground_truth)
+    if isinstance(tests, str):
+        return Score(None, steps=(tests,))
+    tools = context.settings.tools
+    if tools is None:
+        return Score(None, steps=("there is no tool environment to run the tests in",))
+    # The verdict has to be here before the score's own time is up: what hangs is wrong, not undecided.
+    seconds = min(tests.seconds, context.settings.timeout / 2)
+    word = secrets.token_hex(16)
+    source = Path(__file__).with_name("sandbox.py").read_text("utf-8")
+    code = without_fence(answer)
+    program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({word!r}, {tests.tests!r}, {code!r}, {seconds!r}, SOURCE)\n"
+    said, failure = await _run(program, tools, context.settings.timeout)
+    return read_verdict(said, word, failure)
+
+
+def read_tests(ground_truth: str) -> CodeTests | str:
+    """The tests in a ground truth, or why there are none."""
+    try:
+        data = json.loads(ground_truth)
+    except ValueError as error:
+        return f"the ground truth is no JSON: {error}"
+    if not isinstance(data, dict) or not isinstance(data.get("tests"), str) or not data["tests"].strip():
+        return 'the ground truth is not of the form {"tests": "assert ..."}'
+    seconds = data.get("timeout", _SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 86400:
+        return f"the ground truth's timeout, {seconds!r}, is no number of seconds"
+    return CodeTests(data["tests"], float(seconds))
+
+
+def without_fence(answer: str) -> str:
+    """The code in the last fenced block; the whole answer where there is none."""
+    blocks = _FENCE.findall(answer)
+    return str(blocks[-1][1]) if blocks else answer
+
+
+def read_verdict(said: str, word: str, failure: str) -> Score:
+    """What the tests' process printed behind its word."""
+    lines = re.findall(rf"^{word} (.*)$", said, re.MULTILINE)
+    if not lines:
+        return Score(None, steps=(failure or f"the tool did not run the tests; it said {said[:200]!r}",))
+    kind, _, why = lines[-1].strip().partition(": ")
+    match kind:
+        case "passed":
+            return Score(1.0, steps=("all tests passed",))
+        case "unusable":
+            return Score(None, steps=(why,))
+        case "failed":
+            return Score(0.0, steps=(f"a test failed: {why}",))
+    return Score(0.0, steps=("the answer's code ended the tests before there was a verdict",))
+
+
+async def _run(program: str, tools: ToolSettings, patience: float) -> tuple[str, str]:
+    """What the environment's tool said, and what went wrong with the environment."""
+    from aworld_train.env.connection import SERVER_KEY, connection_settings, mcp_servers_config
+    from aworld_train.rollout.outcome import EnvironmentLost
+    from aworld_train.rollout.tools import ToolServer, ToolSession
+
+    token = connection_settings().get("MCP_SERVER_TOKEN", "")
+    headers = mcp_servers_config(tools.url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"]
+    try:
+        async with ToolSession(ToolServer(tools.url, headers, patience, patience)) as session:
+            return (await session.call(tools.tool, {tools.argument: program})).text, ""
+    except EnvironmentLost as error:
+        return "", f"the tool environment was lost: {error}"

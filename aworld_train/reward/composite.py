@@ -1,0 +1,98 @@
+"""``composite``: a right answer and how it was come by, as a weighted sum with gates.
+
+The score is the sum of weight times part, so weights that sum to 1 keep it between 0 and 1 and a negative weight is a
+penalty. A gate is a part that must be above 0, or the score is 0. The parts, each between 0 and 1 and each reported
+whether it has a weight or not:
+
+- ``correct``: what the scorer that the settings name says; where that one has no score, nor has the composite.
+- ``format``: 1 if there is an answer, marked as the row's schema wants it, and no tag of it left open.
+- ``tool_use``: 1 if at least one tool call succeeded.
+- ``length``: 1 up to ``most_chars`` of what the assistant said, falling to 0 at twice that.
+- ``cost``: 1 up to ``most_calls`` tool calls, falling to 0 at twice that.
+"""
+
+import re
+from typing import Any
+
+from aworld_train.errors import RewardError, nearest
+from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.scorers import find_scorer, register_scorer
+from aworld_train.reward.settings import CompositeSettings
+
+PARTS = ("correct", "format", "tool_use", "length", "cost")
+
+_TAGS = ("answer", "think", "tool_call")
+
+
+def check_composite(settings: CompositeSettings) -> None:
+    """See that a composite can be scored by these settings.
+
+    Raises:
+        RewardError: A part does not exist, or the scorer of ``correct`` does not or is a composite itself.
+    """
+    for name in (*settings.weights, *settings.gates):
+        if name not in PARTS:
+            hint = nearest(name, PARTS)
+            meant = f" Did you mean {hint!r}?" if hint else ""
+            raise RewardError(
+                f"The scorer composite has no part {name!r}.{meant} Its parts are {', '.join(PARTS)}."
+            )
+    if not any(settings.weights.values()):
+        raise RewardError("The scorer composite has no weight but 0, so every score would be 0.")
+    if min(settings.most_chars, settings.most_calls) < 1:
+        raise RewardError("The scorer composite: most_chars and most_calls must be at least 1.")
+    if find_scorer(settings.correct).delegates:
+        raise RewardError(
+            f"The scorer composite cannot have {settings.correct!r} say what is correct: it is no scorer of answers "
+            "by itself. Name another scorer."
+        )
+
+
+@register_scorer("composite", wants_no_answer=True, delegates=True)
+async def composite(answer: str | None, ground_truth: str, context: ScoringContext) -> Score:
+    """The weighted sum of the parts, or 0 where a gate is shut; None where ``correct`` has no score."""
+    from aworld_train.reward.scoring import score_extracted
+
+    settings = context.settings.composite
+    check_composite(settings)
+    correct = await score_extracted(find_scorer(settings.correct), answer, ground_truth, context)
+    steps = [f"{settings.correct}: {step}" for step in correct.steps]
+    parts = {
+        "format": float(answer is not None and not _malformed(context.text)),
+        "tool_use": float(_count(context, "tool_call_count") > _count(context, "tool_error_count")),
+        "length": _falling(len(context.text), settings.most_chars),
+        "cost": _falling(_count(context, "tool_call_count"), settings.most_calls),
+    }
+    parts |= {f"{settings.correct}_{name}": value for name, value in correct.parts.items()}
+    if correct.score is None:
+        why = f"{settings.correct} has no score ({correct.outcome}): {correct.cause}"
+        return Score(None, parts, (*steps, why))
+    parts = {"correct": correct.score, **parts}
+    shut = [gate for gate in settings.gates if parts[gate] <= 0]
+    total = sum(weight * parts[name] for name, weight in settings.weights.items())
+    terms = " + ".join(f"{weight:g} x {name} {parts[name]:g}" for name, weight in settings.weights.items())
+    steps += [f"{terms} = {total:g}", *(f"the gate {gate} is shut: 0" for gate in shut)]
+    return Score(0.0 if shut else total, parts, tuple(steps))
+
+
+def _malformed(text: str) -> bool:
+    """Whether tags are left open, closed without having been opened, or opened inside themselves.
+
+    Thinking that the prompt had begun may be closed without having been opened, once and first.
+    """
+    for name in _TAGS:
+        tags = [found.group() == f"</{name}>" for found in re.finditer(rf"</?{name}>", text)]
+        if name == "think" and tags[:1] == [True]:
+            tags = tags[1:]
+        if len(tags) % 2 or any(closes != bool(at % 2) for at, closes in enumerate(tags)):
+            return True
+    return False
+
+
+def _count(context: ScoringContext, name: str) -> int:
+    value: Any = context.episode.get(name)
+    return int(value or 0)
+
+
+def _falling(amount: int, most: int) -> float:
+    return min(1.0, max(0.0, 2.0 - amount / most))

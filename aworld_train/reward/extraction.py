@@ -1,0 +1,102 @@
+r"""Finding the answer in what the assistant said, by the row's answer schema.
+
+Only words outside thinking count, the last complete answer wins, and one that is cut off takes nothing from a complete
+one before it. Each schema reads the text in linear time, whatever stands in it.
+
+===================  =====================================================================================
+``answer``           The last complete ``<answer>...</answer>``.
+``boxed``            The last complete ``\boxed{...}`` or ``\fbox{...}``, or ``\boxed 5``; of boxes in a box the last.
+``json:PATH``        What is at ``PATH`` (``answer.value``, ``results[0].x``) of the last JSON value that has it.
+``regex:PATTERN``    The last match of an RE2 pattern: its group ``answer``, else its first group, else all of it.
+``last_line``        The last line with something in it.
+===================  =====================================================================================
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from aworld_train.errors import RewardError, nearest
+from aworld_train.reward.boxes import last_box
+from aworld_train.reward.json_values import last_at, parse_path
+from aworld_train.reward.patterns import compile_pattern, last_match
+from aworld_train.reward.spoken import outside_thinking
+
+PLAIN_SCHEMAS = ("answer", "boxed", "last_line")
+SCHEMAS_WITH_ARGUMENT = {"json": "PATH", "regex": "PATTERN"}
+
+_TAG = re.compile(r"</?answer>")
+
+_Finder = Callable[[str], str | None]
+
+
+def extract(text: str, answer_schema: str) -> str | None:
+    """The answer in the assistant's text, without space around it; None if there is none.
+
+    Raises:
+        RewardError: there is no such schema, or its path or pattern is faulty.
+    """
+    find = _finder(answer_schema)
+    for piece in reversed(outside_thinking(text)):
+        answer = find(piece)
+        if answer is not None:
+            return answer.strip()
+    return None
+
+
+def check_schema_name(answer_schema: str) -> None:
+    """Check that there is such a schema and that it can be read, before anything is scored.
+
+    Raises:
+        RewardError: with the nearest name, or with what is wrong with the path or the pattern.
+    """
+    _finder(answer_schema)
+
+
+@lru_cache(maxsize=256)
+def _finder(answer_schema: str) -> _Finder:
+    if answer_schema == "answer":
+        return _last_tagged
+    if answer_schema == "boxed":
+        return last_box
+    if answer_schema == "last_line":
+        return _last_line
+    name, colon, argument = answer_schema.partition(":")
+    if name == "json" and argument:
+        return partial(last_at, path=parse_path(argument))
+    if name == "regex" and argument:
+        return partial(last_match, pattern=compile_pattern(argument))
+    if name in SCHEMAS_WITH_ARGUMENT:
+        raise RewardError(
+            f"The answer schema {answer_schema!r} lacks what to look for: write {name}:{SCHEMAS_WITH_ARGUMENT[name]}."
+        )
+    if colon and name in PLAIN_SCHEMAS:
+        raise RewardError(
+            f"The answer schema {name!r} takes nothing after it: write {name}, not {answer_schema!r}."
+        )
+    raise RewardError(_unknown(name, answer_schema))
+
+
+def _unknown(name: str, answer_schema: str) -> str:
+    forms = {plain: plain for plain in PLAIN_SCHEMAS} | {
+        key: f"{key}:{argument}" for key, argument in SCHEMAS_WITH_ARGUMENT.items()
+    }
+    near = nearest(name.lower(), set(forms))
+    hint = f" Did you mean {forms[near]}?" if near else ""
+    return f"There is no answer schema {answer_schema!r}.{hint} There are {', '.join(forms.values())}."
+
+
+def _last_tagged(text: str) -> str | None:
+    answer: str | None = None
+    opened: int | None = None
+    for tag in _TAG.finditer(text):
+        if tag.group() == "<answer>":
+            opened = tag.end()
+        elif opened is not None:
+            answer, opened = text[opened : tag.start()], None
+    return answer
+
+
+def _last_line(text: str) -> str | None:
+    text = text.rstrip()
+    return text.splitlines()[-1] if text else None

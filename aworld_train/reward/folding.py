@@ -1,0 +1,61 @@
+"""Texts without what sets them apart by accident: how a keyboard, a typesetter or a web page writes a character.
+
+Full-width forms become ASCII, typographic quotes, dashes and the minus sign their plain ones, invisible characters
+go, and composed and decomposed letters are one. Not NFKC, which turns 10² into 102.
+"""
+
+import string
+import unicodedata
+
+MOST_MARKS = 30
+"""Combining marks in a row up to which text is normalised, as in Unicode's stream-safe format (UAX 15); reordering
+them takes quadratic time, and no language has so many."""
+
+PUNCTUATION = string.punctuation + "…·•¿¡«»‹›„‚。、・「」『』【】《》〈〉"
+"""ASCII's, which is what GAIA's rule takes out of strings, and what is the same in other scripts."""
+
+_FIRST_MARK = "\u0300"
+_PLAIN = {
+    **dict.fromkeys("‐‑‒–—―−﹣", "-"),
+    **dict.fromkeys("‘’‛′＇", "'"),
+    **dict.fromkeys("“”‟″＂", '"'),
+    **dict.fromkeys(
+        "\u00ad\u200b\u200e\u200f\u2060\ufeff", None
+    ),  # soft hyphen, zero-width space, directions, BOM
+    "\u3000": " ",
+    **{chr(wide): chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)},
+}
+_FOLD = str.maketrans(_PLAIN)
+_WITHOUT_PUNCTUATION = str.maketrans("", "", PUNCTUATION)
+
+
+def fold(text: str) -> str:
+    """The text in plain characters, case and spacing kept."""
+    if text.isascii():
+        return text
+    text = text.translate(_FOLD)
+    if not text or max(text) < _FIRST_MARK or _piles_up(text):
+        return text
+    return unicodedata.normalize("NFC", text)
+
+
+def bare(text: str) -> str:
+    """The folded text in lower case without space and punctuation: what GAIA's rule compares strings by."""
+    return "".join(fold(text).split()).casefold().translate(_WITHOUT_PUNCTUATION)
+
+
+def is_hidden(ground_truth: str) -> bool:
+    """Whether a ground truth says nothing: ``?`` stands in the rows of a test set that hides its answers.
+
+    Whatever consists of space and punctuation alone is such a one, and no answer is right there.
+    """
+    return not bare(ground_truth)
+
+
+def _piles_up(text: str) -> bool:
+    run = 0
+    for character in text:
+        run = run + 1 if character >= _FIRST_MARK and unicodedata.combining(character) else 0
+        if run > MOST_MARKS:
+            return True
+    return False

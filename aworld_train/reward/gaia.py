@@ -1,0 +1,126 @@
+"""The scorer ``gaia``: the rule by which GAIA's leaderboard compares answers, and right where that rule is not.
+
+GAIA's own rule (arXiv 2311.12983, and the scorer of its leaderboard): if the ground truth is a number, the answer is
+read as one without ``$``, ``%`` and commas and must be equal; if it has a comma or semicolon, both are split there,
+and each element must be equal as a number or as text in lower case without space; else both are compared in lower case
+without space and punctuation. So ``17 km`` does not answer ``17``, number words are no numbers, and order counts.
+
+What is held to be different here, each time because that rule is plainly wrong there:
+
+- A hidden ground truth (``?``) matches nothing; GAIA's rule matches it with all punctuation.
+- ``nan`` and what no float holds are texts; there every text that is no number equals ``inf``.
+- Commas are thousands separators where they stand like that (``1,234``), also in the ground truth and in elements.
+  A ground truth that could be a list as well (``100,200``) may be met as either. ``1,23`` is not 123.
+- Currency signs and ``%`` may be missing, but not differ; GAIA's rule knows ``$`` and ``%`` only, and not in elements.
+- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation that makes
+  another thing of it counts.
+- Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `folding`); a full stop at
+  the end of a list is none of its last element's.
+"""
+
+import re
+
+from aworld_train.reward.folding import bare, fold, is_hidden
+from aworld_train.reward.quantity import read_quantity
+from aworld_train.reward.scored import Score
+
+MOST_CHARS = 4000
+"""GAIA's answers are short; where one side is longer, they must be the same to the letter."""
+
+# Where a list is split: GAIA's rule does it at each separator; a comma between a digit and exactly three digits
+# separates thousands, though.
+_SEPARATORS = re.compile(r"[,;]")
+_LIST_SEPARATORS = re.compile(r";|,(?!(?<=[0-9],)[0-9]{3}(?![0-9]))")
+_THOUSANDS = re.compile(r"[0-9],[0-9]{3}(?![0-9])")
+
+# Digits with the points and slashes between them, and the sign and the point that a text may begin with.
+_FIGURE = re.compile(r"(?:\A-?\.?)?[0-9]+(?:[./][0-9]+)*")
+_SIGNS = re.compile(r"[./+#-]")
+_POINTS = re.compile(r"[./]")
+_LAST_SIGNS = re.compile(r"(?<=\w)[+#]+\Z")
+
+_BY_NUMBER, _BY_LIST, _BY_TEXT = (
+    tuple(
+        Score(float(right), steps=(f"The ground truth is {kind}: compared as such.",))
+        for right in (False, True)
+    )
+    for kind in ("a number", "a list", "a text")
+)
+_TOO_LONG = tuple(
+    Score(float(right), steps=(f"More than {MOST_CHARS} characters: compared to the letter.",))
+    for right in (False, True)
+)
+_SAME = Score(1.0, steps=("The answer is the ground truth to the letter.",))
+_HIDDEN = Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
+
+
+def gaia(answer: str, ground_truth: str) -> Score:
+    """Compare an answer with a ground truth by GAIA's rule, as the module describes it."""
+    if len(answer) > MOST_CHARS or len(ground_truth) > MOST_CHARS:
+        return _TOO_LONG[answer == ground_truth]
+    if answer == ground_truth:
+        return _HIDDEN if is_hidden(ground_truth) else _SAME
+    answer, truth = fold(answer), fold(ground_truth)
+    listed = "," in truth or ";" in truth
+    wanted = read_quantity(truth) if not listed or _THOUSANDS.search(truth) else None
+    if wanted is not None:
+        given = read_quantity(answer)
+        right = given is not None and given.equals(wanted)
+        return _BY_NUMBER[right or (listed and _is_list(answer, truth))]
+    if listed:
+        right = _is_list(answer, truth)
+        return _HIDDEN if right and is_hidden(truth) else _BY_LIST[right]
+    bare_truth = bare(truth)
+    if not bare_truth:
+        return _HIDDEN
+    return _BY_TEXT[bare(answer) == bare_truth and _signs_agree(answer, truth)]
+
+
+def _is_list(answer: str, truth: str) -> bool:
+    answer, truth = _without_full_stop(answer), _without_full_stop(truth)
+    if _is_list_split_at(_SEPARATORS, answer, truth):
+        return True
+    if not (_THOUSANDS.search(truth) or _THOUSANDS.search(answer)):
+        return False
+    if _LIST_SEPARATORS.search(truth):
+        return _is_list_split_at(_LIST_SEPARATORS, answer, truth)
+    # "Room 1,234" is no list, and "1,234" was compared as a number.
+    return read_quantity(truth) is None and bare(answer) == bare(truth) and _signs_agree(answer, truth)
+
+
+def _is_list_split_at(separators: re.Pattern[str], answer: str, truth: str) -> bool:
+    parts, elements = separators.split(answer), separators.split(truth)
+    return len(parts) == len(elements) and all(map(_is_element, parts, elements))
+
+
+def _is_element(part: str, element: str) -> bool:
+    part, element = part.strip(), element.strip()
+    if part == element:
+        return True
+    wanted = read_quantity(element)
+    if wanted is None:
+        return "".join(part.split()).casefold() == "".join(element.split()).casefold()
+    given = read_quantity(part)
+    return given is not None and given.equals(wanted)
+
+
+def _signs_agree(answer: str, truth: str) -> bool:
+    """Whether texts that are the same without punctuation mean the same with it."""
+    if not (_SIGNS.search(answer) or _SIGNS.search(truth)):
+        return True
+    answer, truth = _without_full_stop(answer.strip()), _without_full_stop(truth.strip())
+    given, wanted = (_FIGURE.findall(text.replace(",", "")) for text in (answer, truth))
+    if len(given) == len(wanted) and not all(map(_figures_agree, given, wanted)):
+        return False
+    return bool(_LAST_SIGNS.findall(answer) == _LAST_SIGNS.findall(truth))
+
+
+def _figures_agree(given: str, wanted: str) -> bool:
+    """Figures are made of the same digits: they agree unless only one has a sign, or a single point or slash."""
+    if given.startswith("-") != wanted.startswith("-"):
+        return False
+    return {len(_POINTS.findall(figure)) for figure in (given, wanted)} != {0, 1}
+
+
+def _without_full_stop(text: str) -> str:
+    return text.rstrip().removesuffix(".")

@@ -1,0 +1,118 @@
+"""How people write mathematics, brought to one form: without the dollar signs, units and Unicode signs around it."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+_MARKS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
+_PERCENT = re.compile(r"\s*(?:\\?%|percent|per cent|pct\.?)$", re.IGNORECASE)
+_UNIT = re.compile(
+    r"(?P<number>.*[0-9})])"
+    r"(?:\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
+    r"|\s+(?P<words>[A-Za-z][A-Za-z./ ]*[A-Za-z]|[mglsh]))"
+    r"(?:\^\{?[23]\}?)?",
+    re.DOTALL,
+)
+_DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree|\bdegrees?)\s*$")
+_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|[€£¥])\s*(?=[0-9.+-])")
+# What joins values or names functions and constants; any other word of three letters is prose.
+_FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
+_KNOWN = frozenset(_FUNCTIONS.split("|")) | {
+    "and",
+    "det",
+    "inf",
+    "infty",
+    "lim",
+    "mod",
+    "or",
+    "pi",
+    "pmod",
+    "theta",
+}
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_ARGUMENT = re.compile(r"\\(?:begin|end|mathbb|mathcal|operatorname)\s*\{[^{}]*\}")
+_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|textbf|mathbf)\s*\{([^{}]*)\}")
+_SIGNS = {
+    "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "∞": r"\infty ", "π": r"\pi ",
+    "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
+    "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
+    "±": r"\pm ", "θ": r"\theta ", "ℝ": r"\mathbb{R}",
+}  # fmt: skip
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An answer without its dress.
+
+    Attributes:
+        text: What there is to compare.
+        unit: The unit after it, in lower case without a plural's s; empty if there is none.
+        percent: Whether a percent sign came after it.
+    """
+
+    text: str
+    unit: str
+    percent: bool
+
+
+def quantity(text: str) -> Quantity:
+    """Part an answer from its dollar signs, box, currency, unit and percent sign."""
+    text = _unmarked(text)
+    text = _CURRENCY.sub(r"\1", text.replace("−", "-").replace(r"\!", "").replace(r"\,", " "))
+    if percent := _PERCENT.search(text):
+        return Quantity(_unmarked(text[: percent.start()]), "", True)
+    if degrees := _DEGREES.search(text):
+        return Quantity(text[: degrees.start()].strip(), "degree", False)
+    found = _UNIT.fullmatch(text)
+    words = (found["marked"] or found["words"] or "").strip() if found else ""
+    if found is None or not words or not _KNOWN.isdisjoint(words.casefold().split()):
+        return Quantity(text, "", False)
+    unit = " ".join(words.casefold().split())
+    return Quantity(found["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
+
+
+def as_latex(text: str) -> str:
+    """What people type, as LaTeX."""
+    text = "".join(_SIGNS.get(sign, sign) for sign in text)
+    text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
+    text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
+    text = re.sub(r"\*\*|\^", "^", text)
+    text = re.sub(r"\^\s*\(([^()]*)\)", r"^{\1}", text)
+    text = re.sub(r"\^\s*(-?[0-9]{2,}|-[0-9a-zA-Z])", r"^{\1}", text)
+    text = text.replace("*", r" \cdot ").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
+    text = re.sub(rf"(?<![\\A-Za-z])(pi|infty|theta|{_FUNCTIONS})(?![A-Za-z])", r"\\\1 ", text)
+    text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
+    return re.sub(r"(?<![0-9.])([0-9]+) +([0-9]+) ?/ ?([0-9]+)", r"\1\\frac{\2}{\3}", text)
+
+
+def is_prose(text: str) -> bool:
+    """Whether there are words in it: letters that would be read as a product of variables, in any order."""
+    return any(word.casefold() not in _KNOWN for word in _WORD.findall(_ARGUMENT.sub(" ", text)))
+
+
+def same_words(one: str, other: str) -> bool:
+    """Whether both are the same text but for case, spacing and the commands that set text; not if there is none."""
+    return _plain(one) == _plain(other) and any(map(str.isalnum, _plain(one)))
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", _TEXT.sub(r"\1", text)).casefold().split())
+
+
+def _unmarked(text: str) -> str:
+    """Without what marks it as mathematics or as the result, and without the full stop that ends a sentence."""
+    before = None
+    while text != before:
+        before = text
+        text = text.strip().removesuffix(".").removesuffix(r"\ ").strip()
+        for opening, closing in _MARKS:
+            inner = text[len(opening) : -len(closing)]
+            if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
+                if opening == "$" and "$" in inner:
+                    continue
+                text = inner
+        if box := _BOX.fullmatch(text):
+            text = box[1]
+    return text

@@ -1,0 +1,78 @@
+"""What scorers return, read strictly: a figure that is none would otherwise end up in a gradient."""
+
+import math
+import traceback
+from collections.abc import Mapping
+from numbers import Real
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aworld_train.errors import AworldTrainError
+from aworld_train.reward.scored import Score
+
+_MOST_CHARS = 500  # of what an exception says
+
+
+class BadResult(Exception):
+    """A scorer returned what is no score; the message says what."""
+
+
+def read_result(result: Any) -> Score:
+    """What a scorer returned, as a ``Score`` of plain floats.
+
+    Raises:
+        BadResult: It is neither a finite number, a bool, a ``Score``, nor a mapping with ``score`` and named numbers.
+    """
+    if isinstance(result, Score):
+        value = None if result.value is None else _number(result.value, "a score")
+        return Score(value, _parts(result.parts), tuple(str(step) for step in result.steps))
+    if isinstance(result, Mapping):
+        if "score" not in result:
+            raise BadResult(f"it returned a mapping without 'score': {_short(sorted(map(str, result)))}")
+        parts = {str(name): value for name, value in result.items() if name != "score"}
+        given = result["score"]
+        return Score(None if given is None else _number(given, "a score"), _parts(parts))
+    return Score(_number(result, "a score"))
+
+
+def describe(error: BaseException) -> str:
+    """An exception in a line: type, message, and where in whose code it was raised."""
+    if isinstance(error, AworldTrainError):
+        return error.message
+    said = " ".join("".join(traceback.format_exception_only(error)).split())
+    return _short(said) + _place(error.__traceback__)
+
+
+def _number(value: Any, what: str) -> float:
+    if not isinstance(value, Real):
+        raise BadResult(
+            f"it returned {_short(value)}, of type {type(value).__name__}, as {what}, not a number"
+        )
+    try:
+        number = float(value)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise BadResult(f"it returned as {what} a number that is no float: {error}") from error
+    if not math.isfinite(number):
+        raise BadResult(f"it returned {number} as {what}, not a finite number")
+    return number
+
+
+def _parts(parts: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): _number(value, f"part {str(name)!r}") for name, value in parts.items()}
+
+
+def _short(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:
+        text = "something that cannot be shown"
+    return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + "..."
+
+
+def _place(trace: TracebackType | None) -> str:
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"

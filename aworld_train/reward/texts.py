@@ -1,0 +1,97 @@
+"""Scorers of plain text: ``exact``, ``f1`` and ``contains``.
+
+All three fold characters (see `folding`) and case, take a run of space for one, and hold nothing right where the
+ground truth is hidden. A text of more than ``MOST_CHARS`` characters is right only where it is the ground truth itself.
+"""
+
+import re
+import string
+from collections import Counter
+
+from aworld_train.reward.folding import PUNCTUATION, fold, is_hidden
+from aworld_train.reward.scored import Score
+
+MOST_CHARS = 20_000
+
+_ARTICLES = frozenset(("a", "an", "the"))
+_PUNCTUATION_TO_NOTHING = str.maketrans("", "", PUNCTUATION)
+_DIGITS = frozenset(string.digits)
+
+
+def exact(answer: str, ground_truth: str) -> Score:
+    """Whether the answer is the ground truth but for case, spacing and how characters are written."""
+    if (score := _settled(answer, ground_truth)) is not None:
+        return score
+    return Score(float(_plain(answer) == _plain(ground_truth)), steps=("Compared as texts.",))
+
+
+def f1(answer: str, ground_truth: str) -> Score:
+    """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1).
+
+    Words are what stands between spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
+    unless the ground truth consists of them.
+    """
+    if (score := _settled(answer, ground_truth)) is not None:
+        return score
+    given, wanted = _words(answer), _words(ground_truth)
+    if content := [word for word in wanted if word not in _ARTICLES]:
+        given, wanted = [word for word in given if word not in _ARTICLES], content
+    shared = (Counter(given) & Counter(wanted)).total()
+    value = 2 * shared / (len(given) + len(wanted))
+    return Score(
+        value, steps=(f"{shared} words shared, of {len(given)} in the answer and {len(wanted)} wanted.",)
+    )
+
+
+def contains(answer: str, ground_truth: str) -> Score:
+    """Whether the ground truth stands in the answer as words of its own: ``5`` is not in ``15``, ``-5`` or ``5.7``.
+
+    Scripts that write no space between words have it wherever it stands.
+    """
+    if (score := _settled(answer, ground_truth)) is not None:
+        return score
+    text, wanted = _plain(answer), _plain(ground_truth)
+    start = text.find(wanted)
+    while start >= 0 and not _stands_alone(text, start, start + len(wanted)):
+        start = text.find(wanted, start + 1)
+    said = "stands" if start >= 0 else "does not stand"
+    return Score(float(start >= 0), steps=(f"The ground truth {said} in the answer.",))
+
+
+def _settled(answer: str, ground_truth: str) -> Score | None:
+    """The score where there is nothing to compare, or too much."""
+    if max(len(answer), len(ground_truth)) > MOST_CHARS:
+        same = answer == ground_truth
+        return Score(float(same), steps=(f"More than {MOST_CHARS} characters: compared to the letter.",))
+    if is_hidden(ground_truth):
+        return Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(fold(text).casefold().split())
+
+
+def _words(text: str) -> list[str]:
+    return _plain(text).translate(_PUNCTUATION_TO_NOTHING).split()
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    return not (
+        _of_one_word(text[start - 1 : start], text[start])
+        or _of_one_word(text[end - 1], text[end : end + 1])
+        or (
+            text[start] in _DIGITS
+            and re.search(r"(?:[0-9][.,]|(?:^|[\s(=])-)$", text[max(0, start - 2) : start])
+        )
+        or (text[end - 1] in _DIGITS and re.match(r"[.,][0-9]", text[end : end + 2]))
+    )
+
+
+def _of_one_word(left: str, right: str) -> bool:
+    return _is_spaced(left) and _is_spaced(right)
+
+
+def _is_spaced(character: str) -> bool:
+    """Whether it is a digit or of a script with upper and lower case, which put spaces between words."""
+    return character.isdigit() or character.lower() != character.upper()

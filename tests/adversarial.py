@@ -1,0 +1,7 @@
+"""Texts and patterns that make a careless reader slow: what is repeated to fill a long text."""
+
+UNITS = ["<answer>", "</answer>", "<think>", "</think>", "<answer></answer>", "<think></think>", "<"]
+UNITS += ["\\boxed{", "\\boxed", "\\boxed ", "\\boxed 5", "\\", "\\\\", "{", "}", "{}", "[]", "[1,"]
+UNITS += ['{"a":', '{"', '{"\\"', '"', '{"{":":":', "[[[x]]]", '["', "xa", "1", "é1", "\ud800", " ", "\n"]
+
+SLOW_PATTERNS = [r"regex:x[a-z]*\d|a", "regex:(a+)+$", "regex:(x+x+)+y"]

@@ -1,0 +1,63 @@
+"""How close judging comes to the time that the judge itself takes: many answers, and a judge that thinks for a while.
+
+The judge is in a process of its own, as a real one would be; both share this machine's cores. The ideal is a client
+that takes no time at all: as many requests at once as allowed, one after the other.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aworld_train.reward.judge.agreement import Labelled, measure
+from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
+
+ROWS = 1000
+CONCURRENCY = 64
+LATENCY = 0.2  # seconds
+IDEAL = ROWS / CONCURRENCY * LATENCY
+BOUND = 1.15
+BEST_OF = 3
+
+
+@pytest.fixture(scope="module")
+def judge_url() -> Iterator[str]:
+    """The address of a judge that takes its time."""
+    command = [sys.executable, "-m", "tests.judge_server", "--latency", str(LATENCY)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.terminate()
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["no cache", "empty cache"])
+def test_judging_takes_little_longer_than_the_judge(judge_url: str, tmp_path: Path, kept: bool) -> None:
+    ratios = []
+    for number in range(BEST_OF):
+        cache = str(tmp_path / str(number)) if kept else None
+        wall, cpu = asyncio.run(judge_all(judge_url, cache))
+        ratios.append(wall / IDEAL)
+        print(
+            f"\n{ROWS} rows: {wall:.3f} s, {wall / IDEAL:.3f} of the ideal, {cpu / ROWS * 1000:.2f} ms CPU a row"
+        )
+    assert min(ratios) <= BOUND
+
+
+async def judge_all(url: str, cache: str | None) -> tuple[float, float]:
+    """Seconds, and seconds of this process' CPU, for all rows; every other one is right."""
+    judge = JudgeSettings((JudgeModel("judge", url, "big"),), concurrency=CONCURRENCY, cache=cache)
+    rows = [
+        Labelled(str(at), f"What is {at} + {at}?", str(2 * at), str(2 * at + at % 2), at % 2 == 0)
+        for at in range(ROWS)
+    ]
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = await measure(rows, RewardSettings(judge=judge))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    assert (found.accuracy, found.abstained, found.calls) == (1.0, 0, ROWS)
+    return wall, cpu

@@ -1,0 +1,163 @@
+"""What can go wrong with a judge, each as a script of the server.
+
+Wherever a fault says anything, it is the wrong verdict. So a fault that is taken for an answer gives a wrong score, and
+is seen.
+"""
+
+import asyncio
+
+from aiohttp import web
+
+from tests.judge_server import Asked, Script, honest, rules, says
+
+
+def status(code: int, **headers: str) -> Script:
+    """An error whose body is a verdict."""
+
+    async def script(asked: Asked) -> web.StreamResponse:
+        body = rules(asked, asked.wrong).body
+        return web.Response(status=code, body=body, content_type="application/json", headers=headers)
+
+    return script
+
+
+def words(text: str, finish: str = "stop") -> Script:
+    """A completion that says something; RIGHT and WRONG are replaced by the verdicts."""
+
+    async def script(asked: Asked) -> web.StreamResponse:
+        said = text.replace("RIGHT", asked.right.upper()).replace("WRONG", asked.wrong.upper())
+        return says(said, finish)
+
+    return script
+
+
+def body(text: str, **headers: str) -> Script:
+    """A body that is no completion."""
+
+    async def script(asked: Asked) -> web.StreamResponse:
+        return web.Response(text=text.replace("WRONG", asked.wrong.upper()), headers=headers)
+
+    return script
+
+
+def content(of: object) -> Script:
+    """A completion whose content is no text."""
+
+    async def script(asked: Asked) -> web.StreamResponse:
+        return says(of)
+
+    return script
+
+
+async def hangs(asked: Asked) -> web.StreamResponse:
+    """No answer until the judge goes away."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def drips(asked: Asked) -> web.StreamResponse:
+    """A byte now and then, for ever."""
+    response = web.StreamResponse()
+    await response.prepare(asked.request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(0.01)
+
+
+async def resets(asked: Asked) -> web.StreamResponse:
+    """The connection ends without a word."""
+    assert asked.request.transport is not None
+    asked.request.transport.abort()
+    return web.Response()
+
+
+async def breaks_off(asked: Asked) -> web.StreamResponse:
+    """The connection ends in the middle of a completion."""
+    response = web.StreamResponse(headers={"Content-Length": "100000"})
+    await response.prepare(asked.request)
+    whole = rules(asked, asked.wrong).body
+    assert isinstance(whole, bytes)
+    await response.write(whole)
+    assert asked.request.transport is not None
+    asked.request.transport.abort()
+    return response
+
+
+async def refuses_structure(asked: Asked) -> web.StreamResponse:
+    """A server that knows no structured output, and is honest in plain text."""
+    if asked.structured:
+        error = {"error": {"message": "'response_format.type' must be 'text'"}}
+        return web.json_response(error, status=400)
+    return await honest(asked)
+
+
+async def ignores_structure(asked: Asked) -> web.StreamResponse:
+    """A server that takes no notice of the structure, and is honest in plain text."""
+    return says("They are " + asked.wrong) if asked.structured else await honest(asked)
+
+
+AGAIN: dict[str, Script] = {
+    "500": status(500),
+    "502": status(502),
+    "503 with Retry-After": status(503, **{"Retry-After": "0.01"}),
+    "429": status(429),
+    "429 with a date": status(429, **{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+    "429 with nonsense": status(429, **{"Retry-After": "soon"}),
+    "hangs": hangs,
+    "drips": drips,
+    "resets": resets,
+    "breaks off": breaks_off,
+    "html": body("<html>VERDICT: WRONG</html>"),
+    "empty body": body(""),
+    "no JSON": body('{"choices": [{"message": {"content": "VERDICT: WRONG"'),
+    "deep JSON": body("[" * 200_000),
+    "an error with status 200": body('{"error": {"message": "VERDICT: WRONG"}}'),
+    "a bare verdict": body('{"verdict": "correct"}'),
+    "no choices": body('{"choices": []}'),
+    "choices of nothing": body('{"choices": null}'),
+    "a text": body('"VERDICT: WRONG"'),
+    "no gzip": body("VERDICT: WRONG", **{"Content-Encoding": "gzip"}),
+    "content is a number": content(1),
+    "content is a list": content([{"type": "text", "text": "VERDICT: CORRECT"}]),
+    "content is a verdict": content({"verdict": "correct"}),
+    "content is nothing": content(None),
+    "content is empty": content(""),
+    "Not correct": words("Not correct"),
+    "Not incorrect": words("Not incorrect"),
+    "correct, not incorrect": words("correct, not incorrect"),
+    "incorrect, not correct": words("incorrect, not correct"),
+    "The answer is correct? No.": words("The answer is correct? No."),
+    "a word": words("WRONG"),
+    "both": words("VERDICT: RIGHT\nNo.\nVERDICT: WRONG"),
+    "not and": words("VERDICT: NOT WRONG"),
+    "another verdict": words('{"reason": "Hm.", "verdict": "maybe"}'),
+    "verdict is a bool": words('{"reason": "Hm.", "verdict": true}'),
+    "verdict is a list": words('{"reason": "Hm.", "verdict": ["correct", "incorrect"]}'),
+    "verdict twice": words('{"verdict": "correct", "verdict": "incorrect"}'),
+    "half a JSON": words('{"verdict": "WRONG", "reason": "Because'),
+    "cut off": words("VERDICT: WRONG", "length"),
+    "filtered": words("VERDICT: WRONG", "content_filter"),
+    "thinks without end": words("<think>VERDICT: WRONG"),
+    "nothing but thoughts": words("<think>VERDICT: WRONG</think>"),
+}
+"""After these, asking again may help."""
+FOR_GOOD: dict[str, Script] = {
+    "400": status(400),
+    "401": status(401),
+    "403": status(403),
+    "404": status(404),
+    "422": status(422),
+    "a redirect": status(307, Location="http://127.0.0.1:9/v1/chat/completions"),
+    "too much": body("VERDICT: WRONG" + " " * (5 << 20)),
+}
+"""After these, it would not."""
+
+
+def in_turn(*scripts: Script) -> Script:
+    """One script a request, the last one for all that follow."""
+    left = list(scripts)
+
+    async def script(asked: Asked) -> web.StreamResponse:
+        return await (left.pop(0) if len(left) > 1 else left[0])(asked)
+
+    return script

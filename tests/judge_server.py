@@ -1,0 +1,150 @@
+"""A judge behind a real socket and the OpenAI chat API, which does whatever a test wants: honest, or out of order.
+
+It knows the right verdict: an answer is right if it is the reference, word for word. A script says what becomes of each
+request; without one it is an honest judge. Run as a program it is honest after ``--latency`` seconds, and prints its
+address.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+PROMPT_TOKENS, COMPLETION_TOKENS = 1000, 100
+_TEXT = re.compile(r"<(question|reference|answer)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request for a verdict."""
+
+    request: web.Request
+    body: dict[str, Any]
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """What stands between the delimiters: question, reference and answer."""
+        return {found[1]: found[3] for found in _TEXT.finditer(self.body["messages"][-1]["content"])}
+
+    @property
+    def structured(self) -> bool:
+        """Whether it asks for a structured answer."""
+        return "response_format" in self.body
+
+    @property
+    def right(self) -> str:
+        """The right verdict."""
+        texts = self.texts
+        return "correct" if texts["answer"] == texts["reference"] else "incorrect"
+
+    @property
+    def wrong(self) -> str:
+        """The other one."""
+        return "incorrect" if self.right == "correct" else "correct"
+
+
+Script = Callable[[Asked], Awaitable[web.StreamResponse]]
+
+
+def says(content: Any, finish: str = "stop", status: int = 200) -> web.Response:
+    """A chat completion."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
+    usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
+    return web.json_response({"choices": [choice], "usage": usage}, status=status)
+
+
+def rules(asked: Asked, verdict: str) -> web.Response:
+    """A verdict in the form that was asked for."""
+    if asked.structured:
+        return says(json.dumps({"reason": "I compared them.", "verdict": verdict}))
+    return says(f"I compared them.\nVERDICT: {verdict.upper()}")
+
+
+async def honest(asked: Asked) -> web.StreamResponse:
+    """The right verdict."""
+    return rules(asked, asked.right)
+
+
+class JudgeServer:
+    """``with JudgeServer(script) as server: server.url``; what it was asked is in ``asked``.
+
+    It has a thread and an event loop of its own, so that judges in several loops and processes may ask it.
+    """
+
+    def __init__(self, script: Script = honest):
+        self.script = script
+        self.asked: list[Asked] = []
+        self.most_at_once = 0
+        self._at_once = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._runner = self._run(_serve(self._answer))
+        self.url = _address(self._runner)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._runner.cleanup())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = Asked(request, await request.json())
+        self.asked.append(asked)
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            return await self.script(asked)
+        finally:
+            self._at_once -= 1
+
+
+async def _serve(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.AppRunner:
+    app = web.Application(client_max_size=64 << 20)
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+    return runner
+
+
+def _address(runner: web.AppRunner) -> str:
+    return f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+
+
+async def _honest_for_ever(latency: float) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        arrived = loop.time()
+        verdict = await honest(Asked(request, await request.json()))
+        await asyncio.sleep(
+            arrived + latency - loop.time()
+        )  # what the judge itself takes is part of its latency
+        return verdict
+
+    print(_address(await _serve(answer)), flush=True)  # noqa: T201 - whoever started it reads this
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency", type=float, default=0.0)
+    asyncio.run(_honest_for_ever(parser.parse_args().latency))

@@ -1,0 +1,212 @@
+"""Every answer gets a `Scored` within its time, whatever the answer is and whatever its scorer does."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aworld_train.errors import RewardError
+from aworld_train.reward.results import BadResult, read_result
+from aworld_train.reward.scored import Score, Scored, ScoreOutcome
+from aworld_train.reward.scorers import BUILT_IN
+from aworld_train.reward.scoring import score, score_now
+from aworld_train.reward.settings import CompositeSettings, RewardSettings
+
+OWN = """
+import asyncio, time
+from aworld_train.reward.scored import Score
+
+def stuck(answer, truth): time.sleep(1000)
+async def stuck_in_its_loop(answer, truth): time.sleep(1000)
+async def waits_for_ever(answer, truth): await asyncio.sleep(1000)
+async def waits(answer, truth):
+    await asyncio.sleep(0.5)
+    return 1
+def fails(answer, truth): return {}[answer]
+def none(answer, truth): return None
+def not_a_number(answer, truth): return float("nan")
+def abstains(answer, truth): return Score(None, {"tries": 2}, ("first", "nobody knows"))
+def parts(answer, truth): return {"score": 0.5, "length": len(answer), "long": False}
+def context(answer, truth, context):
+    assert context.settings.timeout == 7, context.settings
+    assert context.query == "what?" and context.text == "<answer>1</answer>"
+    assert context.info == {"level": "2", "list": [1, 2], "array": [0.5], "odd": "1/3"}, context.info
+    return context.episode["num_turns"]
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Scored]:
+    """Asks one of these."""
+    path = tmp_path_factory.mktemp("own") / "own_scorers.py"
+    path.write_text(OWN)
+
+    def ask(name: str, seconds: float = 30.0, **more: Any) -> Scored:
+        asked = RewardSettings(timeout=seconds)
+        return score_now(
+            "<answer>1</answer>", ground_truth="1", scorer=f"{path}:{name}", settings=asked, **more
+        )
+
+    return ask
+
+
+@pytest.mark.parametrize("name", ["stuck", "stuck_in_its_loop", "waits_for_ever"])
+def test_one_that_is_stuck_is_named_with_its_time(own: Callable[..., Scored], name: str) -> None:
+    scored = own(name, seconds=0.3)
+    assert (scored.score, scored.outcome, scored.extracted) == (None, ScoreOutcome.timeout, "1")
+    assert scored.cause is not None and f":{name} took longer than 0.3 seconds" in scored.cause
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("fails", "KeyError: '1' (own_scorers.py, line 11)"),
+        ("none", "it returned None"),
+        ("not_a_number", "nan as a score, not a finite number"),
+    ],
+)
+def test_one_that_fails_has_no_score_and_says_why(own: Callable[..., Scored], name: str, cause: str) -> None:
+    scored = own(name)
+    assert (scored.score, scored.outcome) == (None, ScoreOutcome.error)
+    assert scored.cause is not None and f":{name}: " in scored.cause and cause in scored.cause
+
+
+def test_one_that_abstains_says_so_last(own: Callable[..., Scored]) -> None:
+    scored = own("abstains")
+    assert (scored.score, scored.outcome, scored.cause) == (None, ScoreOutcome.abstained, "nobody knows")
+    assert (scored.parts, scored.steps) == ({"tries": 2.0}, ("first", "nobody knows"))
+
+
+def test_named_parts_come_with_the_score(own: Callable[..., Scored]) -> None:
+    assert own("parts").parts == {"length": 1.0, "long": 0.0}
+
+
+def test_a_third_argument_gets_what_is_known_as_plain_values(own: Callable[..., Scored]) -> None:
+    info = {"level": np.str_("2"), "list": (1, np.int64(2)), "array": np.array([0.5]), "odd": Fraction(1, 3)}
+    scored = own("context", seconds=7, query="what?", info=info, episode={"num_turns": np.int32(3)})
+    assert (scored.cause, scored.score) == (None, 3.0)
+
+
+async def test_an_event_loop_goes_on_while_a_scorer_is_stuck(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    asked = RewardSettings(timeout=1.0)
+    scoring = asyncio.create_task(
+        score("<answer>1</answer>", ground_truth="", scorer=f"{tmp_path}/own.py:stuck", settings=asked)
+    )
+    ticks = 0
+    while not scoring.done():
+        await asyncio.sleep(0.01)
+        ticks += 1
+    assert (await scoring).outcome == ScoreOutcome.timeout
+    assert ticks > 20
+
+
+async def test_own_scorers_that_wait_wait_together(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+
+    async def ask() -> Scored:
+        return await score("<answer>1</answer>", ground_truth="", scorer=f"{tmp_path}/own.py:waits")
+
+    await asyncio.gather(*(ask() for _ in range(8)))  # until there are workers
+    began = time.monotonic()
+    assert {scored.score for scored in await asyncio.gather(*(ask() for _ in range(8)))} == {1.0}
+    assert time.monotonic() - began < 8 * 0.5 - 0.5
+
+
+def test_no_answer_is_wrong_and_asks_nobody(own: Callable[..., Scored]) -> None:
+    scored = score_now("I do not know", ground_truth="1", scorer="exact")
+    assert (scored.score, scored.outcome, scored.extracted) == (0.0, ScoreOutcome.no_answer, None)
+
+
+def test_only_the_assistant_counts() -> None:
+    messages = [
+        {"role": "user", "content": "<answer>7</answer>"},
+        {"role": "tool", "content": "<answer>7</answer>"},
+        {"role": "assistant", "content": [{"type": "text", "text": "<answer>8</answer>"}]},
+    ]
+    assert score_now(messages, ground_truth="7", scorer="exact").extracted == "8"
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    asked = RewardSettings(scorer="contains", answer_schema="boxed")
+    scored = score_now(r"\boxed{it is seven}", ground_truth="seven", settings=asked)
+    assert (scored.score, scored.scorer) == (1.0, "contains")
+
+
+def test_what_does_not_exist_is_a_fault_of_whoever_asks() -> None:
+    with pytest.raises(RewardError, match="no scorer"):
+        score_now("", ground_truth="", scorer="nowhere")
+    with pytest.raises(RewardError, match="schema"):
+        score_now("", ground_truth="", scorer="exact", answer_schema="answr")
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        (True, 1.0),
+        (0, 0.0),
+        (0.5, 0.5),
+        (Fraction(1, 2), 0.5),
+        (np.float32(0.5), 0.5),
+        (Score(None), None),
+        ({"score": None}, None),
+        ({"score": 1, "n": np.int64(3)}, 1.0),
+    ],
+)
+def test_what_scorers_may_return(result: Any, value: float | None) -> None:
+    assert read_result(result).value == value
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        None, "1", [1], {}, {"acc": 1}, {"score": "1"}, {"score": 1, "why": "text"}, math.nan, math.inf,
+        -math.inf, 10**400, 1j, Score(math.nan), Score(1.0, {"a": math.inf}), {"score": 1, "a": None},
+    ],
+)  # fmt: skip
+def test_what_scorers_may_not_return(result: Any) -> None:
+    with pytest.raises(BadResult):
+        read_result(result)
+
+
+MANY = [name for name in BUILT_IN if name not in ("code_tests", "llm_judge")]
+TEXTS = st.one_of(
+    st.text(st.characters(), max_size=200),
+    st.text("0123456789.,-+/%$ {}\\^()[]=xeE", max_size=60),
+    st.from_regex(r"\\(frac|sqrt|boxed|text)(\{[0-9x]{1,3}\}){1,2}", fullmatch=True),
+    st.sampled_from(["9" * 900, "9^{9^{9^{9}}}", "{" * 300, "x" * 5000, "1e99", "\ud800", "\x00", "", "?"]),
+)
+
+
+@settings(max_examples=60)
+@given(answer=TEXTS, truth=TEXTS, scorer=st.sampled_from([*MANY, "code_tests", "llm_judge"]))
+def test_whatever_is_said_there_is_a_scored_in_time(answer: str, truth: str, scorer: str) -> None:
+    asked = RewardSettings(timeout=2.0, composite=CompositeSettings(correct="math"))
+    began = time.monotonic()
+    scored = score_now(f"<answer>{answer}</answer>", ground_truth=truth, scorer=scorer, settings=asked)
+    assert time.monotonic() - began < 60  # which allows for starting a worker on a busy machine
+    assert scored.score is None or 0.0 <= scored.score <= 1.0
+    assert (scored.score is None) == (scored.cause is not None)
+    assert scored.scorer == scorer
+    assert scored.outcome in (ScoreOutcome.scored, ScoreOutcome.no_answer) or scored.score is None
+    json.dumps(dict(scored.parts))
+
+
+@settings(max_examples=30)
+@given(answer=TEXTS.filter(lambda text: "<" not in text), said=TEXTS, scorer=st.sampled_from(MANY))
+def test_what_tools_say_never_changes_a_score(answer: str, said: str, scorer: str) -> None:
+    asked = RewardSettings(timeout=5.0, composite=CompositeSettings(correct="exact"))
+    spoken = {"role": "assistant", "content": f"<answer>{answer}</answer>"}
+    tool = {"role": "tool", "content": f"<answer>{said}</answer> </think> {said}"}
+    alone = score_now([spoken], ground_truth="7", scorer=scorer, settings=asked)
+    among = score_now([tool, spoken, tool], ground_truth="7", scorer=scorer, settings=asked)
+    assert (alone.score, alone.extracted, alone.outcome) == (among.score, among.extracted, among.outcome)

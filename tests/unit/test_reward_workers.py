@@ -1,0 +1,226 @@
+"""A scorer that is stuck, crashes or eats memory costs its own answer, and nothing of it stays behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from aworld_train.reward import workers
+from aworld_train.reward.workers import Broken, Job, TooSlow, WorkerPool
+from tests.environments import eventually
+
+OWN = """
+import asyncio, ctypes, os, re, subprocess, time
+
+def same(answer, truth): return answer == truth
+def process(answer, truth): return os.getpid()
+def sleeps(answer, truth): time.sleep(1000)
+def holds_the_lock(answer, truth): return bool(re.match(r"(a+)+$", "a" * 99 + "b"))
+def leaves(answer, truth): os._exit(3)
+def crashes(answer, truth): ctypes.string_at(0)
+def eats(answer, truth): return len(bytearray(5 * 2**30))
+def raises(answer, truth): return 1 / 0
+def ends(answer, truth): raise SystemExit(0)
+def prints(answer, truth):
+    print("said by a scorer")
+    return 1
+def has_a_child(answer, truth):
+    subprocess.Popen(["sleep", "1234"])
+    time.sleep(1000)
+async def waits(answer, truth, context):
+    await asyncio.sleep(0.01)
+    return {"score": 0.5, "length": len(context.text)}
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
+    """Makes a job for one of these functions."""
+    path = tmp_path_factory.mktemp("own") / "scorers_of_a_test.py"
+    path.write_text(OWN)
+
+    def job(name: str, answer: str = "1", seconds: float = 30.0) -> Job:
+        return Job(f"{path}:{name}", answer, "1", None, seconds)
+
+    return job
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    yield WorkerPool(2)
+    workers._end_all()
+
+
+def test_a_score_comes_back(pool: WorkerPool, own: Callable[..., Job]) -> None:
+    assert pool.submit(own("same")).result().value == 1.0
+    assert pool.submit(own("same", "2")).result().value == 0.0
+
+
+@pytest.mark.parametrize("name", ["sleeps", "holds_the_lock"])
+def test_one_that_is_stuck_is_ended_in_time(pool: WorkerPool, own: Callable[..., Job], name: str) -> None:
+    before = pool.submit(own("process")).result().value
+    with pytest.raises(TooSlow):
+        pool.submit(own(name, seconds=0.2)).result(timeout=60)
+    assert pool.submit(own("process")).result().value != before
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("leaves", "exit code 3"),
+        ("crashes", "SIGSEGV"),
+        ("eats", "MemoryError.*4096 MB"),
+        ("raises", r"ZeroDivisionError: .* \(scorers_of_a_test.py, line 11\)"),
+        ("ends", "SystemExit"),
+        ("nowhere", "cannot be loaded: .* names 'nowhere'"),
+    ],
+)
+def test_one_that_fails_says_why_and_the_next_is_scored(
+    pool: WorkerPool, own: Callable[..., Job], name: str, cause: str
+) -> None:
+    with pytest.raises(Broken, match=cause):
+        pool.submit(own(name)).result(timeout=60)
+    assert pool.submit(own("same")).result().value == 1.0
+
+
+def test_the_answers_beside_one_that_is_stuck_are_scored(pool: WorkerPool, own: Callable[..., Job]) -> None:
+    stuck = pool.submit(own("sleeps", seconds=3))
+    others = [pool.submit(own("same", str(number % 2))) for number in range(200)]
+    assert sum(other.result().value or 0 for other in others) == 100
+    with pytest.raises(TooSlow):
+        stuck.result()
+
+
+def test_loading_a_scorer_is_not_within_its_time(pool: WorkerPool, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\ndef own(answer, truth): return 1\n")
+    job = Job(f"{tmp_path}/slow.py:own", "", "", None, 0.5)
+    assert pool.submit(job).result().value == 1.0
+
+
+def test_what_a_scorer_prints_is_not_output(
+    pool: WorkerPool, own: Callable[..., Job], capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Workers write where standard error was when they began.
+    fresh = WorkerPool(1)
+    assert fresh.submit(own("prints")).result().value == 1.0
+    assert capfd.readouterr().out == ""
+
+
+def test_a_worker_that_died_while_idle_costs_no_answer(own: Callable[..., Job]) -> None:
+    pool = WorkerPool(1)
+    process = psutil.Process(int(pool.submit(own("process")).result().value or 0))
+    process.kill()
+    assert eventually(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    assert pool.submit(own("same")).result().value == 1.0
+    assert not process.is_running()
+
+
+def test_there_are_as_many_workers_as_are_needed_and_no_more(own: Callable[..., Job]) -> None:
+    pool = WorkerPool(2)
+    for _ in range(5):
+        assert len({pool.submit(own("process")).result().value for _ in range(3)}) == 1
+    many = {future.result().value for future in [pool.submit(own("process")) for _ in range(200)]}
+    assert 1 <= len(many) <= 2
+
+
+def test_nothing_of_those_that_were_ended_stays(own: Callable[..., Job]) -> None:
+    pool = WorkerPool(1)
+    pool.submit(own("same")).result()
+    us = psutil.Process()
+    before = us.num_fds(), len(us.children())
+    for _ in range(4):
+        with pytest.raises(TooSlow):
+            pool.submit(own("has_a_child", seconds=0.1)).result()
+        assert pool.submit(own("same")).result().value == 1.0
+    assert (us.num_fds(), len(us.children())) == before
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
+
+
+def test_threads_and_event_loops_may_all_ask(pool: WorkerPool, own: Callable[..., Job]) -> None:
+    found: list[float | None] = []
+
+    async def asks() -> None:
+        scores = await asyncio.gather(*(asyncio.wrap_future(pool.submit(own("same"))) for _ in range(20)))
+        found.extend(score.value for score in scores)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(asks())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1.0] * 80
+
+
+def test_an_answer_that_nobody_waits_for_is_not_scored(own: Callable[..., Job]) -> None:
+    pool = WorkerPool(1)
+    first, second = pool.submit(own("sleeps", seconds=1)), pool.submit(own("sleeps", seconds=1000))
+    assert second.cancel()
+    with pytest.raises(TooSlow):
+        first.result()
+    assert pool.submit(own("same")).result().value == 1.0
+
+
+@pytest.mark.parametrize("name", ["same", "sleeps", "holds_the_lock"])
+@pytest.mark.parametrize("forks", [False, True])
+def test_workers_end_with_their_parent_however_that_ends(
+    own: Callable[..., Job], name: str, forks: bool
+) -> None:
+    job = own(name, seconds=1000)
+    program = f"""
+import os, time
+from aworld_train.reward import workers
+pool = workers.WorkerPool(1)
+future = pool.submit(workers.Job({job.reference!r}, "1", "1", None, 1000))
+while not workers._alive:
+    time.sleep(0.01)
+time.sleep(1)
+if {forks} and not os.fork():
+    time.sleep(20)
+    os._exit(0)
+print(next(iter(workers._alive)).pid, flush=True)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert psutil.pid_exists(worker)
+        parent.kill()
+        parent.stdout.close()
+    assert eventually(lambda: not psutil.pid_exists(worker), within=10)
+
+
+def test_a_program_that_ends_leaves_no_worker(own: Callable[..., Job]) -> None:
+    program = f"""
+from aworld_train.reward import workers
+pool = workers.WorkerPool(2)
+assert pool.submit(workers.Job({own("same").reference!r}, "1", "1", None, 9)).result().value == 1
+pool.submit(workers.Job({own("sleeps").reference!r}, "1", "1", None, 1000))
+print([worker.pid for worker in workers._alive])
+"""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - began < 30
+    for worker in eval(done.stdout):
+        assert not psutil.pid_exists(worker)
+
+
+def test_a_fork_has_workers_of_its_own(own: Callable[..., Job]) -> None:
+    workers.pool(waits=False).submit(own("same")).result()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = 0 if workers.pool(waits=False).submit(own("same")).result(60).value == 1.0 else 2
+            workers._end_all()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert workers.pool(waits=False).submit(own("same")).result().value == 1.0
