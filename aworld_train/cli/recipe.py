@@ -41,12 +41,14 @@ def show(
 
 @app.command("check")
 def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
-    """Check a recipe as training would, verl's keys included, without starting anything."""
+    """Check a recipe as training would, scorers and verl's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
+    from aworld_train.reward.readiness import check_rewards
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
+    check_rewards(loaded)
     try:
         _composed(loaded)
         verl_checked = True

@@ -24,6 +24,7 @@ from aworld_train.launch.verl import run_verl
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe, Recipe
 from aworld_train.recipe.tree import merge
+from aworld_train.reward.readiness import check_rewards
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def evaluate(
             f"The recipe {recipe.name} has no dataset to measure on: set dataset.val, or name one with --dataset."
         )
     tasks = check_file(given)
+    check_rewards(recipe, tasks.scorers, tasks.answer_schemas)
     expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
     measured = recipes.read(
         merge(

@@ -232,11 +232,10 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     used += [(("reward", "judge", "models"), each) for each in recipe.reward.judge.models]
     for key, wanted in used:
         if wanted is not None and wanted not in recipe.endpoints:
-            meant = nearest(wanted, list(recipe.endpoints))
             yield (
                 key,
                 f"`{'.'.join(key)}` names the endpoint {wanted!r}, which `endpoints` does not have"
-                + (f"; did you mean {meant!r}?" if meant else ""),
+                + _meant(wanted, list(recipe.endpoints)),
             )
 
 
@@ -260,36 +259,37 @@ def _endpoint(given: dict[str, Any]) -> Iterator[str]:
 
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Names and shapes; one's own scorers are imported where training is about to begin."""
     from aworld_train.reward.extraction import check_schema_name
-    from aworld_train.reward.scorers import check_scorer_name
+    from aworld_train.reward.scorers import scorer_names
 
     reward, composite = recipe.reward, recipe.reward.composite
-    here: KeyPath = ("reward",)
-    for key, check, name in (
-        ((*here, "scorer"), check_scorer_name, reward.scorer),
-        ((*here, "composite", "correct"), check_scorer_name, composite.correct),
-        ((*here, "answer_schema"), check_schema_name, reward.answer_schema),
-    ):
-        try:
-            check(name)
-        except RewardError as error:
-            yield key, f"`{'.'.join(key)}`: {error.message}"
+    for path, name in ((("scorer",), reward.scorer), (("composite", "correct"), composite.correct)):
+        if not _FUNCTION.fullmatch(name) and name not in (known := scorer_names()):
+            yield (
+                ("reward", *path),
+                f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(known)}, nor "
+                f"`module:function` or `file.py:function`{_meant(name, known)}",
+            )
+    try:
+        check_schema_name(reward.answer_schema)
+    except RewardError as error:
+        yield ("reward", "answer_schema"), f"`reward.answer_schema`: {error.message}"
     if composite.correct == "composite":
-        yield (*here, "composite", "correct"), "`reward.composite.correct` cannot be composite itself"
+        yield ("reward", "composite", "correct"), "`reward.composite.correct` cannot be composite itself"
     for key, parts in (("weights", list(composite.weights)), ("gates", composite.gates)):
         for part in parts:
             if part not in _PARTS:
-                meant = nearest(part, _PARTS)
                 yield (
-                    (*here, "composite", key),
+                    ("reward", "composite", key),
                     f"`reward.composite.{key}` has {part!r}, which is not one of {', '.join(_PARTS)}"
-                    + (f"; did you mean {meant!r}?" if meant else ""),
+                    + _meant(part, _PARTS),
                 )
-    if "llm_judge" in (reward.scorer, composite.correct) and not reward.judge.models:
-        yield (
-            (*here, "judge", "models"),
-            "`reward.judge.models` must name the endpoints that judge: a scorer is llm_judge",
-        )
+
+
+def _meant(name: str, known: list[str] | tuple[str, ...]) -> str:
+    hint = nearest(name, known)
+    return f"; did you mean {hint!r}?" if hint else ""
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

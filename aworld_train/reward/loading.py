@@ -17,8 +17,6 @@ from aworld_train.errors import RewardError, nearest
 
 # How verl calls a reward function (its NaiveRewardManager): all by keyword.
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
-# verl's mark for a path that is a module to import (verl.utils.import_utils.load_module).
-PACKAGE_PREFIX = "pkg://"
 
 
 def load_reward(spec: str) -> Callable[..., Any]:
@@ -55,19 +53,13 @@ def load_function(spec: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def resolve_reward(spec: str) -> tuple[str, str]:
-    """What verl needs to load the reward by itself.
-
-    Returns:
-        Values of ``reward.custom_reward_function.path`` and ``.name``. The path is absolute for a file and
-        ``pkg://module`` for a module, which verl imports by name, so relative imports work there.
-
-    Raises:
-        RewardError: As for `load_reward`.
-    """
-    load_reward(spec)
-    origin, name = _parts(spec)
-    return (str(origin) if isinstance(origin, Path) else PACKAGE_PREFIX + origin), name
+def has_verl_signature(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called as verl calls rewards."""
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _parts(spec: str) -> tuple[Path | str, str]:

@@ -18,8 +18,10 @@ from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.loading import load_reward
+from aworld_train.reward.loading import has_verl_signature, load_function
 from aworld_train.reward.naming import name_reward
+from aworld_train.reward.readiness import check_rewards
+from aworld_train.reward.scorers import find_scorer
 from aworld_train.trainer.processor import TrainerProcessor
 
 
@@ -61,16 +63,23 @@ class VerlProcessor(TrainerProcessor):
         return {**self._given.get("dataset", {}), **self._tables}
 
     def check_reward(self, reward_func: Any = None) -> str | None:
-        """Keep the reward function by the name under which VeRL's workers can load it.
+        """Keep the reward by the name under which VeRL's workers can load it.
+
+        Args:
+            reward_func: a function, or where it is; with VeRL's signature it takes the place of all scorers, else it
+                is the scorer of tasks that name none. The name of a scorer is one too.
 
         Raises:
-            RewardError: it cannot be loaded by name, or not called as VeRL does.
+            RewardError: it cannot be loaded by name, or not called as VeRL or a scorer is.
         """
         if reward_func is None:
             return None
         spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
-        load_reward(spec)
-        self._given["reward"] = {"function": spec}
+        if ":" in spec and has_verl_signature(load_function(spec)):
+            self._given["reward"] = {"function": spec}
+        else:
+            find_scorer(spec)
+            self._given["reward"] = {"scorer": spec}
         return spec
 
     def check_config(self, config: Any = None) -> Recipe:
@@ -94,7 +103,12 @@ class VerlProcessor(TrainerProcessor):
                 f"{recipe.dataset.train} has {self.data['train'].rows} tasks, fewer than one step takes "
                 f"(trainer.batch_size is {recipe.trainer.batch_size})."
             )
-        load_reward(recipe.reward.function)
+        tasks = self.data.values()
+        check_rewards(
+            recipe,
+            scorers={name for each in tasks for name in each.scorers},
+            schemas={name for each in tasks for name in each.answer_schemas},
+        )
         check_agent(asdict(recipe.agent))
         from aworld_train.adapter.verl.compose import compose
 

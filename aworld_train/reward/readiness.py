@@ -1,0 +1,39 @@
+"""Whether a recipe can score: every scorer and schema that it or its tasks name exists, and has what it needs."""
+
+from collections.abc import Iterable
+
+from aworld_train.errors import RewardError
+from aworld_train.recipe.schema import Recipe
+from aworld_train.reward.extraction import check_schema_name
+from aworld_train.reward.from_recipe import reward_settings
+from aworld_train.reward.loading import load_reward
+from aworld_train.reward.scorers import find_scorer
+
+
+def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable[str] = ()) -> None:
+    """See that answers can be scored, before a run depends on it.
+
+    Args:
+        recipe: A checked recipe.
+        scorers: What tasks name beside the recipe.
+        schemas: Likewise.
+
+    Raises:
+        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or no judge for it.
+    """
+    if recipe.reward.function:
+        load_reward(recipe.reward.function)
+        return
+    settings = reward_settings(recipe)
+    names = {settings.scorer, *scorers}
+    if "composite" in names:
+        names.add(settings.composite.correct)
+    for name in sorted(names):
+        find_scorer(name)
+    for schema in sorted({settings.answer_schema, *schemas}):
+        check_schema_name(schema)
+    if "llm_judge" in names and not settings.judge.models:
+        raise RewardError(
+            "A scorer is llm_judge, and nobody judges: describe a language model under `endpoints` and name it in "
+            "`reward.judge.models`."
+        )
