@@ -2,9 +2,9 @@
 
 ``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
 no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). The answer is nowhere else: what ``extra_info`` holds reaches the agent's code and the logs. ``scorer`` and
-``answer_schema`` there say how an answer is judged, row by row. `SCHEMA` is what this package writes. A file from elsewhere may have more columns and fields, in any
-order; `check_schema` asks only for those that training needs.
+group). The answer is nowhere else: what ``extra_info`` holds reaches the agent's code and the logs. Its ``scorer``
+and ``answer_schema`` say how an answer is judged, row by row. `SCHEMA` is what this package writes. A file from
+elsewhere may have more columns and fields, in any order; `check_schema` asks only for those that training needs.
 """
 
 from collections.abc import Callable

@@ -7,10 +7,9 @@ numbers have one digit and two of five have two, one in fifteen is a decimal, an
 import random
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Unpack
 
 from aworld_train.dataset.expressions import evaluate, format_number
-from aworld_train.dataset.sources.expression_task import Judging, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task
 from aworld_train.errors import DatasetError
@@ -26,7 +25,6 @@ _DECIMAL_SHARE = 0.07
 _UNEVEN_SHARE = 0.1
 _PARENTHESES_SHARE = 0.3
 
-
 # How long to look for one more expression that is new before the limit is called too high.
 _DRAWS_PER_TASK = 50
 
@@ -39,7 +37,7 @@ def arithmetic(options: SourceOptions) -> Iterator[Task]:
     """
     count = DEFAULT_TASKS if options.limit is None else options.limit
     known: set[str] = set()
-    for drawn, task in enumerate(arithmetic_tasks(options.seed, **judged_as(options, "number")), 1):
+    for drawn, task in enumerate(arithmetic_tasks(options.seed, judged_as(options, "number")), 1):
         known.add(task.subject)
         yield task
         if len(known) == count:
@@ -51,16 +49,15 @@ def arithmetic(options: SourceOptions) -> Iterator[Task]:
             )
 
 
-def arithmetic_tasks(seed: int, **judging: Unpack[Judging]) -> Iterator[Task]:
+def arithmetic_tasks(seed: int, judging: Judging = BY_NUMBER) -> Iterator[Task]:
     """An endless stream of tasks, the same for the same seed; a task can come twice."""
-    judging = judging or judged_as(SourceOptions(), "number")
     rng = random.Random(seed)
     while True:
         expression = _expression(rng)
         value = evaluate(expression)
         # A negative result is one in a thousand there, and a long decimal is no plain calculator's answer.
         if 0 <= value < LARGEST_RESULT and (value * 10**MOST_DECIMALS).denominator == 1:
-            yield expression_task("arithmetic", expression, format_number(value), **judging)
+            yield expression_task("arithmetic", expression, format_number(value), judging)
 
 
 def _expression(rng: random.Random) -> str:

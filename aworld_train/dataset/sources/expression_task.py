@@ -1,6 +1,6 @@
 """The task of working out one expression, and how its answer is asked for and judged."""
 
-from typing import TypedDict, Unpack
+from typing import TypedDict
 
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task, TaskKind
@@ -23,14 +23,16 @@ def judged_as(options: SourceOptions, scorer: str) -> Judging:
     }
 
 
+BY_NUMBER: Judging = {"scorer": "number", "answer_schema": "answer", "system": ""}
+
+
 def expression_task(
     data_source: str,
     expression: str,
     answer: str,
-    *,
+    judging: Judging = BY_NUMBER,
     file: str = "",
     line: int = 0,
-    **judging: Unpack[Judging],
 ) -> Task:
     """The task of working out one normalised expression."""
     return Task(

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Unpack
 
 from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number, normalize
-from aworld_train.dataset.sources.expression_task import Judging, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
 from aworld_train.errors import DatasetError, UsageError
@@ -24,8 +23,6 @@ LARGEST = 10**15  # beyond it a calculator that works in doubles is no longer ex
 _MARK = re.compile(r"<<|>>|\n")
 _OPERATOR = re.compile(r"(?<=[0-9)])[-+*/]")
 _PLAIN = re.compile(r"[-+]?[0-9]*(?:\.([0-9]*))?")
-
-
 _TASKS = ("annotations", "questions")
 
 
@@ -41,10 +38,10 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
     read = annotation_tasks if options.tasks == "annotations" else question_tasks
     judging = judged_as(options, "number" if options.tasks == "annotations" else "math")
     for file in options.files:
-        yield from read(options.opened(file), **judging)
+        yield from read(options.opened(file), judging)
 
 
-def annotation_tasks(path: Path, **judging: Unpack[Judging]) -> Iterator[Task | Dropped]:
+def annotation_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per annotation of the file, and one per row that has none.
 
     Raises:
@@ -64,14 +61,12 @@ def annotation_tasks(path: Path, **judging: Unpack[Judging]) -> Iterator[Task | 
             except ExpressionError as error:
                 yield Dropped(path.name, line, text, error.message)
                 continue
-            yield expression_task(
-                "gsm8k_annotations", expression, answer, file=path.name, line=line, **judging
-            )
+            yield expression_task("gsm8k_annotations", expression, answer, judging, path.name, line)
         if empty:
             yield Dropped(path.name, line, row["answer"], "no annotation in the row")
 
 
-def question_tasks(path: Path, **judging: Unpack[Judging]) -> Iterator[Task | Dropped]:
+def question_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per row of the file: the problem and its final answer.
 
     Raises:
