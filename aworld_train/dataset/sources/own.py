@@ -40,11 +40,10 @@ def load_source(spec: str) -> "Source":
         origin = Path(spec.rpartition(":")[0]).name
         for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
             if isinstance(item, Mapping):
-                yield from reader.tasks(iter([_row(item, number, columns, f"{spec}, item {number}")]), origin)
-            elif isinstance(item, Task):
+                row = _row(item, number, columns, f"{spec}, item {number}")
+                yield from (_checked(made, origin, number) for made in reader.tasks(iter([row]), origin))
+            elif isinstance(item, Task | Dropped):
                 yield _checked(item, origin, number)
-            elif isinstance(item, Dropped):
-                yield item
             else:
                 raise DatasetError(
                     f"The source {spec!r}: its item {number} is of type {type(item).__name__}. It yields tasks "
@@ -81,23 +80,22 @@ def _row(item: Mapping[str, object], number: int, columns: Columns, where: str) 
     plan = columns.plan(tuple(map(str, item)), where)
     fields = {field: item[column] for field, column in plan.top}
     fields |= {field: entry(item[column], inside) for field, column, inside in plan.nested}
-    try:
-        check_encodable(fields.values())
-    except Unusable as reason:
-        return number, dict(item), str(reason)
     return number, dict(item), fields
 
 
-def _checked(task: Task, file: str, number: int) -> Task | Dropped:
+def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
+    """The item, if it is one that training can use; a task of one's own making may be anything."""
+    if isinstance(item, Dropped):
+        return item
     try:
         check_encodable(
-            (task.subject, task.message, task.answer, task.id, task.system, task.level, *task.attachments)
+            (item.subject, item.message, item.answer, item.id, item.system, item.level, *item.attachments)
         )
-        question_text(task.message)
-        answer_text(task.answer)
+        question_text(item.message)
+        answer_text(item.answer)
     except Unusable as reason:
-        return Dropped(task.file or file, task.line or number, shown(task.message), str(reason))
-    return task
+        return Dropped(item.file or origin, item.line or number, shown(item.message), str(reason))
+    return item
 
 
 def _takes_options(spec: str, function: Callable[..., Any]) -> bool:
