@@ -37,7 +37,7 @@ class PromptTokens:
         Raises:
             ModelError: There is no tokenizer with a chat template.
         """
-        self._tokenizer = _tokenizer(model)
+        self._tokenizer = prompt_tokenizer(model)
         self._most = most
         self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
 
@@ -58,7 +58,12 @@ class PromptTokens:
         return PromptLengths({**found, "max": int(lengths.max())}, self._most, longer)
 
 
-def _tokenizer(model: Path) -> Any:
+def prompt_tokenizer(model: Path) -> Any:
+    """The tokenizer of a model directory.
+
+    Raises:
+        ModelError: There is none with a chat template.
+    """
     if not model.is_dir():
         raise ModelError(f"There is no model directory {model}, so prompts cannot be measured (--model).")
     from transformers import AutoTokenizer
