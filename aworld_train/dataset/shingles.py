@@ -58,12 +58,15 @@ def shingles(text: str) -> list[str]:
     `5.00`, `three`) make no difference. A text of nothing but punctuation is compared as it stands; one of
     nothing but spaces has no shingle.
     """
-    chunks = _chunks(text)
-    figures = [chunk for chunk in chunks if _FIGURE.search(chunk)]
+    words: list[str] = []
+    figures: list[str] = []
+    for chunk in _chunks(text):
+        if _FIGURE.search(chunk):
+            figures.append(chunk)
+            words.append(chunk)
+        else:
+            words.extend(_WORD.findall(chunk))
     salt = blake2b(" ".join(figures).encode(), digest_size=6).hexdigest() if figures else ""
-    words = [
-        word for chunk in chunks for word in ([chunk] if _FIGURE.search(chunk) else _WORD.findall(chunk))
-    ]
     line = " ".join(words) or " ".join(text.split())
     if not line:
         return []
@@ -74,8 +77,10 @@ def shingles(text: str) -> list[str]:
 
 def _chunks(text: str) -> list[str]:
     """What stands between the spaces of a text, a figure being one piece however it is spaced."""
-    line = unicodedata.normalize("NFKC", text).casefold().translate(_DASHES)
-    line = _UNSPACED_RUN.sub(r" \g<0> ", line)
+    line = text.casefold()
+    if not line.isascii():
+        line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        line = _UNSPACED_RUN.sub(r" \g<0> ", line.translate(_DASHES))
     line = _THOUSANDS.sub("", _HYPHEN.sub(" ", line))
     line = _DECIMAL.sub(lambda found: found[0].rstrip("0").rstrip("."), line)
     line = _BESIDE_A_NUMBER.sub(lambda found: found[1] or found[2], line)
@@ -86,5 +91,5 @@ def _chunks(text: str) -> list[str]:
 def _runs(salt: str, items: Sequence[str], length: int, between: str) -> list[str]:
     ends = [""] * (length - 1)
     padded = [*ends, *items, *ends]
-    runs = (between.join(padded[at : at + length]) for at in range(len(padded) - length + 1))
-    return list({f"{salt} {run}" for run in runs})
+    starts = range(len(padded) - length + 1)
+    return list({f"{salt} {between.join(padded[at : at + length])}" for at in starts})
