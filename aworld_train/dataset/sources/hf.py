@@ -19,9 +19,6 @@ from aworld_train.dataset.sources.rows import Row, RowReader
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, UsageError, nearest
 
-PATIENCE = 10
-"""Seconds that the hub has to answer."""
-
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SAVED = ("state.json", "dataset_dict.json")
 
@@ -106,7 +103,8 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
     disable_progress_bars()
     try:
         if not constants.HF_HUB_OFFLINE:
-            HfApi().dataset_info(name, timeout=PATIENCE)
+            # 10 seconds; all that comes after it tries again and again.
+            HfApi().dataset_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
         # Offline there is what was downloaded before, which cannot be streamed.
         loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
     except Exception as error:
@@ -133,5 +131,5 @@ def _part(loaded: Any, part: str | None, name: str) -> Any:
 
 
 def _said(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[0].rstrip(".")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no more is known"]
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}"

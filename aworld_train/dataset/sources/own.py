@@ -36,8 +36,8 @@ def load_source(spec: str) -> "Source":
 
     def source(options: SourceOptions) -> Iterator[Task | Dropped]:
         columns = Columns(options.columns)
-        reader = RowReader(options)
         origin = Path(spec.rpartition(":")[0]).name
+        reader = RowReader(options, origin.removesuffix(".py").rpartition(".")[2])
         for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
             if isinstance(item, Mapping):
                 row = _row(item, number, columns, f"{spec}, item {number}")
