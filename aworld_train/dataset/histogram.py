@@ -10,10 +10,9 @@ from aworld_train.errors import DependencyMissing, UsageError
 
 MOST_BARS = 8
 
-_LEAST_BARS = 5  # the room that a panel has at least, so that a single bar is no block
-
 _BINS = 40
 _SKEWED = 30  # times the usual length: beyond that all but the longest texts would lie in one bar
+_HISTOGRAM_INCHES, _TITLE_INCHES, _BAR_INCHES = 3.7, 0.6, 0.36
 _BLUE, _GREY, _ORANGE = "#1f6feb", "#57606a", "#d98e04"
 
 
@@ -41,17 +40,20 @@ def draw_statistics(found: DatasetStatistics, path: Path) -> None:
     }
     unit = "tokens" if "prompt tokens" in found.lengths else "characters"
     histograms = [name for name in (f"prompt {unit}", f"answer {unit}") if name in found.lengths]
-    figure = Figure(figsize=(10.5, 6.6), dpi=130, layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1), hspace=0.07)
+    slots = min(MOST_BARS + 1, max(map(len, bars.values()), default=1))
+    heights = (_HISTOGRAM_INCHES, _TITLE_INCHES + _BAR_INCHES * slots)
+    figure = Figure(figsize=(10.5, sum(heights)), dpi=130, layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=heights, hspace=0.06)
     upper, lower = halves
     for axes, measure in zip(_panels(upper, len(histograms)), histograms, strict=True):
         _histogram(axes, measure, found.lengths[measure])
     for axes, (title, counts) in zip(_panels(lower, len(bars)), bars.items(), strict=True):
-        _bars(axes, title, counts)
+        _bars(axes, title, counts, slots)
     figure.suptitle(
         f"{found.path.parent.name}/{found.path.name}: {_rows(found.rows)}".lstrip("/"),
         x=0.01,
         ha="left",
+        parse_math=False,
         fontweight="bold",
     )
     picture = io.BytesIO()
@@ -109,7 +111,7 @@ def _histogram(axes: Any, measure: str, counts: Mapping[int, int]) -> None:
     _plain(axes)
 
 
-def _bars(axes: Any, title: str, counts: Mapping[str, int]) -> None:
+def _bars(axes: Any, title: str, counts: Mapping[str, int], slots: int) -> None:
     shown = dict(sorted(counts.items(), key=lambda item: -item[1])[:MOST_BARS])
     if title == "level":
         shown = dict(sorted(shown.items()))
@@ -118,7 +120,7 @@ def _bars(axes: Any, title: str, counts: Mapping[str, int]) -> None:
     total = sum(counts.values())
     names = [name if len(name) <= 24 else f"{name[:23]}…" for name in shown]
     drawn = axes.barh(range(len(shown)), list(shown.values()), color=_BLUE, alpha=0.85, height=0.65)
-    axes.set_yticks(range(len(shown)), names)
+    axes.set_yticks(range(len(shown)), names, parse_math=False)
     axes.bar_label(
         drawn,
         [f"{count:,}  {count / total:.0%}" for count in shown.values()],
@@ -126,7 +128,7 @@ def _bars(axes: Any, title: str, counts: Mapping[str, int]) -> None:
         fontsize=8.5,
         color=_GREY,
     )
-    axes.set_ylim(max(_LEAST_BARS, len(shown)) - 0.5, -0.6)
+    axes.set_ylim(slots - 0.5, -0.6)
     axes.margins(x=0.35)
     axes.set_title(f"Rows by {title}", loc="left", fontsize=11)
     axes.xaxis.set_visible(False)
