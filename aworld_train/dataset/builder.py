@@ -187,7 +187,8 @@ class _Build:
             shares = quotas(available.tolist(), weights, self.plan.limit)
         selection = partial(Selection, sources, shares, self.plan.limit)
         kinds = sorted({(family.source, family.level) for family in families})
-        strata = np.array([kinds.index((family.source, family.level)) for family in families], dtype=np.int64)
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        strata = np.array([numbers[family.source, family.level] for family in families], dtype=np.int64)
         counts, going = np.zeros(len(kinds), dtype=np.int64), selection()
         for codes in self.distinct.families():
             counts += np.bincount(strata[codes][going.take(codes)], minlength=len(kinds))
@@ -218,7 +219,7 @@ class _Build:
                 places = assignment.assign(strata[codes])
                 for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
                     here = places == place
-                    writer.add(batch.take(pa.array(positions[here])), index[here])
+                    writer.add(batch, positions[here], index[here])
                     written[name] += np.bincount(codes[here], minlength=len(families))
         return {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
 

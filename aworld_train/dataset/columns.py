@@ -1,8 +1,9 @@
 """Tasks as columns: how a build holds them between the source and the rows.
 
 Most of a task's fields take few values (which source, scorer, level, file), so these are kept once, as a
-`Family`, and each task has its family's number. The digest gives the order and says what is the same task: it
-is sha256 of the seed and the task's key.
+`Family`, and each task has its family's number. So is what stands before the question in every message, and the
+question itself is held once, not again within the message. The digest gives the order and says what is the same
+task: it is sha256 of the seed and the task's key.
 """
 
 import hashlib
@@ -11,25 +12,34 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from aworld_train.dataset.arrays import binaries, lists_of_texts, numbers, texts
 from aworld_train.dataset.tasks import Task, TaskKind
 from aworld_train.errors import DatasetError
 
+DIGEST_BYTES = 32
 FLAT = pa.schema(
     [
-        ("digest", pa.binary(32)),
+        ("digest", pa.binary(DIGEST_BYTES)),
         ("family", pa.int32()),
+        # The message is the family's `before`, the subject where the family says so, and `after`.
         ("subject", pa.string()),
-        ("message", pa.string()),
+        ("after", pa.string()),
+        # The system prompt is the family's, and this.
+        ("system", pa.string()),
         ("answer", pa.string()),
         ("id", pa.string()),
         ("line", pa.int64()),
         ("attachments", pa.list_(pa.field("element", pa.string()))),
     ]
 )
-TEXTS = ("subject", "message", "answer", "id")
-FAMILY_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "level", "file")
 
+_TEXTS = (
+    *("data_source", "ability", "subject", "message", "answer"),
+    *("scorer", "answer_schema", "id", "system", "level", "file"),
+)
 _ID_CHARS = 16
+_MOST_SHARED = 256
+"""How many different system prompts, and beginnings of messages, are held once; more belong to their tasks."""
 
 
 class Family(NamedTuple):
@@ -38,15 +48,20 @@ class Family(NamedTuple):
     Attributes:
         source: Position of the source among those of the build.
         is_question: Whether the tasks ask a question rather than for an expression's value.
+        has_system: Whether there is a system prompt, be it here or with the task.
+        has_subject: Whether the subject stands in the message, after ``before``.
     """
 
     source: int
     is_question: bool
+    has_system: bool
+    has_subject: bool
     data_source: str
     ability: str
     scorer: str
     answer_schema: str
     system: str
+    before: str
     level: str
     file: str
 
@@ -56,6 +71,8 @@ class Families:
 
     def __init__(self) -> None:
         self.numbers: dict[Family, int] = {}
+        self._systems: set[str] = set()
+        self._befores: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -63,19 +80,33 @@ class Families:
     def listed(self) -> list[Family]:
         return list(self.numbers)
 
-    def number(self, source: int, task: Task) -> int:
+    def place(self, source: int, task: Task) -> tuple[int, str, str]:
+        """The number of the task's family, and what is left of its message and its system prompt."""
+        message, subject, system, own_system = task.message, task.subject, task.system, ""
+        at = message.find(subject)
+        before = message[:at] if at > 0 else ""
+        if at < 0 or not _shared(before, self._befores):
+            at, before, after = -1, "", message
+        else:
+            after = message[at + len(subject) :]
+        has_system = bool(system)
+        if not _shared(system, self._systems):
+            system, own_system = "", system
         family = Family(
             source,
             task.kind is TaskKind.question,
+            has_system,
+            at >= 0,
             task.data_source,
             task.ability,
             task.scorer,
             task.answer_schema,
-            task.system,
+            system,
+            before,
             task.level,
             task.file,
         )
-        return self.numbers.setdefault(family, len(self.numbers))
+        return self.numbers.setdefault(family, len(self.numbers)), after, own_system
 
 
 def digest(key: str, seed: int) -> bytes:
@@ -91,27 +122,38 @@ def to_columns(tasks: Sequence[Task], source: int, families: Families, seed: int
     """
     try:
         return _batch(tasks, source, families, seed)
-    except (TypeError, AttributeError, UnicodeEncodeError, pa.ArrowException) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         _name_fault(tasks)
         raise DatasetError(f"The source gave tasks that cannot be kept: {error}.") from error
 
 
 def _batch(tasks: Sequence[Task], source: int, families: Families, seed: int) -> pa.RecordBatch:
     keys = [task.key for task in tasks]
-    digests = b"".join([digest(key, seed) for key in keys])
+    placed = [families.place(source, task) for task in tasks]
     return pa.RecordBatch.from_arrays(
         [
-            pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(tasks), [None, pa.py_buffer(digests)]),
-            pa.array([families.number(source, task) for task in tasks], pa.int32()),
-            pa.array([task.subject for task in tasks], pa.string()),
-            pa.array([task.message for task in tasks], pa.string()),
-            pa.array([task.answer for task in tasks], pa.string()),
-            pa.array([task.id or _named_by(key) for task, key in zip(tasks, keys, strict=True)], pa.string()),
-            pa.array([task.line for task in tasks], pa.int64()),
-            pa.array([task.attachments or None for task in tasks], FLAT.field("attachments").type),
+            binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
+            numbers([number for number, _, _ in placed], pa.int32()),
+            texts([task.subject for task in tasks]),
+            texts([after for _, after, _ in placed]),
+            texts([system for _, _, system in placed]),
+            texts([task.answer for task in tasks]),
+            texts([task.id or _named_by(key) for task, key in zip(tasks, keys, strict=True)]),
+            numbers([task.line for task in tasks]),
+            lists_of_texts([task.attachments for task in tasks], FLAT.field("attachments").type),
         ],
         schema=FLAT,
     )
+
+
+def _shared(text: str, known: set[str]) -> bool:
+    """Whether the text is one of the few that are held once; it becomes one while there are not many."""
+    if not text or text in known:
+        return True
+    if len(known) >= _MOST_SHARED:
+        return False
+    known.add(text)
+    return True
 
 
 def _named_by(key: str) -> str:
@@ -121,9 +163,9 @@ def _named_by(key: str) -> str:
 
 def _name_fault(tasks: Sequence[Task]) -> None:
     for task in tasks:
-        for name in (*TEXTS, *FAMILY_TEXTS):
+        where = f"{task.file or 'a made-up task'}, line {task.line}"
+        for name in _TEXTS:
             value = getattr(task, name)
-            where = f"{task.file or 'a made-up task'}, line {task.line}"
             if not isinstance(value, str):
                 raise DatasetError(
                     f"The source gave a task ({where}) whose {name} is {type(value).__name__} {value!r}, not text."

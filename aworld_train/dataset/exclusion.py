@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from aworld_train.dataset.arrays import binaries
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.columns import Families, digest
+from aworld_train.dataset.columns import DIGEST_BYTES, Families, digest
 from aworld_train.dataset.expressions import ExpressionError, normalize
 from aworld_train.dataset.tasks import TaskKind, question_key
 from aworld_train.errors import DatasetError
@@ -29,7 +30,7 @@ class Reference:
     kinds: set[TaskKind] = field(default_factory=set)
 
     def digests_array(self) -> pa.Array:
-        return pa.array(self.digests, pa.binary(32))
+        return binaries(sorted(self.digests), DIGEST_BYTES)
 
     def check_comparable(self, families: Families) -> None:
         """See that a task of every kind in the build could be found in the reference at all.

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aworld_train.dataset.arrays import numbers, texts
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.errors import DatasetError
 
@@ -121,7 +122,7 @@ def _ends_otherwise(batch: pa.RecordBatch) -> Mask:
     lengths = pc.fill_null(pc.list_value_length(prompts), 0).to_numpy(zero_copy_only=False)
     filled = lengths > 0
     ends = np.cumsum(lengths)[filled] - 1
-    roles = _field(pc.list_flatten(prompts), "role").take(pa.array(ends))
+    roles = _field(pc.list_flatten(prompts), "role").take(numbers(ends))
     wrong = np.zeros(len(batch), dtype=bool)
     wrong[filled] = ~_mask(pc.equal(roles, "user"))
     return wrong
@@ -147,7 +148,7 @@ def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.Reco
         unknown = [name for name in pc.unique(names).to_pylist() if _name_fault(name, check)]
         if not unknown:
             return np.zeros(len(batch), dtype=bool)
-        return _mask(pc.is_in(names, pa.array(unknown, names.type)))
+        return _mask(pc.is_in(names, texts(unknown).cast(names.type)))
 
     return faulty
 
@@ -204,7 +205,7 @@ CHECKS = (
     ),
 )
 
-_ROLES = pa.array(ROLES)
+_ROLES = texts(ROLES)
 
 
 def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> Mask:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aworld_train.dataset.arrays import numbers
 from aworld_train.dataset.columns import Families, Family
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
@@ -113,7 +114,7 @@ class Distinct:
         first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
         again, firsts = order[repeats], order[first[repeats]]
         answers = batch.column("answer")
-        same = np.asarray(pc.equal(answers.take(pa.array(again)), answers.take(pa.array(firsts))))
+        same = np.asarray(pc.equal(answers.take(numbers(again)), answers.take(numbers(firsts))))
         self.counts.merged += int(same.sum())
         for position in again[~same].tolist():
             self.counts.conflicts += 1

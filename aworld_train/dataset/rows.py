@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aworld_train.dataset.arrays import numbers, offsets, texts, truths
 from aworld_train.dataset.columns import Family
 from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.schema import SCHEMA
@@ -16,19 +17,18 @@ _PROMPT = SCHEMA.field("prompt").type
 _MESSAGE = _PROMPT.value_type
 _JUDGED = SCHEMA.field("reward_model").type
 _INFO = SCHEMA.field("extra_info").type
+_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before", "file")
 
 
 class RowMaker:
     """Makes rows of tasks in columns; what families have is looked up by their number."""
 
     def __init__(self, families: Sequence[Family]) -> None:
+        self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
+        self._levels = texts([family.level for family in families], empty_is_null=True)
         self._is_question = np.array([family.is_question for family in families], dtype=bool)
-        self._texts = {
-            name: pa.array([getattr(family, name) for family in families], pa.string())
-            for name in ("data_source", "ability", "scorer", "answer_schema", "system", "file")
-        }
-        self._has_system = np.array([bool(family.system) for family in families], dtype=bool)
-        self._levels = pa.array([family.level or None for family in families], pa.string())
+        self._has_system = np.array([family.has_system for family in families], dtype=bool)
+        self._has_subject = np.array([family.has_subject for family in families], dtype=bool)
 
     def rows(self, tasks: pa.RecordBatch, index: Numbers, split: str) -> pa.RecordBatch:
         """The rows of a batch of `FLAT`.
@@ -38,12 +38,11 @@ class RowMaker:
             index: Number of each task, unique in the dataset.
             split: The split they go into.
         """
-        family = tasks.column("family")
-        text = {name: values.take(family) for name, values in self._texts.items() if name != "system"}
-        codes = family.to_numpy()
+        codes = tasks.column("family").to_numpy()
+        text = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
         subject, is_question = tasks.column("subject"), self._is_question[codes]
         info = {
-            "index": pa.array(index, pa.int64()),
+            "index": numbers(index),
             "id": tasks.column("id"),
             "split": _same(split, len(tasks)),
             "file": text["file"],
@@ -52,7 +51,7 @@ class RowMaker:
             "expression": _where(~is_question, subject),
             "scorer": text["scorer"],
             "answer_schema": text["answer_schema"],
-            "level": self._levels.take(family),
+            "level": self._levels.take(tasks.column("family")),
             "attachments": tasks.column("attachments"),
         }
         judged = {"style": _same("rule", len(tasks)), "ground_truth": tasks.column("answer")}
@@ -60,7 +59,7 @@ class RowMaker:
             [
                 text["data_source"],
                 _same(AGENT_NAME, len(tasks)),
-                self._prompts(codes, tasks.column("message")),
+                self._prompts(codes, tasks),
                 text["ability"],
                 pa.StructArray.from_arrays([judged[field.name] for field in _JUDGED], fields=list(_JUDGED)),
                 pa.StructArray.from_arrays([info[field.name] for field in _INFO], fields=list(_INFO)),
@@ -68,33 +67,49 @@ class RowMaker:
             schema=SCHEMA,
         )
 
-    def _prompts(self, codes: Numbers, messages: pa.Array) -> pa.Array:
+    def _prompts(self, codes: Numbers, tasks: pa.RecordBatch) -> pa.Array:
         """A list of messages for each task: the system's, where its family has one, and the user's."""
-        with_system = self._has_system[codes]
-        ends = np.cumsum(1 + with_system.astype(np.int64))
-        roles = np.zeros(ends[-1] if len(ends) else 0, dtype=np.int32)
-        roles[(ends - 2)[with_system]] = 1
-        role = pa.DictionaryArray.from_arrays(pa.array(roles), pa.array(["user", "system"])).cast(pa.string())
-        content = messages
-        if with_system.any():
-            # Where each message is found when the systems' texts come first and the users' follow.
-            found = np.empty(len(roles), dtype=np.int64)
-            found[ends - 1] = len(self._has_system) + np.arange(len(codes))
-            found[(ends - 2)[with_system]] = codes[with_system]
-            content = pa.concat_arrays([self._texts["system"], messages]).take(pa.array(found))
-        offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+        subject = _where(self._has_subject[codes], tasks.column("subject"), "")
+        system = (self._text("system", codes), tasks.column("system"))
+        user = (self._text("before", codes), subject, tasks.column("after"))
+        # One after the other in a single text, all messages stand in order; what is left is to say where each ends.
+        whole = pc.binary_join_element_wise(*system, *user, "")
+        messages = np.empty((len(codes), 2), dtype=np.int64)
+        messages[:, 0] = _length(*system)
+        messages[:, 1] = pc.binary_length(whole).to_numpy() - messages[:, 0]
+        is_there = np.stack([self._has_system[codes], np.ones(len(codes), dtype=bool)], axis=1)
+        roles = np.broadcast_to(np.array([0, 1], dtype=np.int32), is_there.shape)[is_there]
+        role = texts(["system", "user"]).take(numbers(roles, pa.int32()))
+        content = pa.StringArray.from_buffers(len(role), offsets(messages[is_there]), whole.buffers()[2])
         values = pa.StructArray.from_arrays([role, content], fields=list(_MESSAGE))
-        return pa.ListArray.from_arrays(offsets, values, type=_PROMPT)
+        return pa.Array.from_buffers(
+            _PROMPT, len(codes), [None, offsets(is_there.sum(axis=1))], children=[values]
+        )
+
+    def _text(self, name: str, codes: Numbers) -> pa.Array:
+        """What each task's family says, written out for each."""
+        values = self._texts[name]
+        if len(set(values)) == 1:
+            return _same(values[0], len(codes))
+        return texts(values).take(numbers(codes))
 
 
 def _same(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
-def _where(mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", texts: pa.Array) -> pa.Array:
-    """The texts where the mask is set, null elsewhere."""
+def _length(*arrays: pa.Array) -> Numbers:
+    """How many bytes the texts of each task have together."""
+    total: Numbers = np.sum([pc.binary_length(array).to_numpy() for array in arrays], axis=0)
+    return total
+
+
+def _where(
+    mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", values: pa.Array, other: str | None = None
+) -> pa.Array:
+    """The texts where the mask is set, and the other one elsewhere."""
     if mask.all():
-        return texts
+        return values
     if not mask.any():
-        return pa.nulls(len(texts), pa.string())
-    return pc.if_else(pa.array(mask), texts, pa.scalar(None, pa.string()))
+        return pa.nulls(len(values), pa.string()) if other is None else _same(other, len(values))
+    return pc.if_else(truths(mask), values, pa.scalar(other, pa.string()))

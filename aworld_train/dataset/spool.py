@@ -1,7 +1,7 @@
 """Sorts more tasks than fit into memory, on disk.
 
-Batches gather in memory; when they outgrow a bound they are written as one run, grouped by the first byte of
-their digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every
+Batches gather in memory; when they outgrow a bound they are written as runs, grouped by the first byte of their
+digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every
 run, are a part that fits into memory and can be sorted there, and the parts follow each other in order. A
 part that is too big after all is grouped by the next byte. What never outgrows the bound never touches the disk.
 """
@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-RUN_BYTES = 48 << 20
-PART_BYTES = 48 << 20
+from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.columns import DIGEST_BYTES
+
+HELD_BYTES = 112 << 20
+RUN_BYTES = 32 << 20
 
 _GROUPS = 256
-_DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,18 @@ class Spool:
     """Takes batches with a column ``digest`` and gives them back in order of it, as often as asked."""
 
     def __init__(
-        self, folder: Path, run_bytes: int = RUN_BYTES, part_bytes: int = PART_BYTES, byte: int = 0
+        self, folder: Path, held_bytes: int = HELD_BYTES, run_bytes: int = RUN_BYTES, byte: int = 0
     ) -> None:
         """An empty spool.
 
         Args:
             folder: Where runs are written, which need not exist.
-            run_bytes: How much is held in memory before it is written.
-            part_bytes: How much a part may hold.
+            held_bytes: How much is held in memory before anything is written.
+            run_bytes: How much a run holds, and a part.
             byte: Which byte of the digest it groups by; those before it are the same for all.
         """
         self.folder = folder
-        self.run_bytes, self.part_bytes, self.byte = run_bytes, part_bytes, byte
+        self.held_bytes, self.run_bytes, self.byte = held_bytes, run_bytes, byte
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._runs: list[_Run] = []
@@ -56,25 +58,25 @@ class Spool:
     def add(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._held_bytes += batch.nbytes
-        if self._held_bytes >= self.run_bytes:
-            self._write_run()
+        if self._held_bytes >= (self.run_bytes if self._runs else self.held_bytes):
+            self._spill()
 
     def parts(self) -> Iterator[Part]:
         """Everything that was added, in parts that follow each other in order of digest."""
         if not self._runs:
             if self._held:
-                yield _in_order(pa.concat_batches(self._held))
+                self._held = [pa.concat_batches(self._held)]
+                yield _in_order(self._held[0])
             return
-        if self._held:
-            self._write_run()
+        self._spill()
         sizes = np.sum([run.bytes_by_group for run in self._runs], axis=0)
         start = 0
         while start < _GROUPS:
             end = start + 1
-            while end < _GROUPS and sizes[start : end + 1].sum() <= self.part_bytes:
+            while end < _GROUPS and sizes[start : end + 1].sum() <= self.run_bytes:
                 end += 1
             size = int(sizes[start:end].sum())
-            if size > 2 * self.part_bytes and self.byte + 1 < _DIGEST_BYTES:
+            if size > 2 * self.run_bytes and self.byte + 1 < DIGEST_BYTES:
                 yield from self._regrouped(start)
             elif size:
                 yield _in_order(
@@ -85,7 +87,7 @@ class Spool:
     def _regrouped(self, group: int) -> Iterator[Part]:
         """The parts of one group that is too big to be one."""
         folder = self.folder / f"{group:02x}"
-        inner = Spool(folder, self.run_bytes, self.part_bytes, self.byte + 1)
+        inner = Spool(folder, self.held_bytes, self.run_bytes, self.byte + 1)
         for run in self._runs:
             for batch in run.batches(group, group + 1):
                 if len(batch):
@@ -99,11 +101,19 @@ class Spool:
             run.path.unlink()
         self._runs.clear()
 
-    def _write_run(self) -> None:
-        whole = pa.concat_batches(self._held)
-        self._held, self._held_bytes = [], 0
+    def _spill(self) -> None:
+        """Write what is held, a run at a time, freeing it as it goes."""
+        held, self._held, self._held_bytes = self._held[::-1], [], 0
+        while held:
+            run, size = [], 0
+            while held and size < self.run_bytes:
+                size += held[-1].nbytes
+                run.append(held.pop())
+            self._write_run(pa.concat_batches(run))
+
+    def _write_run(self, whole: pa.RecordBatch) -> None:
         groups = digests(whole)[:, self.byte]
-        grouped = whole.take(pa.array(np.argsort(groups, kind="stable")))
+        grouped = whole.take(numbers(np.argsort(groups, kind="stable")))
         ends = np.cumsum(np.bincount(groups, minlength=_GROUPS))
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{len(self._runs)}.arrow"
@@ -131,8 +141,8 @@ def digests(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.u
     """The digests of a batch as bytes, [rows, 32], without a copy."""
     column = batch.column("digest")
     flat = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-    start = column.offset * _DIGEST_BYTES
-    return flat[start : start + len(column) * _DIGEST_BYTES].reshape(-1, _DIGEST_BYTES)
+    start = column.offset * DIGEST_BYTES
+    return flat[start : start + len(column) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
 
 
 def words(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":

@@ -1,5 +1,6 @@
 """Writes the rows of a split, row group by row group; nothing is written that training could not use."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aworld_train.dataset.arrays import numbers
 from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.rows import RowMaker
@@ -24,7 +26,6 @@ class SplitWriter:
     """Takes tasks of one split in order and writes their rows to a parquet file; the same rows give the same bytes."""
 
     def __init__(self, path: Path, split: str, maker: RowMaker) -> None:
-        self.rows = 0
         self._split, self._maker = split, maker
         self._check = RowCheck(str(path.name))
         self._writer = pq.ParquetWriter(
@@ -37,31 +38,45 @@ class SplitWriter:
         self._held: list[pa.RecordBatch] = []
         self._indices: list[Numbers] = []
         self._held_rows = self._held_bytes = 0
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
 
-    def add(self, tasks: pa.RecordBatch, index: Numbers) -> None:
-        """Take tasks, a batch of `FLAT`, with their numbers.
+    def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
+        """Take tasks.
+
+        Args:
+            tasks: A batch of `FLAT`.
+            positions: Which of its tasks, in order.
+            index: Their numbers.
 
         Raises:
             DatasetError: One could not be trained on.
         """
-        while len(tasks):
-            share = tasks.slice(0, ROW_GROUP_ROWS - self._held_rows)
+        at = 0
+        while at < len(positions):
+            end = at + ROW_GROUP_ROWS - self._held_rows
+            share = tasks.take(numbers(positions[at:end]))
             self._held.append(share)
-            self._indices.append(index[: len(share)])
+            self._indices.append(index[at:end])
             self._held_rows += len(share)
             self._held_bytes += share.nbytes
-            tasks, index = tasks.slice(len(share)), index[len(share) :]
+            at = end
             if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
                 self._write()
 
     def _write(self) -> None:
-        tasks, index = pa.concat_batches(self._held), np.concatenate(self._indices)
+        tasks = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
+        rows = self._maker.rows(tasks, np.concatenate(self._indices), self._split)
         self._held, self._indices = [], []
-        self.rows += self._held_rows
         self._held_rows = self._held_bytes = 0
-        rows = self._maker.rows(tasks, index, self._split)
         self._check.add(rows)
-        self._writer.write_batch(rows)
+        # Arrow encodes outside the interpreter's lock, while the next rows are made.
+        self._wait()
+        self._writing = self._thread.submit(self._writer.write_batch, rows)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +88,12 @@ class SplitWriter:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if kind is None and self._held:
-                self._write()
+            if kind is None:
+                if self._held:
+                    self._write()
+                self._wait()
         finally:
+            self._thread.shutdown()
             self._writer.close()
 
 

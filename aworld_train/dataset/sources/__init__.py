@@ -12,7 +12,7 @@ from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import UsageError, nearest
 
-__all__ = ["SOURCES", "Source", "SourceEntry", "SourceOptions", "check_options", "find_source"]
+__all__ = ["SOURCES", "Source", "SourceEntry", "SourceOptions", "check_options", "find_source", "given_flags"]
 
 Source = Callable[[SourceOptions], Iterator[Task | Dropped]]
 
@@ -94,6 +94,14 @@ def check_options(name: str, options: SourceOptions) -> None:
         )
 
 
+def given_flags(options: SourceOptions) -> list[str]:
+    """The options that differ from their defaults, as they are written at the command line."""
+    return [
+        flag for field in fields(options)
+        if (flag := _FLAGS.get(field.name)) and getattr(options, field.name) != _default(field)
+    ]
+
+
 def _find_entry(name: str) -> SourceEntry:
     if name in SOURCES:
         return SOURCES[name]
@@ -118,4 +126,7 @@ _FLAGS = {
     "levels": "--level",
     "attachments_at": "--attachments-at",
     "tasks": "--tasks",
+    "scorer": "--scorer",
+    "answer_schema": "--answer-schema",
+    "system": "--system-prompt",
 }
