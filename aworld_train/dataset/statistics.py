@@ -23,6 +23,8 @@ from aworld_train.errors import DatasetError
 PERCENTILES = (50, 90, 99)
 COUNTED = ("data_source", "scorer", "answer_schema", "level", "split")
 
+_ROWS_AT_ONCE = 256  # as Python objects, which take more room than the columns they come from
+
 
 @dataclass(frozen=True)
 class DatasetStatistics:
@@ -71,7 +73,8 @@ def statistics(path: str | Path, model: str | Path | None = None) -> DatasetStat
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path, ["data_source", "prompt", "reward_model", "extra_info"]):
-            counting.add(batch.to_pylist())
+            for start in range(0, len(batch), _ROWS_AT_ONCE):
+                counting.add(batch.slice(start, _ROWS_AT_ONCE).to_pylist())
     if not counting.rows:
         raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return counting.statistics(path)
