@@ -2,36 +2,29 @@
 
 Checked when rows are written and again when a run is about to read them: the schema fits, there is at least
 one row, every prompt is a list of messages that ends with the user's, every row has an answer that can be
-compared with, and no index comes twice. The first fault is said in one paragraph with its row.
+compared with, its scorer and answer schema are known, and no index comes twice. The first fault is said in one
+paragraph with its row. A file is read batch by batch, whatever its size.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from aworld_train.dataset.faults import RowCheck
+from aworld_train.dataset.lengths import PromptLengths, PromptTokens
 from aworld_train.dataset.schema import check_schema
 from aworld_train.errors import DatasetError
 
-ROLES = ("system", "user", "assistant", "tool")
 COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
 
 _BATCH_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class RowCounts:
-    """How many rows there are, and of which kinds."""
-
-    rows: int = 0
-    data_sources: Mapping[str, int] = field(default_factory=dict)
-    agents: Mapping[str, int] = field(default_factory=dict)
-    splits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,8 +37,12 @@ class FileSummary:
         data_sources: Rows per ``data_source``.
         agents: Rows per ``agent_name``; empty where the file does not name agents.
         splits: Rows per ``extra_info.split``; empty where rows do not say.
+        scorers: Rows per ``extra_info.scorer``; empty where rows do not say.
+        answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows do not say.
+        levels: Rows per ``extra_info.level``; empty where rows do not say.
         schema_version: Version of this package's schema; None for a file made elsewhere.
         bytes: Size of the file.
+        prompt_tokens: How long the prompts are, where a model was given to count with.
     """
 
     path: Path
@@ -53,28 +50,54 @@ class FileSummary:
     data_sources: Mapping[str, int]
     agents: Mapping[str, int]
     splits: Mapping[str, int]
+    scorers: Mapping[str, int]
+    answer_schemas: Mapping[str, int]
+    levels: Mapping[str, int]
     schema_version: int | None
     bytes: int
+    prompt_tokens: PromptLengths | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values."""
         return {**asdict(self), "path": str(self.path)}
 
 
-def check_file(path: str | Path) -> FileSummary:
+def check_file(
+    path: str | Path, model: str | Path | None = None, max_prompt_tokens: int | None = None
+) -> FileSummary:
     """See that training can use a parquet file, and say what is in it.
+
+    Args:
+        path: The file.
+        model: Directory of a model whose tokenizer and chat template the prompts are measured with.
+        max_prompt_tokens: Longer prompts are counted.
 
     Raises:
         DatasetError: It is missing, unreadable, of another schema, empty, or has a row that cannot be trained
             on.
+        ModelError: The model has no tokenizer with a chat template.
     """
     path = Path(path)
+    tokens = None if model is None else PromptTokens(Path(model), max_prompt_tokens)
     with open_parquet(path) as file:
         version = check_schema(file.schema_arrow, str(path))
         columns = [name for name in COLUMNS if name in file.schema_arrow.names]
-        counts = check_rows(read_batches(file, path, columns), str(path))
+        check, counts = RowCheck(str(path)), {name: Counter[str]() for name in _COUNTED}
+        for batch in read_batches(file, path, columns):
+            check.add(batch)
+            for name, counter in counts.items():
+                counter.update(_counted(batch, name))
+            if tokens is not None:
+                tokens.add(batch.column("prompt"))
+    if not check.rows:
+        raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return FileSummary(
-        path, counts.rows, counts.data_sources, counts.agents, counts.splits, version, path.stat().st_size
+        path,
+        check.rows,
+        **{title: dict(counts[name]) for name, title in _COUNTED.items()},
+        schema_version=version,
+        bytes=path.stat().st_size,
+        prompt_tokens=None if tokens is None else tokens.summary(),
     )
 
 
@@ -103,12 +126,14 @@ def find_task(path: str | Path, index: int | None) -> dict[str, Any]:
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path):
-            for row in batch.to_pylist():
-                here = row["extra_info"]["index"]
-                if index is None or here == index:
-                    return dict(row)
-                least = here if least is None else min(least, here)
-                most = here if most is None else max(most, here)
+            indices = pc.struct_field(batch.column("extra_info"), "index")
+            here = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
+            if here >= 0 and len(batch):
+                return dict(batch.slice(here, 1).to_pylist()[0])
+            ends = pc.min_max(indices).as_py()
+            if ends["min"] is not None:
+                least = ends["min"] if least is None else min(least, ends["min"])
+                most = ends["max"] if most is None else max(most, ends["max"])
     if least is None:
         raise DatasetError(f"{path} has no rows.")
     raise DatasetError(f"{path} has no task {index}: its tasks are {least} to {most}.")
@@ -153,67 +178,29 @@ def read_batches(
         ) from error
 
 
-def check_rows(batches: Iterable[pa.RecordBatch], source: str) -> RowCounts:
-    """See that every row can be trained on, and count them.
-
-    Args:
-        batches: Rows of a schema that `check_schema` accepts.
-        source: How messages call them.
-
-    Raises:
-        DatasetError: There are no rows, or one has a fault; the message names the row, counted from 0.
-    """
-    seen: dict[int, int] = {}
-    data_sources, agents, splits = Counter[str](), Counter[str](), Counter[str]()
-    number = 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            fault = _fault(row) or _index_fault(row, number, seen)
-            if fault:
-                raise DatasetError(f"{source}: row {number} {fault}.")
-            data_sources[row["data_source"]] += 1
-            if row.get("agent_name"):
-                agents[row["agent_name"]] += 1
-            if isinstance(split := row["extra_info"].get("split"), str):
-                splits[split] += 1
-            number += 1
-    if not number:
-        raise DatasetError(f"{source} has no rows. Build the dataset from more input, or with another split.")
-    return RowCounts(number, dict(data_sources), dict(agents), dict(splits))
-
-
-def _fault(row: dict[str, Any]) -> str | None:
-    if not row["data_source"]:
-        return "has no data_source"
-    messages = row["prompt"]
-    if not messages:
-        return "has an empty prompt"
-    for message in messages:
-        if not message or message["role"] not in ROLES:
-            return (
-                f"has a message whose role is {message and message['role']!r}, not one of {', '.join(ROLES)}"
-            )
-        if not (message["content"] or "").strip():
-            return f"has an empty {message['role']} message"
-    if messages[-1]["role"] != "user":
-        return f"has a prompt that ends with a message of the {messages[-1]['role']}, not of the user"
-    answer = (row["reward_model"] or {}).get("ground_truth")
-    if not answer or not answer.strip():
-        return "has no answer (reward_model.ground_truth)"
-    if not any(character.isalnum() for character in answer):
-        return f"has the answer {answer!r}, which stands for one that is kept hidden"
-    return None
-
-
-def _index_fault(row: dict[str, Any], number: int, seen: dict[int, int]) -> str | None:
-    index = (row["extra_info"] or {}).get("index")
-    if index is None:
-        return "has no extra_info.index"
-    if index in seen:
-        return f"has the extra_info.index {index} of row {seen[index]}; every row needs its own"
-    seen[index] = number
-    return None
-
-
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".")
+
+
+# Columns whose values are counted, `extra_info`'s fields among them, and what `FileSummary` calls the counts.
+_COUNTED = {
+    "data_source": "data_sources",
+    "agent_name": "agents",
+    "split": "splits",
+    "scorer": "scorers",
+    "answer_schema": "answer_schemas",
+    "level": "levels",
+}
+
+
+def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
+    if name in batch.schema.names:
+        values = batch.column(name)
+    elif batch.column("extra_info").type.get_field_index(name) >= 0:
+        values = pc.struct_field(batch.column("extra_info"), name)
+    else:
+        return {}
+    found = pc.value_counts(values).to_pylist()
+    return {
+        item["values"]: item["counts"] for item in found if isinstance(item["values"], str) and item["values"]
+    }

@@ -1,16 +1,55 @@
 """What another dataset holds, so that a build can leave it out: a test set stays unseen in training."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from aworld_train.dataset.arrays import binaries
 from aworld_train.dataset.check import open_parquet, read_batches
+from aworld_train.dataset.columns import DIGEST_BYTES, Families, digest
 from aworld_train.dataset.expressions import ExpressionError, normalize
 from aworld_train.dataset.tasks import TaskKind, question_key
 from aworld_train.errors import DatasetError
 
 
-def excluded_files(paths: Iterable[str | Path]) -> list[Path]:
+@dataclass
+class Reference:
+    """The tasks that a build must not contain.
+
+    Attributes:
+        files: The files that hold them.
+        digests: Their digests with the build's seed.
+        kinds: What they ask for.
+    """
+
+    files: Sequence[Path] = ()
+    digests: set[bytes] = field(default_factory=set)
+    kinds: set[TaskKind] = field(default_factory=set)
+
+    def digests_array(self) -> pa.Array:
+        return binaries(sorted(self.digests), DIGEST_BYTES)
+
+    def check_comparable(self, families: Families) -> None:
+        """See that a task of every kind in the build could be found in the reference at all.
+
+        Raises:
+            DatasetError: The reference has questions and the build expressions, or the other way round.
+        """
+        if not self.files:
+            return
+        built = {TaskKind.question if f.is_question else TaskKind.expression for f in families.numbers}
+        for kind in TaskKind:
+            if kind in built - self.kinds:
+                raise DatasetError(
+                    f"{self.files[0]} does not record extra_info.{kind.value} in any row, so it cannot be seen "
+                    f"which {kind.value}s to leave out (--against). Build it with the same --tasks."
+                )
+
+
+def reference_files(paths: Iterable[str | Path]) -> list[Path]:
     """The parquet files that the given files and dataset directories stand for.
 
     Raises:
@@ -23,45 +62,62 @@ def excluded_files(paths: Iterable[str | Path]) -> list[Path]:
             continue
         inside = sorted(path.glob("*.parquet"))
         if not inside:
-            raise DatasetError(f"{path} holds no parquet file, so nothing of it can be left out (--exclude).")
+            raise DatasetError(f"{path} holds no parquet file, so nothing of it can be left out (--against).")
         files += inside
     return files
 
 
-def excluded_keys(files: Iterable[Path], kind: TaskKind) -> set[str]:
-    """Keys of all tasks in the files, comparable with ``Task.key`` for tasks of this kind.
+def read_reference(files: Sequence[Path], seed: int) -> Reference:
+    """The exact identity of every task in the files.
 
     Raises:
-        DatasetError: A file cannot be read, or has a row whose expression or question is not recorded, so
-            that nothing could be compared.
+        DatasetError: A file cannot be read, or has a row that says nothing that could be compared.
     """
-    keys: set[str] = set()
+    reference = Reference(files)
+    for kind, subject, path in subjects(files):
+        reference.kinds.add(kind)
+        reference.digests.add(digest(_key(subject, kind, path), seed))
+    return reference
+
+
+def subjects(files: Iterable[Path]) -> Iterator[tuple[TaskKind, str, Path]]:
+    """What each row of the files asks: its expression, its question, or else its last message.
+
+    Raises:
+        DatasetError: A file cannot be read, or has a row that asks nothing.
+    """
     for path in files:
         with open_parquet(path) as file:
-            if "extra_info" not in file.schema_arrow.names:
-                raise _not_comparable(path, kind)
-            for batch in read_batches(file, path, columns=["extra_info"]):
-                for info in batch.column(0).to_pylist():
-                    keys.add(_key(info or {}, kind, path))
-    return keys
+            columns = [name for name in ("prompt", "extra_info") if name in file.schema_arrow.names]
+            number = 0
+            for batch in read_batches(file, path, columns):
+                for row in batch.to_pylist():
+                    yield *_subject(row, number, path), path
+                    number += 1
 
 
-def _key(info: dict[str, Any], kind: TaskKind, path: Path) -> str:
-    subject = info.get(kind.value)
-    if not isinstance(subject, str):
-        raise _not_comparable(path, kind)
+def _subject(row: dict[str, Any], number: int, path: Path) -> tuple[TaskKind, str]:
+    info = row.get("extra_info")
+    for kind in TaskKind:
+        if isinstance(info, dict) and isinstance(subject := info.get(kind.value), str):
+            return kind, subject
+    messages = row.get("prompt")
+    if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
+        content = messages[-1].get("content")
+        if isinstance(content, str) and content.strip():
+            return TaskKind.question, content
+    raise DatasetError(
+        f"{path}, row {number}: there is no extra_info.expression, extra_info.question or prompt to compare with "
+        "(--against). Give a dataset file of `aworld-train dataset build`, or one in verl's row schema."
+    )
+
+
+def _key(subject: str, kind: TaskKind, path: Path) -> str:
     if kind is TaskKind.question:
         return question_key(subject)
     try:
         return normalize(subject)
     except ExpressionError as error:
         raise DatasetError(
-            f"{path} cannot be left out (--exclude): its expression {subject!r} is unusable, {error.message}."
+            f"{path} cannot be left out (--against): its expression {subject!r} is unusable, {error.message}."
         ) from error
-
-
-def _not_comparable(path: Path, kind: TaskKind) -> DatasetError:
-    return DatasetError(
-        f"{path} does not record extra_info.{kind.value} in every row, so it cannot be seen which "
-        f"{kind.value}s to leave out (--exclude). Build it with the same --tasks."
-    )

@@ -1,43 +1,115 @@
-"""Tasks become rows of `SCHEMA`, and rows a parquet file; nothing is written that training could not use."""
+"""Tasks become rows of `SCHEMA`, column by column."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from aworld_train.dataset.check import check_rows
+from aworld_train.dataset.arrays import numbers, offsets, texts, truths
+from aworld_train.dataset.columns import Family
+from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.schema import SCHEMA
-from aworld_train.dataset.tasks import Task, TaskKind
 
 AGENT_NAME = "mcp_agent"
 
-
-def row(task: Task, index: int, split: str) -> dict[str, object]:
-    """One training row; ``extra_info`` has the same fields in every row, those that do not apply are null."""
-    return {
-        "data_source": task.data_source,
-        "agent_name": AGENT_NAME,
-        "prompt": [{"role": "user", "content": task.message}],
-        "ability": task.ability,
-        "reward_model": {"style": "rule", "ground_truth": task.answer},
-        "extra_info": {
-            "index": index,
-            "split": split,
-            "file": task.file,
-            "line": task.line,
-            "expression": task.subject if task.kind is TaskKind.expression else None,
-            "question": task.subject if task.kind is TaskKind.question else None,
-        },
-    }
+_PROMPT = SCHEMA.field("prompt").type
+_MESSAGE = _PROMPT.value_type
+_JUDGED = SCHEMA.field("reward_model").type
+_INFO = SCHEMA.field("extra_info").type
+_TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before", "file")
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows as zstd parquet; the same rows give the same bytes.
+class RowMaker:
+    """Makes rows of tasks in columns; what families have is looked up by their number."""
 
-    Raises:
-        DatasetError: There are no rows, or one could not be trained on.
-    """
-    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-    check_rows(table.to_batches(), str(path))
-    pq.write_table(table, path, compression="zstd")
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
+        self._levels = texts([family.level for family in families], empty_is_null=True)
+        self._is_question = np.array([family.is_question for family in families], dtype=bool)
+        self._has_system = np.array([family.has_system for family in families], dtype=bool)
+        self._has_subject = np.array([family.has_subject for family in families], dtype=bool)
+
+    def rows(self, tasks: pa.RecordBatch, index: Numbers, split: str) -> pa.RecordBatch:
+        """The rows of a batch of `FLAT`.
+
+        Args:
+            tasks: The tasks.
+            index: Number of each task, unique in the dataset.
+            split: The split they go into.
+        """
+        codes = tasks.column("family").to_numpy()
+        text = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
+        subject, is_question = tasks.column("subject"), self._is_question[codes]
+        info = {
+            "index": numbers(index),
+            "id": tasks.column("id"),
+            "split": _same(split, len(tasks)),
+            "file": text["file"],
+            "line": tasks.column("line"),
+            "question": _where(is_question, subject),
+            "expression": _where(~is_question, subject),
+            "scorer": text["scorer"],
+            "answer_schema": text["answer_schema"],
+            "level": self._levels.take(tasks.column("family")),
+            "attachments": tasks.column("attachments"),
+        }
+        judged = {"style": _same("rule", len(tasks)), "ground_truth": tasks.column("answer")}
+        return pa.RecordBatch.from_arrays(
+            [
+                text["data_source"],
+                _same(AGENT_NAME, len(tasks)),
+                self._prompts(codes, tasks),
+                text["ability"],
+                pa.StructArray.from_arrays([judged[field.name] for field in _JUDGED], fields=list(_JUDGED)),
+                pa.StructArray.from_arrays([info[field.name] for field in _INFO], fields=list(_INFO)),
+            ],
+            schema=SCHEMA,
+        )
+
+    def _prompts(self, codes: Numbers, tasks: pa.RecordBatch) -> pa.Array:
+        """A list of messages for each task: the system's, where its family has one, and the user's."""
+        subject = _where(self._has_subject[codes], tasks.column("subject"), "")
+        system = (self._text("system", codes), tasks.column("system"))
+        user = (self._text("before", codes), subject, tasks.column("after"))
+        # One after the other in a single text, all messages stand in order; what is left is to say where each ends.
+        whole = pc.binary_join_element_wise(*system, *user, "")
+        messages = np.empty((len(codes), 2), dtype=np.int64)
+        messages[:, 0] = _length(*system)
+        messages[:, 1] = pc.binary_length(whole).to_numpy() - messages[:, 0]
+        is_there = np.stack([self._has_system[codes], np.ones(len(codes), dtype=bool)], axis=1)
+        roles = np.broadcast_to(np.array([0, 1], dtype=np.int32), is_there.shape)[is_there]
+        role = texts(["system", "user"]).take(numbers(roles, pa.int32()))
+        content = pa.StringArray.from_buffers(len(role), offsets(messages[is_there]), whole.buffers()[2])
+        values = pa.StructArray.from_arrays([role, content], fields=list(_MESSAGE))
+        return pa.Array.from_buffers(
+            _PROMPT, len(codes), [None, offsets(is_there.sum(axis=1))], children=[values]
+        )
+
+    def _text(self, name: str, codes: Numbers) -> pa.Array:
+        """What each task's family says, written out for each."""
+        values = self._texts[name]
+        if len(set(values)) == 1:
+            return _same(values[0], len(codes))
+        return texts(values).take(numbers(codes))
+
+
+def _same(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def _length(*arrays: pa.Array) -> Numbers:
+    """How many bytes the texts of each task have together."""
+    total: Numbers = np.sum([pc.binary_length(array).to_numpy() for array in arrays], axis=0)
+    return total
+
+
+def _where(
+    mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", values: pa.Array, other: str | None = None
+) -> pa.Array:
+    """The texts where the mask is set, and the other one elsewhere."""
+    if mask.all():
+        return values
+    if not mask.any():
+        return pa.nulls(len(values), pa.string()) if other is None else _same(other, len(values))
+    return pc.if_else(truths(mask), values, pa.scalar(other, pa.string()))

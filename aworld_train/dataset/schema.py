@@ -2,8 +2,9 @@
 
 ``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
 no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). `SCHEMA` is what this package writes. A file from elsewhere may have more columns and fields, in any
-order; `check_schema` asks only for those that training needs.
+group). The answer is nowhere else: what ``extra_info`` holds reaches the agent's code and the logs. Its ``scorer``
+and ``answer_schema`` say how an answer is judged, row by row. `SCHEMA` is what this package writes. A file from
+elsewhere may have more columns and fields, in any order; `check_schema` asks only for those that training needs.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from aworld_train.errors import DatasetError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"aworld_train.dataset.schema_version"
 
 # "element" is what parquet itself calls a list's item, so a file reads back with this very schema.
@@ -30,11 +31,16 @@ SCHEMA = pa.schema(
             pa.struct(
                 [
                     ("index", pa.int64()),
+                    ("id", pa.string()),
                     ("split", pa.string()),
                     ("file", pa.string()),
                     ("line", pa.int64()),
-                    ("expression", pa.string()),
                     ("question", pa.string()),
+                    ("expression", pa.string()),
+                    ("scorer", pa.string()),
+                    ("answer_schema", pa.string()),
+                    ("level", pa.string()),
+                    ("attachments", pa.list_(pa.field("element", pa.string()))),
                 ]
             ),
         ),

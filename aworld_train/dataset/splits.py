@@ -1,15 +1,19 @@
 """Who goes into which split: tasks in the order of a keyed hash, cut at the asked fractions.
 
 The order depends on the seed and on each task itself, never on where it stood in a file, so a split is a
-random sample, every prefix of it is one too, and no task can be in two splits.
+random sample, every prefix of it is one too, and no task can be in two splits. Where tasks have levels every
+split gets its fraction of each.
 """
 
-import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import accumulate
 
+import numpy as np
+
+from aworld_train.dataset.mix import Numbers, Ranks
 from aworld_train.errors import UsageError
 
 DEFAULT_SPLITS = {"train": 0.9, "val": 0.1}
@@ -62,15 +66,42 @@ def check_splits(splits: Mapping[str, float]) -> None:
         raise UsageError(f"The splits add up to {total:g}; together they can have at most 1. {_EXAMPLE}")
 
 
-def shuffled(keys: Iterable[str], seed: int) -> list[str]:
-    """The keys in the order of their hash with the seed."""
-    return sorted(keys, key=lambda key: hashlib.sha256(f"{seed}\0{key}".encode()).digest())
+def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
+    """Where each split ends in each stratum; what is left over comes last.
 
+    Every split has its fraction of every stratum, to the next task, and of the whole too: what one stratum is
+    rounded up the next is rounded down.
 
-def cut(count: int, splits: Mapping[str, float]) -> dict[str, range]:
-    """The positions of ``count`` ordered tasks that each split gets; what is left over comes last."""
-    ends, total = [0], Fraction(0)
+    Args:
+        counts: Tasks of each stratum.
+        splits: Fraction of the tasks by split.
+
+    Returns:
+        For each stratum the ends of the splits in order, [strata][splits], as positions among its tasks.
+    """
+    totals, total = [], Fraction(0)
     for fraction in splits.values():
         total += Fraction(str(fraction))
-        ends.append(min(count, round(count * total)))
-    return {name: range(ends[i], ends[i + 1]) for i, name in enumerate(splits)}
+        totals.append(total)
+    ends, before = [], 0
+    for count in counts:
+        # The ends in the row of all strata, less those in the row of the strata before.
+        stratum = [round((before + count) * part) - round(before * part) for part in totals]
+        ends.append([min(count, end) for end in accumulate(stratum, max)])
+        before += count
+    return ends
+
+
+class Assignment:
+    """Goes over the taken tasks in final order and says into which split each goes."""
+
+    def __init__(self, ends: Sequence[Sequence[int]]) -> None:
+        """An assignment at its beginning, for the ends that `cut` gives."""
+        self._ends = np.array(ends, dtype=np.int64)
+        self._ranks = Ranks()
+
+    def assign(self, strata: Numbers) -> Numbers:
+        """The number of the split of each of the next tasks, by their strata; the number of splits for left over."""
+        ranks = self._ranks.next(strata)
+        found: Numbers = (ranks[:, None] >= self._ends[strata]).sum(axis=1)
+        return found

@@ -4,8 +4,9 @@ A source never skips anything silently: everything it looked at comes out as one
 build can hold ``kept + dropped == seen``.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class TaskKind(Enum):
@@ -15,8 +16,7 @@ class TaskKind(Enum):
     question = "question"
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One thing to ask, with its answer and where it came from.
 
     Attributes:
@@ -26,6 +26,12 @@ class Task:
         subject: The normalised expression, or the question as it is written.
         message: What the user says to the agent.
         answer: The ground truth.
+        scorer: Name of the scorer that compares an answer with it.
+        answer_schema: How the answer is taken out of what the agent says.
+        id: What the input itself calls the task; empty where it has no name for it.
+        system: System prompt that comes before ``message``; empty for none.
+        level: Stratum the task belongs to, such as GAIA's level; every split gets its share of each. Empty for none.
+        attachments: Paths of the task's files inside the tool environment.
         file: Base name of the input file; empty where the task was generated.
         line: Line in that file, from 1; 0 where the task was generated.
     """
@@ -36,6 +42,12 @@ class Task:
     subject: str
     message: str
     answer: str
+    scorer: str
+    answer_schema: str
+    id: str = ""
+    system: str = ""
+    level: str = ""
+    attachments: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
@@ -45,8 +57,7 @@ class Task:
         return self.subject if self.kind is TaskKind.expression else question_key(self.subject)
 
 
-@dataclass(frozen=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """One piece of input that did not become a task."""
 
     file: str
@@ -57,4 +68,8 @@ class Dropped:
 
 def question_key(question: str) -> str:
     """A question without its case and spacing."""
-    return " ".join(question.casefold().split())
+    folded = question.casefold()
+    # Printable text has no whitespace but the plain space; most questions need no taking apart then.
+    if "  " not in folded and folded.isprintable():
+        return folded.strip(" ")
+    return " ".join(folded.split())

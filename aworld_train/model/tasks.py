@@ -76,7 +76,7 @@ def _arithmetic_dataset(seed: int) -> tuple[list[Task], list[Task]]:
 
 
 def _generated(seed: int) -> list[Task]:
-    from aworld_train.dataset.arithmetic import arithmetic_tasks
+    from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
 
     return [Task(task.subject, task.answer) for task in islice(arithmetic_tasks(seed), GENERATED)]
 

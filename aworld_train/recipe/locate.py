@@ -20,8 +20,9 @@ def shipped() -> dict[str, Path]:
     folder = shipped_folder()
     if folder is None:
         return {}
-    # What an agent of AWorld's is, is written in YAML too.
-    files = [file for file in sorted(folder.rglob("*.yaml")) if file.parent != folder / "agents"]
+    # What an agent of AWorld's is, is written in YAML too, and so is how a dataset is built.
+    others = (folder / "agents", folder / "datasets")
+    files = [file for file in sorted(folder.rglob("*.yaml")) if file.parent not in others]
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
 
 

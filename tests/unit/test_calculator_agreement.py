@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.arithmetic import arithmetic_tasks
+from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
 from aworld_train.dataset.expressions import format_number
 
 SOURCE = Path(__file__).parents[2] / "docker" / "calculator-mcp-server" / "arithmetic.py"

@@ -26,7 +26,7 @@ def test_what_is_seen_is_kept_or_dropped_and_what_is_kept_is_accounted_for(tmp_p
     for tasks in ("annotations", "questions"):
         report = build("gsm8k", tmp_path / tasks, files=[ODD], tasks=tasks, limit=12)
         assert report.seen == report.kept + sum(report.dropped.values())
-        assert report.kept == sum(report.rows.values()) + report.merged + report.excluded + report.left_over
+        assert report.kept == sum(report.rows.values()) + report.merged + report.against + report.left_over
         listed = [json.loads(line) for line in (report.out / "dropped.jsonl").read_text("utf-8").splitlines()]
         assert Counter(item["reason"] for item in listed) == report.dropped
         assert {item["file"] for item in listed} == {"gsm8k_odd.jsonl"}
@@ -61,11 +61,16 @@ def test_rows_have_the_schema_of_verl_and_an_index_of_their_own(tmp_path: Path) 
         "reward_model": {"style": "rule", "ground_truth": "24"},
         "extra_info": {
             "index": index,
+            "id": hashlib.sha256(b"48/2").hexdigest()[:16],
             "split": split,
             "file": "gsm8k_odd.jsonl",
             "line": 1,
-            "expression": "48/2",
             "question": None,
+            "expression": "48/2",
+            "scorer": "number",
+            "answer_schema": "answer",
+            "level": None,
+            "attachments": None,
         },
     }
     assert pq.read_schema(report.out / "train.parquet").equals(SCHEMA, check_metadata=True)
@@ -86,17 +91,22 @@ def test_the_same_input_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
 def test_dataset_json_says_what_went_in_and_what_came_out(tmp_path: Path) -> None:
     report = build("gsm8k", tmp_path / "out", files=[ODD], seed=7, splits={"test": 1.0}, limit=5)
     manifest = json.loads((tmp_path / "out" / "dataset.json").read_text("utf-8"))
-    assert {key: manifest[key] for key in ("source", "tasks", "seed", "limit", "splits", "rows")} == {
-        "source": "gsm8k",
-        "tasks": "annotations",
+    assert {key: manifest[key] for key in ("seed", "limit", "splits", "rows")} == {
         "seed": 7,
         "limit": 5,
         "splits": {"test": 1.0},
         "rows": {"test": 5},
     }
-    assert manifest["files"] == [
-        {"name": "gsm8k_odd.jsonl", "sha256": hashlib.sha256(ODD.read_bytes()).hexdigest()}
+    assert manifest["sources"] == [
+        {
+            "source": "gsm8k",
+            "options": {},
+            "weight": None,
+            "seen": 61,
+            "files": [{"name": "gsm8k_odd.jsonl", "sha256": hashlib.sha256(ODD.read_bytes()).hexdigest()}],
+        }
     ]
+    assert set(manifest["versions"]) == {"aworld-train", "numpy", "pyarrow", "python"}
     assert manifest["schema_version"] == SCHEMA_VERSION
     assert set(manifest["outputs"]) == {"test.parquet", "dropped.jsonl"}
     for name, digest in manifest["outputs"].items():
@@ -105,10 +115,10 @@ def test_dataset_json_says_what_went_in_and_what_came_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("by", ["directory", "file"])
-def test_what_an_excluded_dataset_holds_is_left_out(tmp_path: Path, by: str) -> None:
+def test_what_a_reference_dataset_holds_is_left_out(tmp_path: Path, by: str) -> None:
     test = build("gsm8k", tmp_path / "test", files=[ODD], splits={"test": 0.4}, seed=3)
     unseen = tmp_path / "test" if by == "directory" else tmp_path / "test" / "test.parquet"
-    train = build("gsm8k", tmp_path / "train", files=[ODD], splits={"train": 1}, exclude=[unseen])
+    train = build("gsm8k", tmp_path / "train", files=[ODD], splits={"train": 1}, against=[unseen])
     held = {row["extra_info"]["expression"] for row in rows(test, "test")}
     trained = {row["extra_info"]["expression"] for row in rows(train, "train")}
     assert not held & trained
@@ -116,18 +126,18 @@ def test_what_an_excluded_dataset_holds_is_left_out(tmp_path: Path, by: str) -> 
         row["extra_info"]["expression"]
         for row in rows(build("gsm8k", tmp_path / "all", files=[ODD], splits={"all": 1}), "all")
     }
-    assert train.excluded >= len(held)
-    assert [item["name"] for item in train.exclude] == ["test.parquet"]
+    assert train.against >= len(held)
+    assert [item["name"] for item in train.against_files] == ["test.parquet"]
 
 
 def test_excluding_questions_from_expressions_is_refused_since_nothing_could_match(tmp_path: Path) -> None:
     build("gsm8k", tmp_path / "questions", files=[ODD], tasks="questions")
     with pytest.raises(DatasetError, match=r"extra_info\.expression"):
-        build("gsm8k", tmp_path / "out", files=[ODD], exclude=[tmp_path / "questions"])
+        build("gsm8k", tmp_path / "out", files=[ODD], against=[tmp_path / "questions"])
     with pytest.raises(DatasetError, match="no parquet file"):
-        build("gsm8k", tmp_path / "out", files=[ODD], exclude=[tmp_path])
+        build("gsm8k", tmp_path / "out", files=[ODD], against=[tmp_path])
     with pytest.raises(DatasetError, match="There is no dataset file"):
-        build("gsm8k", tmp_path / "out", files=[ODD], exclude=[tmp_path / "nowhere.parquet"])
+        build("gsm8k", tmp_path / "out", files=[ODD], against=[tmp_path / "nowhere.parquet"])
     assert not (tmp_path / "out").exists()
 
 
@@ -135,7 +145,7 @@ def test_an_excluded_expression_that_cannot_be_compared_is_named(tmp_path: Path)
     foreign = tmp_path / "foreign.parquet"
     pq.write_table(pa.Table.from_pylist([{"extra_info": {"expression": "half of 48"}}]), foreign)
     with pytest.raises(DatasetError, match="'half of 48' is unusable, words or units"):
-        build("gsm8k", tmp_path / "out", files=[ODD], exclude=[foreign])
+        build("gsm8k", tmp_path / "out", files=[ODD], against=[foreign])
 
 
 def test_questions_are_excluded_whatever_their_case_and_spacing(tmp_path: Path) -> None:
@@ -153,9 +163,9 @@ def test_questions_are_excluded_whatever_their_case_and_spacing(tmp_path: Path) 
         files=[other],
         tasks="questions",
         splits={"train": 1},
-        exclude=[test.out],
+        against=[test.out],
     )
-    assert (report.excluded, report.rows) == (1, {"train": 1})
+    assert (report.against, report.rows) == (1, {"train": 1})
 
 
 def test_a_split_without_rows_is_an_error_that_gives_the_account(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_splits_can_be_given_one_by_one_or_together(tmp_path: Path, splits: list
     assert json.loads(text)["left_over"] == 10
 
 
-def test_several_files_and_excluded_datasets_can_be_given(tmp_path: Path) -> None:
+def test_several_files_and_reference_datasets_can_be_given(tmp_path: Path) -> None:
     run("build", "arithmetic", "--out", tmp_path / "a", "--limit", "20")
     text = run(
         "build",
@@ -63,17 +63,17 @@ def test_several_files_and_excluded_datasets_can_be_given(tmp_path: Path) -> Non
         ODD,
         "--file",
         ODD,
-        "--exclude",
+        "--against",
         tmp_path / "a",
-        "--exclude",
+        "--against",
         tmp_path / "a" / "val.parquet",
         "--out",
         tmp_path / "b",
         "--json",
     )
     report = json.loads(text)
-    assert len(report["files"]) == 2
-    assert [item["name"] for item in report["exclude"]] == ["train.parquet", "val.parquet", "val.parquet"]
+    assert [item["name"] for item in report["sources"][0]["files"]] == ["gsm8k_odd.jsonl"]
+    assert [item["name"] for item in report["against_files"]] == ["train.parquet", "val.parquet", "val.parquet"]
     assert report["seen"] == 122
 
 
@@ -111,6 +111,6 @@ def test_errors_reach_the_command_line_as_they_are(tmp_path: Path) -> None:
         run("build", "arithmetic", "--out", tmp_path / "out", "--split", "train")
 
 
-@pytest.mark.parametrize("command", ["build", "check", "show"])
+@pytest.mark.parametrize("command", ["build", "check", "show", "stats"])
 def test_help_shows_an_example(command: str) -> None:
     assert f"aworld-train dataset {command}" in run(command, "--help")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.gsm8k import (
+from aworld_train.dataset.sources.gsm8k import (
     agrees,
     annotation_tasks,
     annotations,

@@ -26,7 +26,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[BuildReport, BuildR
     """The unseen test set, and the training set that leaves it out."""
     folder = tmp_path_factory.mktemp("gsm8k")
     test = build("gsm8k", folder / "test", files=[FOLDER / "test.jsonl"], splits={"test": 1.0})
-    train = build("gsm8k", folder / "train", files=[FOLDER / "train.jsonl"], exclude=[folder / "test"])
+    train = build("gsm8k", folder / "train", files=[FOLDER / "train.jsonl"], against=[folder / "test"])
     return test, train
 
 
@@ -40,7 +40,7 @@ def test_the_account_of_every_annotation_adds_up(built: tuple[BuildReport, Build
         pieces = sum(max(1, answer.count("<<")) for answer in answers)
         assert report.seen == pieces
         assert report.kept + sum(report.dropped.values()) == report.seen
-        assert report.kept == sum(report.rows.values()) + report.merged + report.excluded + report.left_over
+        assert report.kept == sum(report.rows.values()) + report.merged + report.against + report.left_over
         listed = [json.loads(line) for line in (report.out / "dropped.jsonl").read_text("utf-8").splitlines()]
         assert Counter(item["reason"] for item in listed) == report.dropped
 
@@ -65,7 +65,7 @@ def test_no_expression_is_in_two_splits_or_in_the_excluded_set(
 ) -> None:
     expressions = [row["extra_info"]["expression"] for report in built for row in rows(report)]
     assert len(expressions) == len(set(expressions))
-    assert built[1].excluded > 0
+    assert built[1].against > 0
 
 
 def test_the_files_pass_the_check_before_training(built: tuple[BuildReport, BuildReport]) -> None:

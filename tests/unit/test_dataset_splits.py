@@ -1,10 +1,13 @@
 """Splits: disjoint, sized as asked, and the same for the same seed."""
 
+from itertools import accumulate, pairwise
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.splits import check_splits, cut, parse_splits, shuffled
+from aworld_train.dataset.splits import Assignment, check_splits, cut, parse_splits
 from aworld_train.errors import UsageError
 
 fractions = st.lists(st.floats(0.001, 1), min_size=1, max_size=5).map(
@@ -56,25 +59,44 @@ def test_fractions_that_add_up_to_one_but_for_floating_point_are_accepted() -> N
     check_splits({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
 
 
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=6), fractions)
+def test_every_split_has_its_fraction_of_every_stratum_and_of_the_whole(
+    counts: list[int], splits: dict[str, float]
+) -> None:
+    ends = cut(counts, splits)
+    for count, stratum in zip(counts, ends, strict=True):
+        assert list(stratum) == sorted(stratum) and stratum[-1] <= count
+        for size, fraction in zip(sizes(stratum), splits.values(), strict=True):
+            assert abs(size - fraction * count) <= 2
+    for i, fraction in enumerate(splits.values()):
+        total = sum(sizes(stratum)[i] for stratum in ends)
+        assert abs(total - fraction * sum(counts)) <= 1 + len(counts) * 0.5
+
+
+def sizes(ends: list[int]) -> list[int]:
+    return [end - start for start, end in pairwise([0, *ends])]
+
+
 @given(st.integers(0, 500), fractions)
-def test_no_position_is_in_two_splits_and_each_has_its_size(count: int, splits: dict[str, float]) -> None:
-    parts = cut(count, splits)
-    positions = [position for part in parts.values() for position in part]
-    assert positions == list(range(len(positions)))
-    assert len(positions) <= count
-    for name, part in parts.items():
-        assert abs(len(part) - splits[name] * count) <= 1
+def test_one_stratum_is_cut_at_the_rounded_sums_of_the_fractions(count: int, splits: dict[str, float]) -> None:
+    (ends,) = cut([count], splits)
+    for end, total in zip(ends, accumulate(splits.values()), strict=True):
+        assert abs(end - count * total) <= 0.5 + 1e-6
 
 
-@given(st.sets(st.text(max_size=8), max_size=40), st.integers(0, 10))
-def test_the_order_depends_on_the_seed_and_the_tasks_alone(keys: set[str], seed: int) -> None:
-    order = shuffled(keys, seed)
-    assert sorted(order) == sorted(keys)
-    assert shuffled(sorted(keys, reverse=True), seed) == order
-    left_out = order[:1]
-    assert shuffled(keys - set(left_out), seed) == order[1:]
+def test_small_strata_do_not_starve_a_split() -> None:
+    ends = cut([3] * 30, {"train": 0.9, "val": 0.1})
+    assert sum(sizes(stratum)[1] for stratum in ends) == 9
 
 
-def test_another_seed_gives_another_order() -> None:
-    keys = [str(i) for i in range(20)]
-    assert shuffled(keys, 0) != shuffled(keys, 1)
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
+def test_going_over_tasks_in_pieces_assigns_them_as_in_one_go(strata: list[int], at: int) -> None:
+    ends = cut([strata.count(stratum) for stratum in range(4)], {"a": 0.5, "b": 0.3})
+    whole = Assignment(ends).assign(np.array(strata, dtype=np.int64))
+    going = Assignment(ends)
+    pieces = [going.assign(np.array(part, dtype=np.int64)) for part in (strata[:at], strata[at:])]
+    assert np.concatenate(pieces).tolist() == whole.tolist()
+    for stratum, its_ends in enumerate(ends):
+        assigned = [place for place, its in zip(whole, strata, strict=True) if its == stratum]
+        assert assigned == sorted(assigned)
+        assert [assigned.count(0), assigned.count(1)] == sizes(its_ends)

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aworld_train.dataset.expressions import evaluate, format_number
-from aworld_train.dataset.gsm8k import expression_task
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
+from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task
+from aworld_train.errors import DatasetError
 
+DEFAULT_TASKS = 4000
 LARGEST_RESULT = 10**7
 MOST_DECIMALS = 4
 
@@ -22,8 +25,31 @@ _DECIMAL_SHARE = 0.07
 _UNEVEN_SHARE = 0.1
 _PARENTHESES_SHARE = 0.3
 
+# How long to look for one more expression that is new before the limit is called too high.
+_DRAWS_PER_TASK = 50
 
-def arithmetic_tasks(seed: int) -> Iterator[Task]:
+
+def arithmetic(options: SourceOptions) -> Iterator[Task]:
+    """Tasks until ``options.limit`` (4000) different ones have come; those that come again are yielded too.
+
+    Raises:
+        DatasetError: So many different ones are not found.
+    """
+    count = DEFAULT_TASKS if options.limit is None else options.limit
+    known: set[str] = set()
+    for drawn, task in enumerate(arithmetic_tasks(options.seed, judged_as(options, "number")), 1):
+        known.add(task.subject)
+        yield task
+        if len(known) == count:
+            return
+        if drawn >= count * _DRAWS_PER_TASK:
+            raise DatasetError(
+                f"Only {len(known)} distinct tasks were found for --limit {count} in {drawn} draws. "
+                "Ask for fewer."
+            )
+
+
+def arithmetic_tasks(seed: int, judging: Judging = BY_NUMBER) -> Iterator[Task]:
     """An endless stream of tasks, the same for the same seed; a task can come twice."""
     rng = random.Random(seed)
     while True:
@@ -31,7 +57,7 @@ def arithmetic_tasks(seed: int) -> Iterator[Task]:
         value = evaluate(expression)
         # A negative result is one in a thousand there, and a long decimal is no plain calculator's answer.
         if 0 <= value < LARGEST_RESULT and (value * 10**MOST_DECIMALS).denominator == 1:
-            yield expression_task("arithmetic", expression, format_number(value))
+            yield expression_task("arithmetic", expression, format_number(value), judging)
 
 
 def _expression(rng: random.Random) -> str:

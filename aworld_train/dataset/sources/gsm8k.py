@@ -13,17 +13,35 @@ from fractions import Fraction
 from pathlib import Path
 
 from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number, normalize
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
+from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
-from aworld_train.errors import DatasetError
+from aworld_train.errors import DatasetError, UsageError
 
 LARGEST = 10**15  # beyond it a calculator that works in doubles is no longer exact
 
 _MARK = re.compile(r"<<|>>|\n")
 _OPERATOR = re.compile(r"(?<=[0-9)])[-+*/]")
 _PLAIN = re.compile(r"[-+]?[0-9]*(?:\.([0-9]*))?")
+_TASKS = ("annotations", "questions")
 
 
-def annotation_tasks(path: Path) -> Iterator[Task | Dropped]:
+def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
+    """The tasks of GSM8K's JSONL files, as ``options.tasks`` asks: ``annotations`` or ``questions``.
+
+    Raises:
+        UsageError: ``options.tasks`` is neither.
+        DatasetError: A file cannot be read.
+    """
+    if options.tasks not in _TASKS:
+        raise UsageError(f"--tasks {options.tasks!r} is not one of {', '.join(_TASKS)}.")
+    read = annotation_tasks if options.tasks == "annotations" else question_tasks
+    judging = judged_as(options, "number" if options.tasks == "annotations" else "math")
+    for file in options.files:
+        yield from read(options.opened(file), judging)
+
+
+def annotation_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per annotation of the file, and one per row that has none.
 
     Raises:
@@ -43,12 +61,12 @@ def annotation_tasks(path: Path) -> Iterator[Task | Dropped]:
             except ExpressionError as error:
                 yield Dropped(path.name, line, text, error.message)
                 continue
-            yield expression_task("gsm8k_annotations", expression, answer, path.name, line)
+            yield expression_task("gsm8k_annotations", expression, answer, judging, path.name, line)
         if empty:
             yield Dropped(path.name, line, row["answer"], "no annotation in the row")
 
 
-def question_tasks(path: Path) -> Iterator[Task | Dropped]:
+def question_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per row of the file: the problem and its final answer.
 
     Raises:
@@ -67,13 +85,17 @@ def question_tasks(path: Path) -> Iterator[Task | Dropped]:
             yield Dropped(path.name, line, row["answer"], error.message)
             continue
         question = row["question"].strip()
-        yield Task("gsm8k", "math", TaskKind.question, question, question, answer, path.name, line)
-
-
-def expression_task(data_source: str, expression: str, answer: str, file: str = "", line: int = 0) -> Task:
-    """The task of working out one normalised expression."""
-    message = f"What is {expression}?"
-    return Task(data_source, "arithmetic", TaskKind.expression, expression, message, answer, file, line)
+        yield Task(
+            data_source="gsm8k",
+            ability="math",
+            kind=TaskKind.question,
+            subject=question,
+            message=question,
+            answer=answer,
+            file=path.name,
+            line=line,
+            **judging,
+        )
 
 
 def annotations(text: str) -> Iterator[tuple[str, bool]]:

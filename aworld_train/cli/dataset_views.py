@@ -1,0 +1,184 @@
+"""Looking at a dataset file: ``dataset show`` sets out its rows, ``dataset stats`` says what it is like."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from aworld_train.cli import console
+
+if TYPE_CHECKING:
+    from aworld_train.dataset.statistics import DatasetStatistics
+
+MESSAGE_CHARACTERS = 1200
+ANSWER_CHARACTERS = 600
+FACT_CHARACTERS = 160
+
+# What the head of a panel says of a row, in this order; other fields of a maker come after these. A question
+# and an expression are in the prompt already.
+_FACTS = ("id", "split", "level", "scorer", "answer_schema", "attachments")
+_NOT_FACTS = ("index", "file", "line", "question", "expression")
+
+# A text may hold what moves a terminal's cursor or colours it: such characters are shown by their pictures.
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
+    0x7F: 0x2421,
+    0x9B: 0x241B,
+}
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Parquet file of tasks.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def show_command(
+    file: FileArgument,
+    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows.")] = 5,
+    index: Annotated[
+        int | None, typer.Option("--index", metavar="I", help="The one row of this extra_info.index.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Long texts to their end.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the first rows of a parquet file, or one of them, as a person reads them.
+
+    Examples:
+
+      aworld-train dataset show data/gsm8k/val.parquet -n 3
+
+      aworld-train dataset show data/gsm8k/val.parquet --index 17 --full
+    """
+    from aworld_train.dataset.check import find_task, first_rows
+
+    rows = first_rows(file, number) if index is None else [find_task(file, index)]
+    if as_json:
+        console.print_json({"file": str(file), "rows": rows})
+        return
+    if not rows:
+        console.note(f"{file} has no rows.")
+    for row in rows:
+        console.out.print(_panel(row, full))
+
+
+def stats_command(
+    file: FileArgument,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", metavar="DIR", help="Model directory; lengths are measured in its tokens too."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="PNG",
+            help=r"Where the picture is written. \[default: beside FILE, as its name with .stats.png]",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count rows by what they name, measure prompts and answers, and draw both as histograms.
+
+    Examples:
+
+      aworld-train dataset stats data/gsm8k/train.parquet
+
+      aworld-train dataset stats data/gaia/val.parquet --model models/tiny --out gaia.png
+    """
+    from aworld_train.dataset.histogram import draw_statistics
+    from aworld_train.dataset.statistics import statistics
+    from aworld_train.errors import DependencyMissing
+
+    found = statistics(file, model)
+    if not as_json:
+        console.out.print(_lengths(found))
+        console.out.print(_counts(found))
+    target = out or file.with_name(f"{file.stem}.stats.png")
+    picture: Path | None = target
+    try:
+        draw_statistics(found, target)
+        console.note(f"The histograms are in {target}")
+    except DependencyMissing as error:
+        if out is not None:
+            raise
+        picture = None
+        console.note(f"No histograms: {error.message}")
+    if as_json:
+        console.print_json({**found.to_json(), "picture": picture})
+
+
+def _panel(row: Mapping[str, Any], full: bool) -> Panel:
+    # A file that fails the check is shown too, so what should be there may be missing.
+    said, reward = row.get("extra_info") or {}, row.get("reward_model") or {}
+    facts = {name: said.get(name) for name in _FACTS}
+    if said.get("file"):
+        facts["from"] = f"{said['file']}:{said['line']}" if said.get("line") else said["file"]
+    facts |= {name: value for name, value in said.items() if name not in (*_FACTS, *_NOT_FACTS)}
+    head = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value not in (None, "", []):
+            listed = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+            head.add_row(Text(name, style="dim"), _text(listed, None if full else FACT_CHARACTERS))
+    parts: list[RenderableType] = [head]
+    for message in row.get("prompt") or ():
+        parts += _section(
+            message["role"] or "no role", message["content"], None if full else MESSAGE_CHARACTERS
+        )
+    parts += _section("answer", reward.get("ground_truth"), None if full else ANSWER_CHARACTERS, "green")
+    title = Text(f"task {said.get('index', 'without index')}", style="bold")
+    title.append(f" · {row.get('data_source') or 'no data source'}", style="not bold")
+    return Panel(Group(*parts), title=title, title_align="left", padding=(1, 2))
+
+
+def _section(title: str, text: str | None, most: int | None, colour: str = "cyan") -> list[RenderableType]:
+    body = Text("there is none", style="red") if text is None else _text(text, most)
+    rule = Rule(Text(title, style=f"bold {colour}"), align="left", style="dim")
+    return [Padding(rule, (1, 0, 0, 0)), Padding(body, (0, 0, 0, 2))]
+
+
+def _text(text: str, most: int | None) -> Text:
+    """A text as it stands, no markup in it; with what is left where it is longer than ``most`` characters."""
+    cut = most is not None and len(text) > most
+    shown = Text((text[:most].rstrip() if cut else text).translate(_CONTROLS))
+    if cut:
+        shown.append(
+            f" … {len(text) - len(text[:most].rstrip()):,} more characters (--full)", style="dim italic"
+        )
+    return shown
+
+
+def _lengths(found: "DatasetStatistics") -> Table:
+    from aworld_train.dataset.statistics import percentiles
+
+    table = Table(title=escape(f"{found.path}: lengths"), title_justify="left")
+    table.add_column("")
+    for name in ("min", "p50", "p90", "p99", "max"):
+        table.add_column(name, justify="right")
+    for measure, counts in found.lengths.items():
+        table.add_row(measure, *(f"{length:,}" for length in percentiles(counts).values()))
+    return table
+
+
+def _counts(found: "DatasetStatistics") -> Table:
+    table = Table(title="rows", title_justify="left")
+    table.add_column("")
+    table.add_column("")
+    table.add_column("rows", justify="right")
+    table.add_column("share", justify="right")
+    for title, counts in (*found.counts.items(), ("kind of answer", found.answer_kinds)):
+        ordered = sorted(counts.items()) if title == "level" else counts.items()
+        for at, (name, count) in enumerate(ordered):
+            table.add_row("" if at else title, escape(name), f"{count:,}", f"{count / found.rows:.1%}")
+        table.add_section()
+    for title, count in (("repeats of a prompt", found.duplicates), ("without an answer", found.unanswered)):
+        table.add_row(title, "", f"{count:,}", f"{count / found.rows:.1%}")
+    table.add_row("all", "", f"{found.rows:,}", "", style="bold")
+    return table

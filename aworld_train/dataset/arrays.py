@@ -1,0 +1,81 @@
+"""Arrow arrays from Python and numpy values, by way of their buffers.
+
+``pyarrow.array`` looks whether its argument is a pandas object and imports pandas for that, which costs more time and
+memory than many a dataset. These do not, and for texts they are quicker too.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aworld_train.errors import DatasetError
+
+MOST_BYTES = 2**31 - 1
+"""What arrow's offsets of 32 bits can hold."""
+
+
+def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
+    """An array of texts.
+
+    Raises:
+        UnicodeEncodeError: One has half of a surrogate pair.
+        TypeError: One is no text.
+        DatasetError: Together they have more than 2 GiB.
+    """
+    joined = "".join(values)
+    if joined.isascii():
+        data = joined.encode()
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+    else:
+        encoded = [value.encode() for value in values]
+        data = b"".join(encoded)
+        lengths = np.fromiter(map(len, encoded), np.int64, len(values))
+    valid = _bits(lengths > 0) if empty_is_null else None
+    return pa.StringArray.from_buffers(len(values), offsets(lengths), pa.py_buffer(data), valid)
+
+
+def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
+    """An array of lists of texts, null where a list is empty."""
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    inner = texts(list(chain.from_iterable(values)))
+    return pa.Array.from_buffers(
+        kind, len(values), [_bits(lengths > 0), offsets(lengths)], children=[inner]
+    )
+
+
+def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | None = None) -> pa.Array:
+    """An array of integers, of 64 bits where no other kind is asked for."""
+    kind = kind or pa.int64()
+    flat = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
+
+
+def truths(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Array:
+    """An array of truth values."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def binaries(values: Sequence[bytes], width: int) -> pa.Array:
+    """An array of byte strings that all have the same length."""
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(values), [None, pa.py_buffer(b"".join(values))]
+    )
+
+
+def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
+    """Where values of these lengths begin and end in one buffer, [values + 1]."""
+    ends = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    if ends[-1] > MOST_BYTES:
+        raise DatasetError(
+            f"{len(lengths)} tasks in a row have {int(ends[-1]) >> 20} MiB of text, more than can be held at once. "
+            "No model reads questions of that length; shorten them."
+        )
+    return pa.py_buffer(ends.astype(np.int32))
+
+
+def _bits(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))

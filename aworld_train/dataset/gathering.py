@@ -1,0 +1,51 @@
+"""Takes everything a source yields: tasks go to the spool, what is dropped is listed."""
+
+from dataclasses import dataclass
+
+from aworld_train.dataset.columns import Families, to_columns
+from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.plan import PlannedSource
+from aworld_train.dataset.sources import find_source
+from aworld_train.dataset.spool import Spool
+from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.errors import DatasetError
+
+_BATCH_TASKS = 4096
+
+
+@dataclass
+class Gathered:
+    """How much was looked at, and how much of it is tasks."""
+
+    seen: int = 0
+    kept: int = 0
+
+
+def gather(
+    source: PlannedSource, number: int, seed: int, families: Families, spool: Spool, drops: DropList
+) -> Gathered:
+    """Take all tasks of one source, the build's ``number``-th.
+
+    Raises:
+        DatasetError: The source cannot be read, or yields something else than tasks.
+    """
+    count, held = Gathered(), list[Task]()
+    for item in find_source(source.name)(source.options):
+        count.seen += 1
+        if type(item) is Task:
+            held.append(item)
+            if len(held) == _BATCH_TASKS:
+                spool.add(to_columns(held, number, families, seed))
+                count.kept += len(held)
+                held.clear()
+        elif type(item) is Dropped:
+            drops.drop(item)
+        else:
+            raise DatasetError(
+                f"The source {source.name} yields {type(item).__name__}, which is neither Task nor Dropped of "
+                "aworld_train.dataset.tasks."
+            )
+    if held:
+        spool.add(to_columns(held, number, families, seed))
+        count.kept += len(held)
+    return count

@@ -1,0 +1,82 @@
+"""How long prompts are in a model's tokens, as its chat template writes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aworld_train.errors import ModelError
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class PromptLengths:
+    """Lengths of the prompts of a file, in tokens.
+
+    Attributes:
+        percentiles: Length by percentile: ``p50``, ``p90``, ``p99`` and ``max``.
+        most: The length that was asked about; None where none was.
+        longer: How many prompts are longer than that.
+    """
+
+    percentiles: Mapping[str, int]
+    most: int | None
+    longer: int
+
+
+class PromptTokens:
+    """Counts the tokens of prompt after prompt."""
+
+    def __init__(self, model: Path, most: int | None) -> None:
+        """A counter with the tokenizer of a model directory.
+
+        Raises:
+            ModelError: There is no tokenizer with a chat template.
+        """
+        self._tokenizer = prompt_tokenizer(model)
+        self._most = most
+        self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
+
+    def add(self, prompts: pa.Array) -> None:
+        """Count the prompts of a batch, each a list of messages."""
+        found = self._tokenizer.apply_chat_template(
+            [_messages(prompt) for prompt in prompts.to_pylist()],
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        self._lengths.append(np.array([len(tokens) for tokens in found], dtype=np.int32))
+
+    def summary(self) -> PromptLengths:
+        lengths = np.concatenate(self._lengths)
+        # A percentile is a length that a prompt has: "nearest" makes up none between two.
+        found = {f"p{p}": int(np.percentile(lengths, p, method="nearest")) for p in PERCENTILES}
+        longer = 0 if self._most is None else int((lengths > self._most).sum())
+        return PromptLengths({**found, "max": int(lengths.max())}, self._most, longer)
+
+
+def prompt_tokenizer(model: Path) -> Any:
+    """The tokenizer of a model directory.
+
+    Raises:
+        ModelError: There is none with a chat template.
+    """
+    if not model.is_dir():
+        raise ModelError(f"There is no model directory {model}, so prompts cannot be measured (--model).")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(f"{model} has no tokenizer that can be loaded: {reason}") from error
+    if not tokenizer.chat_template:
+        raise ModelError(f"The tokenizer of {model} has no chat template, so prompts cannot be measured.")
+    return tokenizer
+
+
+def _messages(prompt: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{"role": message["role"], "content": message["content"]} for message in prompt]

@@ -1,0 +1,149 @@
+"""Which of the gathered tasks are kept as tasks of their own.
+
+Part by part, in final order: what a reference dataset holds goes, repeats are merged into the task that came
+first, a repeat with another answer is a conflict, and a question that is nearly one that is already there goes
+where that is asked for. What is left is written down as positions, so that the texts need not be held.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.columns import Families, Family
+from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.spool import Part, Spool, words
+from aworld_train.dataset.tasks import Dropped
+
+CONFLICT = "same question with another answer"
+
+Near = Callable[[str, str], tuple[str, float] | None]
+"""Given a question and its name: what it nearly is, and how nearly (0 to 1)."""
+
+Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass
+class Merged:
+    """What was found to be no task of its own, in numbers.
+
+    Attributes:
+        merged: Tasks that repeat another with the same answer.
+        conflicts: Tasks that repeat another with another answer.
+        against: Tasks that a reference dataset holds.
+        near_duplicates: Questions that are nearly another.
+    """
+
+    merged: int = 0
+    conflicts: int = 0
+    against: int = 0
+    near_duplicates: int = 0
+
+
+class Distinct:
+    """The distinct tasks of a spool, in final order.
+
+    Attributes:
+        counts: How many there were of everything else.
+    """
+
+    def __init__(self, spool: Spool, families: Families, folder: Path) -> None:
+        self.counts = Merged()
+        self._spool, self._families, self._folder = spool, families, folder
+        self._parts = 0
+
+    def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
+        """Go over the whole spool once and write down what is kept."""
+        families = self._families.listed()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number, part in enumerate(self._spool.parts()):
+            kept = self._keep(part, families, reference, near, drops)
+            np.save(self._kept_file(number), kept)
+            np.save(self._family_file(number), part.batch.column("family").to_numpy()[kept])
+            self._parts = number + 1
+
+    def families(self) -> Iterator[Positions]:
+        """The family of every distinct task, part by part."""
+        for number in range(self._parts):
+            yield np.load(self._family_file(number))
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+        """Each part's batch and the positions of the distinct tasks in it, in final order."""
+        for number, part in enumerate(self._spool.parts()):
+            yield part.batch, np.load(self._kept_file(number))
+
+    def _keep(
+        self, part: Part, families: list[Family], reference: Reference, near: Near | None, drops: DropList
+    ) -> Positions:
+        batch, order = part.batch, part.order
+        order = order[~self._held_back(batch, reference)[order]]
+        sorted_words = words(batch)[order]
+        repeats = np.zeros(len(order), dtype=bool)
+        repeats[1:] = (sorted_words[1:] == sorted_words[:-1]).all(axis=1)
+        if repeats.any():
+            self._merge(batch, order, repeats, families, drops)
+        kept = order[~repeats]
+        if near is not None:
+            kept = self._without_near(batch, kept, families, near, drops)
+        return kept
+
+    def _held_back(
+        self, batch: pa.RecordBatch, reference: Reference
+    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        if not reference.digests:
+            return np.zeros(len(batch), dtype=bool)
+        held = pc.is_in(batch.column("digest"), value_set=reference.digests_array())
+        self.counts.against += held.true_count
+        return np.asarray(held)
+
+    def _merge(
+        self,
+        batch: pa.RecordBatch,
+        order: Positions,
+        repeats: "np.ndarray[Any, np.dtype[np.bool_]]",
+        families: list[Family],
+        drops: DropList,
+    ) -> None:
+        # The first of its kind, for each repeat: the last position that is no repeat.
+        first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
+        again, firsts = order[repeats], order[first[repeats]]
+        answers = batch.column("answer")
+        same = np.asarray(pc.equal(answers.take(numbers(again)), answers.take(numbers(firsts))))
+        self.counts.merged += int(same.sum())
+        for position in again[~same].tolist():
+            self.counts.conflicts += 1
+            drops.drop(_dropped(batch, position, families, CONFLICT))
+
+    def _without_near(
+        self, batch: pa.RecordBatch, kept: Positions, families: list[Family], near: Near, drops: DropList
+    ) -> Positions:
+        codes = batch.column("family").to_pylist()
+        subjects, ids = batch.column("subject"), batch.column("id")
+        stays: list[int] = []
+        for position in kept.tolist():
+            if families[codes[position]].is_question:
+                found = near(subjects[position].as_py(), ids[position].as_py())
+                if found is not None:
+                    self.counts.near_duplicates += 1
+                    reason = f"near-duplicate of {found[0]} ({found[1]:.2f})"
+                    drops.note(_dropped(batch, position, families, reason))
+                    continue
+            stays.append(position)
+        return np.array(stays, dtype=np.int64)
+
+    def _kept_file(self, number: int) -> Path:
+        return self._folder / f"{number}.kept.npy"
+
+    def _family_file(self, number: int) -> Path:
+        return self._folder / f"{number}.family.npy"
+
+
+def _dropped(batch: pa.RecordBatch, position: int, families: list[Family], reason: str) -> Dropped:
+    row: dict[str, Any] = batch.slice(position, 1).to_pylist()[0]
+    return Dropped(families[row["family"]].file, row["line"], row["subject"], reason)

@@ -1,0 +1,103 @@
+"""How many tasks each source gives: as many as the weights allow without a task coming twice."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from aworld_train.errors import DatasetError, UsageError
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
+    """See that the sources, each with its weight, can be a mix.
+
+    Raises:
+        UsageError: Only some sources have a weight, or one is not a positive number.
+    """
+    without = [name for name, weight in weights if weight is None]
+    if without and len(without) < len(weights):
+        raise UsageError(
+            f"The source {without[0]} has no weight and others have; give a weight to each, or to none to take "
+            "everything."
+        )
+    for name, weight in weights:
+        if weight is not None and not (math.isfinite(weight) and weight > 0):
+            raise UsageError(f"The weight of the source {name} is {weight}; give a number above 0.")
+
+
+def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None) -> list[int]:
+    """How many tasks to take of each source.
+
+    Args:
+        available: Distinct tasks of each source.
+        weights: Share of each source, in any unit.
+        limit: Most tasks over all sources.
+
+    Raises:
+        DatasetError: A source has no task, so no number of rows has these shares.
+    """
+    if 0 in available:
+        raise DatasetError(
+            f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
+            "Take it out, or give it more input."
+        )
+    total = sum(weights)
+    most = min(count * total / weight for count, weight in zip(available, weights, strict=True))
+    rows = most if limit is None else min(most, limit)
+    return [
+        min(count, round(rows * weight / total)) for count, weight in zip(available, weights, strict=True)
+    ]
+
+
+class Selection:
+    """Goes over the tasks in final order and says which are taken."""
+
+    def __init__(
+        self, source_of_family: Sequence[int], quotas: Sequence[int] | None, limit: int | None
+    ) -> None:
+        """A selection at its beginning.
+
+        Args:
+            source_of_family: Source of each family.
+            quotas: How many tasks of each source are taken; None for all.
+            limit: Without quotas, how many tasks are taken of all; None for all.
+        """
+        self._sources = np.array(source_of_family, dtype=np.int64)
+        self._quotas = None if quotas is None else np.array(quotas, dtype=np.int64)
+        self._limit = limit
+        self._ranks = Ranks()
+        self._seen = 0
+
+    def take(self, families: Numbers) -> Mask:
+        """Which of the next tasks are taken, by their families."""
+        if self._quotas is None:
+            places = np.arange(self._seen, self._seen + len(families))
+            self._seen += len(families)
+            return places < self._limit if self._limit is not None else np.ones(len(families), dtype=bool)
+        sources = self._sources[families]
+        taken: Mask = self._ranks.next(sources) < self._quotas[sources]
+        return taken
+
+
+class Ranks:
+    """Counts within groups: the how-manieth of its group each item is, from 0."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def next(self, groups: Numbers) -> Numbers:
+        """The ranks of the next items, by their groups."""
+        top = int(groups.max(initial=-1)) + 1
+        if top > len(self._counts):
+            self._counts = np.pad(self._counts, (0, top - len(self._counts)))
+        order = np.argsort(groups, kind="stable")
+        sizes = np.bincount(groups, minlength=len(self._counts))
+        starts = np.cumsum(sizes) - sizes
+        ranks = np.empty(len(groups), dtype=np.int64)
+        ranks[order] = np.arange(len(groups)) - starts[groups[order]]
+        ranks += self._counts[groups]
+        self._counts = self._counts + sizes
+        return ranks

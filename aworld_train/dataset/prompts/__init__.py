@@ -1,0 +1,20 @@
+"""The texts that tasks are put in, as files of the package."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+
+def prompt_text(name: str) -> str:
+    """The text of a file of this package, without its last line end."""
+    return files(__name__).joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def with_attachments(question: str, paths: Sequence[str]) -> str:
+    """The question, followed by where its files are, unless it says so itself."""
+    if not paths:
+        return question
+    told = [path for path in paths if path not in question]
+    return f"{question}\n\n{_ATTACHMENTS}\n" + "\n".join(told) if told else question
+
+
+_ATTACHMENTS = prompt_text("attachments.txt")

@@ -1,0 +1,95 @@
+"""What a question is compared by: the short runs of words in it, told apart by its figures.
+
+Two questions are as similar as the shingles that they share (Jaccard: shared by all). A shingle is three words
+in a row, the ends of the text counting as words, so each word is in three of them: at 0.8 one word in 27 may
+differ, one in a word problem of the usual 45, and a question of a dozen words, where each may name what is
+asked for, equals only itself. In texts of a few words, and in scripts that write no spaces, it is five
+characters in a row; a changed word of two characters then takes a text of 50, some 30 words of Chinese.
+
+Questions that differ in a figure alone have different answers and are different tasks. So every shingle carries
+the figures of its text, in their order: where these differ no shingle is shared, and the similarity is 0.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from hashlib import blake2b
+
+FEW_WORDS = 5
+
+_WORDS_IN_A_ROW = 3
+_CHARACTERS_IN_A_ROW = 5
+
+# Thai, Lao, Tibetan, Burmese, Khmer, kana, and the ideographs with their extensions.
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_NUMERALS = "〇一二三四五六七八九十百千万亿萬億两兩半"
+_OPERATORS = "-+*/^=<>|~×÷±·∙√≤≥≠"
+_DASHES = str.maketrans(dict.fromkeys("−–—‐‑", "-") | {"’": "'", "⁄": "/"})
+_ENDS = ".,;:?!'\"()[]{}…。、“”‘’«»「」*_`#"
+
+_UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
+_UNSPACED_RUN = re.compile(f"[{_NUMERALS}]+|(?:(?![{_NUMERALS}])[{_UNSPACED}])+")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=\w)|(?<=\w)-(?=[^\W\d_]{2})")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_DECIMAL = re.compile(r"\d+\.\d+")
+_BESIDE_A_NUMBER = re.compile(rf"(?<=[\d)\]}}])\s*([{_OPERATORS}])\s*|\s*([{_OPERATORS}])\s*(?=[\d(\[{{])")
+_FIGURE = re.compile(rf"[{_OPERATORS}{_NUMERALS}\d%\\]")
+_WORD = re.compile(r"\w+")
+
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBER_WORDS = {
+    **{word: str(number) for number, word in enumerate(_UNITS.split())},
+    **{word: f"{number}0" for number, word in enumerate(_TENS.split(), 2)},
+    **{"dozen": "12", "hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000"},
+    **{"half": "1/2", "third": "1/3", "quarter": "1/4", "twice": "2x", "double": "2x", "triple": "3x"},
+}
+
+
+def shingles(text: str) -> list[str]:
+    """The distinct shingles of a text, in no order that means anything.
+
+    Case, spacing, the punctuation between words, Unicode's spellings of a character and a number's (`1,000`,
+    `5.00`, `three`) make no difference. A text of nothing but punctuation is compared as it stands; one of
+    nothing but spaces has no shingle.
+    """
+    words: list[str] = []
+    figures: list[str] = []
+    for chunk in _chunks(text):
+        if _FIGURE.search(chunk):
+            figures.append(chunk)
+            words.append(chunk)
+        else:
+            words.extend(_WORD.findall(chunk))
+    salt = blake2b(" ".join(figures).encode(), digest_size=6).hexdigest() if figures else ""
+    line = " ".join(words) or " ".join(text.split())
+    if not line:
+        return []
+    if len(words) > FEW_WORDS and 2 * len(_UNSPACED_LETTER.findall(line)) < len(line):
+        return _runs(salt, words, _WORDS_IN_A_ROW, " ")
+    return _runs(salt, list(line), _CHARACTERS_IN_A_ROW, "")
+
+
+def _chunks(text: str) -> list[str]:
+    """What stands between the spaces of a text, a figure being one piece however it is spaced."""
+    line = text.casefold()
+    if not line.isascii():
+        line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        line = _UNSPACED_RUN.sub(r" \g<0> ", line.translate(_DASHES))
+    line = _THOUSANDS.sub("", _HYPHEN.sub(" ", line))
+    line = _DECIMAL.sub(lambda found: found[0].rstrip("0").rstrip("."), line)
+    line = _BESIDE_A_NUMBER.sub(lambda found: found[1] or found[2], line)
+    chunks = (chunk.strip(_ENDS) for chunk in line.split())
+    return [_NUMBER_WORDS.get(chunk, chunk) for chunk in chunks if chunk.strip("-")]
+
+
+def _runs(salt: str, items: Sequence[str], length: int, between: str) -> list[str]:
+    ends = [""] * (length - 1)
+    padded = [*ends, *items, *ends]
+    starts = range(len(padded) - length + 1)
+    return list({f"{salt} {between.join(padded[at : at + length])}" for at in starts})

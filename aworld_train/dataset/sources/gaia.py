@@ -1,0 +1,157 @@
+"""GAIA as tasks, from a local snapshot of the gated dataset (https://huggingface.co/datasets/gaia-benchmark/GAIA).
+
+A part's questions are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one such
+file per level; the files that questions come with are beside it. The agent sees the question and where the tool
+environment has its file: that folder, as given to ``env up --data``. Level and annotators' notes stay out of what it
+sees, and the answer is in the ground truth alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from aworld_train.dataset.prompts import prompt_text, with_attachments
+from aworld_train.dataset.sources.columns import Plan
+from aworld_train.dataset.sources.jsonl import json_rows
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.parquet import parquet_rows
+from aworld_train.dataset.sources.rows import Row, RowReader
+from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER, Unusable
+from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.errors import DatasetError, UsageError, nearest
+
+PART = "validation"
+HIDDEN_PART = "test"
+YEAR = "2023"
+LEVELS = ("1", "2", "3")
+COLUMNS = (
+    ("id", "task_id"),
+    ("query", "Question"),
+    ("answer", "Final answer"),
+    ("level", "Level"),
+    ("attachments", "file_name"),
+    ("path", "file_path"),
+)
+"""Fields by the names that GAIA has for them; ``path`` is the file's in the snapshot, in parquet files only."""
+
+_LFS_POINTER = b"version https://git-lfs"
+_LONGEST_POINTER = 1024
+_REFUSED = (
+    "GAIA keeps the answers of its part test to itself, so nothing can be trained or scored with it: {what}. Use the "
+    "part validation, and split that for training and measuring: --split train=0.7,test=0.3."
+)
+
+
+def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
+    """One item per question of the part; a question whose file is not in the snapshot is left out.
+
+    Raises:
+        UsageError: The part is unknown, or the one whose answers are hidden.
+        DatasetError: There is no snapshot, or it cannot be read.
+    """
+    for level in options.levels:
+        if level not in LEVELS:
+            raise UsageError(f"--level {level}: GAIA has the levels {', '.join(LEVELS)}.")
+    before, _, after = prompt_text("gaia_task.txt").partition("{question}")
+
+    def compose(question: str, paths: Sequence[str]) -> str:
+        return f"{before}{with_attachments(question, paths)}{after}"
+
+    reader = RowReader(
+        options,
+        "gaia",
+        ability="general assistance",
+        scorer="gaia",
+        system=prompt_text("gaia_system.txt"),
+        compose=compose,
+    )
+    for name in options.files:
+        folder, files = _find_part(Path(name).expanduser(), options.part)
+        tasks = hidden = 0
+        for path in files:
+            options.opened(path)
+            for item in reader.tasks(_with_files(_rows(path), folder), path.name):
+                tasks += isinstance(item, Task)
+                hidden += isinstance(item, Dropped) and item.reason in (HIDDEN_ANSWER, NO_ANSWER)
+                yield item
+        if hidden and not tasks:
+            raise DatasetError(_REFUSED.format(what=f"not one question in {folder} has its answer"))
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    return parquet_rows(path, _plan) if path.suffix == ".parquet" else json_rows(path, _plan)
+
+
+def _plan(names: tuple[str, ...], where: str) -> Plan:
+    return Plan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
+
+
+def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
+    """The rows with their file's path in the folder; one whose file tools could not read is unusable."""
+    for line, raw, fields in rows:
+        if isinstance(fields, str) or not (fields.get("attachments") or fields.get("path")):
+            yield line, raw, fields
+            continue
+        try:
+            yield line, raw, {**fields, "attachments": _file(folder, fields)}
+        except Unusable as reason:
+            yield line, raw, str(reason)
+
+
+def _file(folder: Path, fields: Mapping[str, object]) -> str:
+    """The path of a question's file, from the folder of the part."""
+    name = fields.get("attachments")
+    if not name:
+        # From the top of the snapshot.
+        name = str(fields["path"]).removeprefix(f"{YEAR}/{folder.name}/")
+    if not isinstance(name, str):
+        raise Unusable("file_name is not text")
+    if name.startswith("/") or ".." in name.split("/"):
+        raise Unusable("its file is outside the snapshot")
+    path = folder / name
+    try:
+        if path.stat().st_size <= _LONGEST_POINTER and path.read_bytes().startswith(_LFS_POINTER):
+            raise Unusable("its file is a Git LFS pointer: `git lfs pull` gets it")
+    except OSError:
+        raise Unusable("its file is not in the snapshot") from None
+    return name
+
+
+def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:
+    """The folder of the part and its files of questions.
+
+    Args:
+        given: The snapshot, its folder of a year, the folder of a part, or one of its files.
+        part: As asked for; None for `PART`, or what ``given`` is.
+    """
+    if part not in (None, PART):
+        if part == HIDDEN_PART:
+            raise UsageError(_REFUSED.format(what=f"--part {part}"))
+        hint = nearest(str(part), {PART})
+        raise UsageError(
+            f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
+        )
+    if given.is_file():
+        found = given.parent, [given]
+    else:
+        candidates = (given, given / PART, given / YEAR / PART)
+        found = next(
+            ((folder, files) for folder in candidates if (files := _question_files(folder))), (given, [])
+        )
+    folder, files = found
+    if folder.resolve().name == HIDDEN_PART:
+        raise UsageError(_REFUSED.format(what=f"{folder} is that part"))
+    if not files:
+        raise DatasetError(
+            f"{given} (--file) is no snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet in "
+            "it. The dataset is gated: accept its terms on its page, then "
+            "`hf download gaia-benchmark/GAIA --repo-type dataset --local-dir gaia`, and give the folder gaia."
+        )
+    return folder, files
+
+
+def _question_files(folder: Path) -> list[Path]:
+    """Those that hold all questions of the folder, each once."""
+    for name in ("metadata.parquet", "metadata.jsonl"):
+        if (folder / name).is_file():
+            return [folder / name]
+    return sorted(folder.glob("metadata.level*.parquet"))

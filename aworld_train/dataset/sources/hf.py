@@ -1,0 +1,135 @@
+"""A Hugging Face dataset as tasks: one from the hub by its name, streamed, or a folder that `save_to_disk` wrote.
+
+The library `datasets` is loaded when it is needed. Whether the hub can be reached is found out first, so that a machine
+without network learns it in seconds.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aworld_train.dataset.sources.columns import Columns
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.parquet import BATCH_ROWS, batch_rows
+from aworld_train.dataset.sources.rows import Row, RowReader
+from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, UsageError, nearest
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SAVED = ("state.json", "dataset_dict.json")
+
+
+def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
+    """One item per row of the datasets.
+
+    Raises:
+        DependencyMissing: `datasets` is not installed.
+        UsageError: There is no such part or configuration, or it cannot be told which column is which.
+        DatasetError: A dataset cannot be read, or a row names an unknown scorer.
+    """
+    if find_spec("datasets") is None:
+        raise DependencyMissing(
+            "The source hf needs the library datasets, which is not installed: pip install datasets (it also comes "
+            "with 'aworld-train[cpu]' and 'aworld-train[gpu]'). JSON lines, CSV and parquet files need none: "
+            "use the sources jsonl, csv and parquet."
+        )
+    columns = Columns(options.columns)
+    for name in options.files:
+        # A name of the hub is its owner's and its own: `owner/name`.
+        reader = RowReader(options, name.rstrip("/").rpartition("/")[2])
+        yield from reader.tasks(_rows(name, options, columns), name)
+
+
+def _rows(name: str, options: SourceOptions, columns: Columns) -> Iterator[Row]:
+    number = 0
+    try:
+        dataset = _load(name, options)
+        plan = columns.table_plan(tuple(dataset.column_names), name)
+        tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_ROWS)
+        for row in batch_rows(_batches(tables), plan):
+            number = row[0]
+            yield row
+    except AworldTrainError:
+        raise
+    # Whatever the library, its readers and the network raise.
+    except Exception as error:
+        after = f" after {number} rows" if number else ""
+        raise DatasetError(f"The dataset {name} cannot be read{after}: {_said(error)}.") from error
+
+
+def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()
+
+
+def _load(name: str, options: SourceOptions) -> Any:
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _load_folder(folder, options)
+    if folder.exists() or not _HUB_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name} (--file) is neither a folder nor the name of a dataset on the hub, such as openai/gsm8k. "
+            "Single files are for the sources jsonl, csv and parquet."
+        )
+    return _load_hub(name, options)
+
+
+def _load_folder(folder: Path, options: SourceOptions) -> Any:
+    from datasets import load_from_disk
+
+    if not any((folder / name).is_file() for name in _SAVED):
+        raise UsageError(
+            f"{folder} (--file) is no folder that `save_to_disk` wrote: it has no {' or '.join(_SAVED)}. "
+            "For a folder of parquet files use the source parquet."
+        )
+    if options.config is not None:
+        raise UsageError(
+            f"--config {options.config}: {folder} is one dataset, and configurations are the hub's."
+        )
+    dataset = _part(load_from_disk(str(folder)), options.part, str(folder))
+    for file in dataset.cache_files:
+        options.opened(file["filename"])
+    return dataset
+
+
+def _load_hub(name: str, options: SourceOptions) -> Any:
+    from datasets import disable_progress_bars, load_dataset
+    from huggingface_hub import HfApi, constants
+
+    disable_progress_bars()
+    try:
+        if not constants.HF_HUB_OFFLINE:
+            # 10 seconds; all that comes after it tries again and again.
+            HfApi().dataset_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        # Offline there is what was downloaded before, which cannot be streamed.
+        loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
+    except Exception as error:
+        raise DatasetError(
+            f"The dataset {name} cannot be had from the hub: {_said(error)}. Is the name right, --config given where "
+            "it has several, `hf auth login` done where it is gated? Without network: download it elsewhere, "
+            "`save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what was downloaded here before."
+        ) from error
+    return _part(loaded, options.part, name)
+
+
+def _part(loaded: Any, part: str | None, name: str) -> Any:
+    """The part asked for; the only one where none is."""
+    parts = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
+    if part is None and len(parts) == 1:
+        return next(iter(parts.values()))
+    if part in parts:
+        return parts[part]
+    there = f"{name} has the parts {', '.join(parts)}" if any(parts) else f"{name} has no parts"
+    if part is None:
+        raise UsageError(f"{there}. Say which: --part {next(iter(parts))}.")
+    hint = nearest(part, set(parts))
+    raise UsageError(f"--part {part}: {there}." + (f" Did you mean {hint}?" if hint else ""))
+
+
+def _said(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no more is known"]
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}"

@@ -1,0 +1,161 @@
+"""A source of one's own, named ``module:function`` or ``path/to/file.py:function``.
+
+The function takes the `SourceOptions`, or nothing, and yields tasks, or mappings with the fields of a JSON line
+(``id``, ``query``, ``answer``, ``scorer``, ``answer_schema``), which become tasks as those do.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from aworld_train.dataset.sources.columns import Columns, entry
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.rows import Row, RowReader, shown
+from aworld_train.dataset.sources.values import Unusable, answer_text, check_encodable, question_text
+from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.errors import AworldTrainError, DatasetError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from aworld_train.dataset.sources import Source
+
+
+def load_source(spec: str) -> "Source":
+    """The source that ``spec`` names; a relative path counts from the working directory.
+
+    Raises:
+        UsageError: It cannot be found or imported, or is no function of the options.
+    """
+    function = _function(spec)
+    takes_options = _takes_options(spec, function)
+
+    def source(options: SourceOptions) -> Iterator[Task | Dropped]:
+        columns = Columns(options.columns)
+        origin = Path(spec.rpartition(":")[0]).name
+        reader = RowReader(options, origin.removesuffix(".py").rpartition(".")[2])
+        for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
+            if isinstance(item, Mapping):
+                row = _row(item, number, columns, f"{spec}, item {number}")
+                yield from (_checked(made, origin, number) for made in reader.tasks(iter([row]), origin))
+            elif isinstance(item, Task | Dropped):
+                yield _checked(item, origin, number)
+            else:
+                raise DatasetError(
+                    f"The source {spec!r}: its item {number} is of type {type(item).__name__}. It yields tasks "
+                    "(aworld_train.dataset.tasks.Task), or mappings such as {'query': ..., 'answer': ...}."
+                )
+
+    return source
+
+
+def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptions, ...]) -> Iterator[object]:
+    """What the function yields; its errors say where in its code they are."""
+    number = 0
+    try:
+        items = function(*arguments)
+        if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
+            raise DatasetError(
+                f"The source {spec!r} returned {type(items).__name__}, not tasks: write it with `yield`, or return "
+                "a list of them."
+            )
+        for item in items:
+            number += 1
+            yield item
+    except AworldTrainError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise DatasetError(
+            f"The source {spec!r} failed after {number} items, in {frame.filename}, line {frame.lineno}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _row(item: Mapping[str, object], number: int, columns: Columns, where: str) -> Row:
+    plan = columns.plan(tuple(map(str, item)), where)
+    fields = {field: item[column] for field, column in plan.top}
+    fields |= {field: entry(item[column], inside) for field, column, inside in plan.nested}
+    return number, dict(item), fields
+
+
+def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
+    """The item, if it is one that training can use; a task of one's own making may be anything."""
+    if isinstance(item, Dropped):
+        return item
+    try:
+        check_encodable(
+            (item.subject, item.message, item.answer, item.id, item.system, item.level, *item.attachments)
+        )
+        question_text(item.message)
+        answer_text(item.answer)
+    except Unusable as reason:
+        return Dropped(item.file or origin, item.line or number, shown(item.message), str(reason))
+    return item
+
+
+def _takes_options(spec: str, function: Callable[..., Any]) -> bool:
+    signature = inspect.signature(function)
+    for arguments in ((SourceOptions(),), ()):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return bool(arguments)
+    raise UsageError(
+        f"The source {spec!r} takes {signature}: write it with one parameter, for the options, or without any."
+    )
+
+
+def _function(spec: str) -> Callable[..., Any]:
+    origin, _, name = spec.rpartition(":")
+    module = (
+        _load_file(spec, Path(origin).expanduser()) if origin.endswith(".py") else _load_module(spec, origin)
+    )
+    function = getattr(module, name, None)
+    if function is None:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        hint = nearest(name, known)
+        raise UsageError(
+            f"The source {spec!r}: {origin} has no {name!r}." + (f" Did you mean {hint!r}?" if hint else "")
+        )
+    if not callable(function):
+        raise UsageError(f"The source {spec!r} is of type {type(function).__name__}, not a function.")
+    return function  # type: ignore[no-any-return]
+
+
+def _load_file(spec: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"The source {spec!r}: there is no file {path}.")
+    # A name of its own, so that two files with the same stem do not meet.
+    name = f"aworld_train_source_{abs(hash(str(path.resolve()))):x}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise UsageError(f"The source {spec!r}: {path} cannot be imported.")
+    module = importlib.util.module_from_spec(found)
+    # Dataclasses look their module up there.
+    sys.modules[name] = module
+    try:
+        found.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(_import_message(spec, str(path), error)) from error
+    return module
+
+
+def _load_module(spec: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise UsageError(_import_message(spec, name, error)) from error
+
+
+def _import_message(spec: str, origin: str, error: BaseException) -> str:
+    message = f"The source {spec!r}: importing {origin} failed with {type(error).__name__}: {error}."
+    if isinstance(error, ModuleNotFoundError):
+        message += " Install it, or put its directory on PYTHONPATH."
+    return message

@@ -1,0 +1,160 @@
+"""From the fields of a row to a task, the same for every kind of file.
+
+What the build was told (``--scorer``, ``--answer-schema``) goes before what the row says, and that before the
+source's own way.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import PurePath
+
+from aworld_train.dataset.names import check_schema_name, check_scorer_name
+from aworld_train.dataset.prompts import with_attachments
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.values import Unusable, answer_text, file_names, label_text, question_text
+from aworld_train.dataset.tasks import Dropped, Task, TaskKind
+from aworld_train.errors import DatasetError
+
+Row = tuple[int, object, Mapping[str, object] | str]
+"""A row that was read: its line, from 1; what stands there; its values by field, or why it has none."""
+
+DEFAULT_SCORER = "exact"
+DEFAULT_SCHEMA = "answer"
+
+
+class RowReader:
+    """Makes tasks of rows, and remembers their ids: an id stands for one task."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        data_source: str = "",
+        *,
+        ability: str = "question answering",
+        scorer: str = DEFAULT_SCORER,
+        system: str = "",
+        compose: Callable[[str, Sequence[str]], str] = with_attachments,
+    ) -> None:
+        """Args:
+        options: What the build asks of the source.
+        data_source: Name that verl groups validation metrics by, of rows that have none; empty for the file's.
+        ability: Broad field of the tasks.
+        scorer: Scorer of rows that name none.
+        system: System prompt of rows that have none.
+        compose: What the user says, from the question and the paths of its files.
+        """
+        self._options = options
+        self._data_source = data_source
+        self._ability = ability
+        self._scorer = scorer
+        self._system = system
+        self._compose = compose
+        self._levels = frozenset(options.levels)
+        self._folder = options.attachments_at.rstrip("/")
+        self._contents: dict[int, int] = {}
+        self._checked: set[str] = set()
+
+    def tasks(self, rows: Iterator[Row], file: str) -> Iterator[Task | Dropped]:
+        """One item per row.
+
+        Args:
+            rows: Rows as they are read.
+            file: Base name of the input file.
+
+        Raises:
+            DatasetError: A row names a scorer or an answer schema that there is not.
+        """
+        for line, raw, fields in rows:
+            if isinstance(fields, str):
+                yield Dropped(file, line, shown(raw), fields)
+                continue
+            try:
+                yield self.task(fields, file, line)
+            except Unusable as reason:
+                yield Dropped(file, line, shown(raw), str(reason))
+
+    def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
+        """The task of a row.
+
+        Args:
+            fields: The row's values by field name; those that it lacks may be left out.
+            file: Base name of the input file.
+            line: Line or row in it, from 1.
+
+        Raises:
+            Unusable: It does not become one.
+            DatasetError: It names a scorer or an answer schema that there is not.
+        """
+        get, options = fields.get, self._options
+        question, system = question_text(get("query"))
+        level = label_text(get("level"), "level") if "level" in fields else ""
+        if self._levels and level not in self._levels:
+            raise Unusable("level was not asked for")
+        scorer, schema = options.scorer, options.answer_schema
+        if scorer is None:
+            scorer = label_text(get("scorer"), "scorer") or self._scorer
+        if schema is None:
+            schema = label_text(get("answer_schema"), "answer_schema") or DEFAULT_SCHEMA
+        if scorer not in self._checked or schema not in self._checked:
+            self._check(scorer, schema, file, line)
+        answer = answer_text(get("answer"), structured=scorer == "code_tests" or ":" in scorer)
+        if options.system is not None:
+            system = options.system
+        elif not system or "system" in fields:
+            system = label_text(get("system"), "system") or system or self._system
+        paths: tuple[str, ...] = ()
+        if names := get("attachments"):
+            paths = tuple([self._path(name) for name in file_names(names)])
+        message = self._compose(question, paths)
+        id = label_text(get("id"), "id") if "id" in fields else ""
+        if id:
+            self._check_id(id, hash((message, answer, system, scorer)))
+        return Task(
+            data_source=label_text(get("data_source"), "data_source") or self._data_source or _stem(file),
+            ability=self._ability,
+            kind=TaskKind.question,
+            subject=question,
+            message=message,
+            answer=answer,
+            scorer=scorer,
+            answer_schema=schema,
+            id=id,
+            system=system,
+            level=level,
+            attachments=paths,
+            file=file,
+            line=line,
+        )
+
+    def _path(self, name: str) -> str:
+        return name if name.startswith("/") else f"{self._folder}/{name}"
+
+    def _check(self, scorer: str, schema: str, file: str, line: int) -> None:
+        try:
+            check_scorer_name(scorer)
+            check_schema_name(schema)
+        except DatasetError as error:
+            raise DatasetError(
+                f"{file}, line {line}: {error.message} Correct it there, or give all rows one with --scorer and "
+                "--answer-schema."
+            ) from error
+        self._checked |= {scorer, schema}
+
+    def _check_id(self, id: str, content: int) -> None:
+        # Hashes, of 64 bits: what is kept of a row is then small, whatever its id.
+        if self._contents.setdefault(hash(id), content) != content:
+            raise Unusable("id of another row with other content")
+
+
+def shown(raw: object) -> str:
+    """A row as text that can be written, for people to find and mend it."""
+    if isinstance(raw, bytes):
+        return raw.decode("utf-8", errors="replace").strip()
+    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+    return text.encode("utf-8", errors="replace").decode()
+
+
+@cache
+def _stem(file: str) -> str:
+    return PurePath(file).name.split(".")[0]

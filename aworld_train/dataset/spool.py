@@ -1,0 +1,154 @@
+"""Sorts more tasks than fit into memory, on disk.
+
+Batches gather in memory; when they outgrow a bound they are written as runs, grouped by the first byte of their
+digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every
+run, are a part that fits into memory and can be sorted there, and the parts follow each other in order. A
+part that is too big after all is grouped by the next byte. What never outgrows the bound never touches the disk.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.columns import DIGEST_BYTES
+
+HELD_BYTES = 112 << 20
+RUN_BYTES = 32 << 20
+
+_GROUPS = 256
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tasks whose digests lie in one range.
+
+    Attributes:
+        batch: The tasks in the order they were added.
+        order: Their positions in order of digest, equal digests in the order they were added, [rows].
+    """
+
+    batch: pa.RecordBatch
+    order: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+
+
+class Spool:
+    """Takes batches with a column ``digest`` and gives them back in order of it, as often as asked."""
+
+    def __init__(
+        self, folder: Path, held_bytes: int = HELD_BYTES, run_bytes: int = RUN_BYTES, byte: int = 0
+    ) -> None:
+        """An empty spool.
+
+        Args:
+            folder: Where runs are written, which need not exist.
+            held_bytes: How much is held in memory before anything is written.
+            run_bytes: How much a run holds, and a part.
+            byte: Which byte of the digest it groups by; those before it are the same for all.
+        """
+        self.folder = folder
+        self.held_bytes, self.run_bytes, self.byte = held_bytes, run_bytes, byte
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._runs: list[_Run] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= (self.run_bytes if self._runs else self.held_bytes):
+            self._spill()
+
+    def parts(self) -> Iterator[Part]:
+        """Everything that was added, in parts that follow each other in order of digest."""
+        if not self._runs:
+            if self._held:
+                self._held = [pa.concat_batches(self._held)]
+                yield _in_order(self._held[0])
+            return
+        self._spill()
+        sizes = np.sum([run.bytes_by_group for run in self._runs], axis=0)
+        start = 0
+        while start < _GROUPS:
+            end = start + 1
+            while end < _GROUPS and sizes[start : end + 1].sum() <= self.run_bytes:
+                end += 1
+            size = int(sizes[start:end].sum())
+            if size > 2 * self.run_bytes and self.byte + 1 < DIGEST_BYTES:
+                yield from self._regrouped(start)
+            elif size:
+                yield _in_order(
+                    pa.concat_batches([b for run in self._runs for b in run.batches(start, end) if len(b)])
+                )
+            start = end
+
+    def _regrouped(self, group: int) -> Iterator[Part]:
+        """The parts of one group that is too big to be one."""
+        folder = self.folder / f"{group:02x}"
+        inner = Spool(folder, self.held_bytes, self.run_bytes, self.byte + 1)
+        for run in self._runs:
+            for batch in run.batches(group, group + 1):
+                if len(batch):
+                    inner.add(batch)
+        yield from inner.parts()
+        inner.remove()
+
+    def remove(self) -> None:
+        """Free what is on disk."""
+        for run in self._runs:
+            run.path.unlink()
+        self._runs.clear()
+
+    def _spill(self) -> None:
+        """Write what is held, a run at a time, freeing it as it goes."""
+        held, self._held, self._held_bytes = self._held[::-1], [], 0
+        while held:
+            run, size = [], 0
+            while held and size < self.run_bytes:
+                size += held[-1].nbytes
+                run.append(held.pop())
+            self._write_run(pa.concat_batches(run))
+
+    def _write_run(self, whole: pa.RecordBatch) -> None:
+        groups = digests(whole)[:, self.byte]
+        grouped = whole.take(numbers(np.argsort(groups, kind="stable")))
+        ends = np.cumsum(np.bincount(groups, minlength=_GROUPS))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{len(self._runs)}.arrow"
+        with pa.ipc.new_file(path, whole.schema) as writer:
+            for start, end in zip([0, *ends[:-1]], ends, strict=True):
+                writer.write_batch(grouped.slice(start, end - start))
+        share = np.diff(ends, prepend=0) / len(whole)
+        self._runs.append(_Run(path, share * whole.nbytes))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One written run: a file with a batch for each group."""
+
+    path: Path
+    bytes_by_group: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+
+    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            for group in range(start, end):
+                yield reader.get_batch(group)
+
+
+def digests(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
+    """The digests of a batch as bytes, [rows, 32], without a copy."""
+    column = batch.column("digest")
+    flat = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+    start = column.offset * DIGEST_BYTES
+    return flat[start : start + len(column) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
+
+
+def words(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
+    """The digests of a batch as numbers that sort as they do, [rows, 4]."""
+    return digests(batch).view(">u8").astype(np.uint64)
+
+
+def _in_order(batch: pa.RecordBatch) -> Part:
+    return Part(batch, np.lexsort(words(batch).T[::-1]))

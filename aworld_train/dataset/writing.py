@@ -1,0 +1,110 @@
+"""Writes the rows of a split, row group by row group; nothing is written that training could not use."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.faults import RowCheck
+from aworld_train.dataset.mix import Numbers
+from aworld_train.dataset.rows import RowMaker
+from aworld_train.dataset.schema import SCHEMA
+
+ROW_GROUP_ROWS = 8192
+ROW_GROUP_BYTES = 32 << 20
+
+# Texts that hardly repeat: looking for repeats costs time and finds none, and nobody filters by them.
+_DISTINCT = {"prompt.list.element.content", "extra_info.question", "extra_info.id", "extra_info.index"}
+
+
+class SplitWriter:
+    """Takes tasks of one split in order and writes their rows to a parquet file; the same rows give the same bytes."""
+
+    def __init__(self, path: Path, split: str, maker: RowMaker) -> None:
+        self._split, self._maker = split, maker
+        self._check = RowCheck(str(path.name))
+        self._writer = pq.ParquetWriter(
+            path,
+            SCHEMA,
+            compression="zstd",
+            use_dictionary=[name for name in _leaves() if name not in _DISTINCT],
+            write_statistics=["extra_info.index"],
+        )
+        self._held: list[pa.RecordBatch] = []
+        self._indices: list[Numbers] = []
+        self._held_rows = self._held_bytes = 0
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._writing: Future[None] | None = None
+
+    def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
+        """Take tasks.
+
+        Args:
+            tasks: A batch of `FLAT`.
+            positions: Which of its tasks, in order.
+            index: Their numbers.
+
+        Raises:
+            DatasetError: One could not be trained on.
+        """
+        at = 0
+        while at < len(positions):
+            end = at + ROW_GROUP_ROWS - self._held_rows
+            share = tasks.take(numbers(positions[at:end]))
+            self._held.append(share)
+            self._indices.append(index[at:end])
+            self._held_rows += len(share)
+            self._held_bytes += share.nbytes
+            at = end
+            if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
+                self._write()
+
+    def _write(self) -> None:
+        tasks = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
+        rows = self._maker.rows(tasks, np.concatenate(self._indices), self._split)
+        self._held, self._indices = [], []
+        self._held_rows = self._held_bytes = 0
+        self._check.add(rows)
+        # Arrow encodes outside the interpreter's lock, while the next rows are made.
+        self._wait()
+        self._writing = self._thread.submit(self._writer.write_batch, rows)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                if self._held:
+                    self._write()
+                self._wait()
+        finally:
+            self._thread.shutdown()
+            self._writer.close()
+
+
+def _leaves() -> list[str]:
+    """The columns of a parquet file of `SCHEMA`, as parquet names them."""
+
+    def below(name: str, kind: pa.DataType) -> list[str]:
+        if pa.types.is_struct(kind):
+            return [leaf for field in kind for leaf in below(f"{name}.{field.name}", field.type)]
+        if pa.types.is_list(kind):
+            return below(f"{name}.list.element", kind.value_type)
+        return [name]
+
+    return [leaf for field in SCHEMA for leaf in below(field.name, field.type)]

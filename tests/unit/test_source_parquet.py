@@ -1,0 +1,111 @@
+"""Parquet files as a source: any column type that can be said as text."""
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.parquet import BATCH_ROWS, parquet
+from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.errors import DatasetError, UsageError
+
+
+def read(table: pa.Table, tmp_path: Path, **options: object) -> list[Task | Dropped]:
+    path = tmp_path / "tasks.parquet"
+    pq.write_table(table, path)
+    return list(parquet(SourceOptions(files=(str(path),), **options)))  # type: ignore[arg-type]
+
+
+def answers(column: pa.Array, tmp_path: Path) -> list[str]:
+    items = read(pa.table({"query": [f"q{n}" for n in range(len(column))], "answer": column}), tmp_path)
+    return [item.answer if isinstance(item, Task) else item.reason for item in items]
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [
+        (pa.array([72, None], pa.int32()), ["72", "no answer"]),
+        (pa.array([2**63], pa.uint64()), ["9223372036854775808"]),
+        (
+            pa.array([0.1, 72.0, float("nan"), float("inf")], pa.float32()),
+            ["0.1", "72"] + ["a number is NaN or infinite"] * 2,
+        ),
+        (pa.array([0.1, 72.0, 1e22, float("nan")]), ["0.1", "72", "1e+22", "a number is NaN or infinite"]),
+        (pa.array([1.5], pa.float16()), ["1.5"]),
+        (pa.array([Decimal("1.10")]), ["1.10"]),
+        (pa.array([True, False]), ["true", "false"]),
+        (pa.array([datetime.date(2024, 2, 29)]), ["2024-02-29"]),
+        (pa.array(["Ada", None, " ", "?"]), ["Ada", "no answer", "no answer", "answer is hidden"]),
+        (pa.array(["Ada"]).dictionary_encode(), ["Ada"]),
+        (pa.array(["Ada"], pa.large_string()), ["Ada"]),
+        (pa.array(["Ada"], pa.string_view()), ["Ada"]),
+        (pa.array([b"Ada", b"\xff"]), ["Ada", "not valid Unicode"]),
+        (pa.array([["a", "b"]]), ["answer is not text or a number"]),
+        (pa.nulls(1), ["no answer"]),
+    ],
+)
+def test_answers_of_any_type_become_text_or_are_dropped(
+    column: pa.Array, texts: list[str], tmp_path: Path
+) -> None:
+    assert answers(column, tmp_path) == texts
+
+
+def test_a_time_is_text_to_the_last_digit(tmp_path: Path) -> None:
+    (text,) = answers(pa.array([1_700_000_000_123_456_789], pa.timestamp("ns")), tmp_path)
+    assert text == "2023-11-14 22:13:20.123456789"
+
+
+def test_text_that_is_no_utf8_costs_its_row_alone(tmp_path: Path) -> None:
+    raw = pa.array([b"q", b"\xff\xfe", b"p"])
+    query = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    items = read(pa.table({"query": query, "answer": ["a"] * 3}), tmp_path)
+    assert [type(item) for item in items] == [Task, Dropped, Task]
+    assert isinstance(items[1], Dropped) and (items[1].reason, items[1].line) == ("not valid Unicode", 2)
+
+
+def test_message_lists_become_system_prompt_and_question(tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    as_lists = [{"role": ["system", "user"], "content": ["s", "q"]}]
+    for prompt in ([messages], as_lists):
+        (task,) = read(pa.table({"prompt": prompt, "answer": ["a"]}), tmp_path)
+        assert isinstance(task, Task) and (task.system, task.message) == ("s", "q")
+
+
+def test_verls_own_rows_are_understood(tmp_path: Path) -> None:
+    row = {
+        "data_source": "mine",
+        "prompt": [{"role": "user", "content": "q"}],
+        "reward_model": {"style": "rule", "ground_truth": "a"},
+        "extra_info": {"index": 0, "level": "2"},
+    }
+    (task,) = read(pa.Table.from_pylist([row]), tmp_path)
+    assert isinstance(task, Task) and (task.message, task.answer, task.level) == ("q", "a", "2")
+
+
+def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
+    count = 2 * BATCH_ROWS + 3
+    items = read(pa.table({"query": [f"q{n}" for n in range(count)], "answer": range(count)}), tmp_path)
+    assert [item.line for item in items] == list(range(1, count + 1))
+    assert isinstance(items[-1], Task) and items[-1].answer == str(count - 1)
+
+
+def test_a_column_whose_name_has_a_dot_is_read(tmp_path: Path) -> None:
+    table = pa.table({"a.query": ["q"], "a": [{"answer": "x"}]})
+    (task,) = read(table, tmp_path, columns={"query": "a.query", "answer": "a.answer"})
+    assert isinstance(task, Task) and (task.message, task.answer) == ("q", "x")
+
+
+def test_a_table_without_a_query_is_an_error_before_it_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="known to be the query; there are the columns 'text', 'answer'"):
+        read(pa.table({"text": ["q"], "answer": ["a"]}), tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more", b"query,answer\n"])
+def test_a_file_that_is_no_parquet_is_an_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tasks.parquet").write_bytes(content)
+    with pytest.raises(DatasetError, match="cannot be read to its end"):
+        list(parquet(SourceOptions(files=(str(tmp_path / "tasks.parquet"),))))
