@@ -1,11 +1,13 @@
 """Which scorers and answer schemas there are, so that a row that names another is found before training."""
 
+import re
 from functools import cache
 
-from aworld_train.errors import DatasetError, nearest
+from aworld_train.errors import DatasetError, RewardError, nearest
+from aworld_train.reward import extraction
+from aworld_train.reward.scorers import scorer_names
 
-SCORERS = ("number", "gaia", "math", "exact", "f1", "contains", "code_tests", "llm_judge", "composite")
-SCHEMAS = ("answer", "boxed", "last_line", "json:<path>", "regex:<pattern>")
+_OWN = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 
 @cache
@@ -15,8 +17,11 @@ def check_scorer_name(name: str) -> None:
     Raises:
         DatasetError: There is none.
     """
-    if name not in SCORERS and not (":" in name and name.rpartition(":")[2].isidentifier()):
-        raise DatasetError(_unknown("scorer", name, SCORERS))
+    known = scorer_names()
+    if name not in known and not _OWN.fullmatch(name):
+        hint = nearest(name, known)
+        meant = f" Did you mean {hint}?" if hint else ""
+        raise DatasetError(f"unknown scorer {name!r}; there are {', '.join(known)}.{meant}")
 
 
 @cache
@@ -26,12 +31,7 @@ def check_schema_name(name: str) -> None:
     Raises:
         DatasetError: There is none.
     """
-    kind, _, detail = name.partition(":")
-    if name not in SCHEMAS[:3] and not (kind in ("json", "regex") and detail):
-        raise DatasetError(_unknown("answer_schema", name, SCHEMAS))
-
-
-def _unknown(what: str, name: str, known: tuple[str, ...]) -> str:
-    hint = nearest(name, known)
-    meant = f" Did you mean {hint}?" if hint else ""
-    return f"unknown {what} {name!r}; there are {', '.join(known)}.{meant}"
+    try:
+        extraction.check_schema_name(name)
+    except RewardError as error:
+        raise DatasetError(error.message) from error
