@@ -102,3 +102,9 @@ async def test_a_place_is_free_again_after_a_failure_and_after_being_cancelled()
     holding.cancel()
     await asyncio.wait([holding])
     assert len(await starts(pace, Clock(), 1)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+async def test_whoever_has_no_time_left_gets_no_turn(seconds: float) -> None:
+    with pytest.raises(NoTurn, match="over"):
+        await starts(Pace(1, 0), Clock(), 1, seconds=seconds)

@@ -48,6 +48,8 @@ class Pace:
         Raises:
             NoTurn: It could not.
         """
+        if seconds <= 0:
+            raise NoTurn("its time was over")
         until = self._clock() + seconds
         try:
             async with asyncio.timeout(seconds):

@@ -63,7 +63,11 @@ class Question:
     instructions: str
 
     def key(self, model: str) -> str:
-        """What the verdict of a model is kept under: a hash of all that makes it."""
+        """What the verdict of a model is kept under: a hash of all that makes it.
+
+        The address is no part of it, as a model is the same wherever it is served, nor is the form of the verdict,
+        which may change from one server to the next.
+        """
         return _hash(
             model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.truth, self.answer
         )

@@ -64,8 +64,8 @@ async def _panel(settings: JudgeSettings) -> Panel:
     loop = asyncio.get_running_loop()
     bench = _benches.get(loop)
     if bench is None:
-        for ended in [other for other in _benches if other.is_closed()]:
-            del _benches[ended]
+        for ended in [other for other in list(_benches) if other.is_closed()]:
+            _benches.pop(ended, None)
         life = _session_of(loop)
         bench = _benches[loop] = _Bench(await anext(life), life)
     panel = bench.panels.get(settings)

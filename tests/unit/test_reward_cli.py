@@ -1,0 +1,246 @@
+"""`aworld-train reward`: a file is scored line by line, and one answer is explained."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aworld_train.cli.main import main
+from aworld_train.errors import DatasetError
+from aworld_train.reward.files import find_truth, read_truths
+
+
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    """Exit code, standard output and standard error of a command."""
+    monkeypatch.setattr(sys, "argv", ["aworld-train", "reward", *arguments])
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    return ended.value.code, said.out, " ".join(said.err.split())
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda *arguments: command(capsys, monkeypatch, *arguments)
+
+
+def lines(path: Path, *data: Any) -> Path:
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in data))
+    return path
+
+
+GOOD = [
+    {"id": "a", "prediction": "<answer>1/2</answer>", "answer": "0.5", "scorer": "math"},
+    {"id": 2, "prediction": r"\boxed{4}", "answer": 4, "scorer": "exact", "answer_schema": "boxed"},
+    {"id": "c", "prediction": "I do not know", "answer": "5", "scorer": "exact"},
+    {
+        "id": "d",
+        "prediction": "<answer>x</answer>",
+        "answer": '{"tests": "assert 1"}',
+        "scorer": "code_tests",
+    },
+    {
+        "id": "e",
+        "prediction": [
+            {"role": "user", "content": "<answer>5</answer>"},
+            {"role": "tool", "content": "<answer>5</answer>"},
+            {"role": "assistant", "content": "<answer>6</answer>"},
+        ],
+        "answer": "5",
+    },
+    {"id": "a", "prediction": "<answer>\ud800</answer>", "answer": "5", "scorer": "exact"},
+]
+
+
+def test_a_line_gives_a_line(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("score", str(lines(tmp_path / "p.jsonl", *GOOD)), "--json")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {tuple(one) for one in found} == {("id", "score", "extracted", "outcome", "parts")}
+    assert [(one["id"], one["score"], one["extracted"], one["outcome"]) for one in found] == [
+        ("a", 1.0, "1/2", "scored"),
+        (2, 1.0, "4", "scored"),
+        ("c", 0.0, None, "no_answer"),
+        ("d", None, "x", "abstained"),
+        ("e", 0.0, "6", "scored"),
+        ("a", 0.0, "\ud800", "scored"),
+    ]
+    assert code == 0
+    assert "p.jsonl, line 4: there is no tool environment" in err
+
+
+def test_people_get_a_table_and_means(run: Any, tmp_path: Path) -> None:
+    code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *GOOD)))
+    rows = {tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in out.splitlines()}
+    assert code == 0
+    assert ("c", "0", "no_answer", "") in rows
+    assert ("math", "1", "1", "scored 1") in rows
+    assert ("exact", "0.3333", "3", "scored 2, no_answer 1") in rows
+    assert ("code_tests", "none", "0", "abstained 1") in rows
+    assert ("all", "0.4", "5", "") in rows
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("{", "this is no JSON"),
+        ("[1]", "no JSON object"),
+        ({"prediction": "x", "answer": "1"}, "no 'id'"),
+        ({"id": True, "prediction": "x", "answer": "1"}, "no 'id'"),
+        ({"id": "x", "answer": "1"}, "'prediction' must be a text, or a list of messages"),
+        ({"id": "x", "prediction": [{"content": "1"}], "answer": "1"}, "'role'"),
+        ({"id": "x", "prediction": "x"}, "no 'answer'. Add it, or name the dataset"),
+        ({"id": "x", "prediction": "x", "answer": [1]}, "'answer' must be a text, not list"),
+        ({"id": "x", "prediction": "x", "answer": "1", "scorer": "gaja"}, "Did you mean 'gaia'"),
+        ({"id": "x", "prediction": "x", "answer": "1", "answer_schema": "answr"}, "'answr'"),
+    ],
+)
+def test_a_bad_line_is_named_and_the_others_are_scored(
+    run: Any, tmp_path: Path, bad: Any, message: str
+) -> None:
+    file = lines(tmp_path / "p.jsonl", GOOD[0], "", bad, GOOD[1])
+    code, out, err = run("score", str(file), "--json")
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["a", 2]
+    assert f"{file}, line 3: " in err and message in err
+    assert "1 of 3 lines have no score" in err
+    assert code == 1
+
+
+def test_a_scorer_that_fails_has_its_line_and_an_exit_code(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def own(answer, truth): return 1 / 0\n")
+    line = {"id": 1, "prediction": "<answer>1</answer>", "answer": "1", "scorer": f"{tmp_path}/own.py:own"}
+    code, out, err = run("score", str(lines(tmp_path / "p.jsonl", line)), "--json")
+    assert json.loads(out) == {"id": 1, "score": None, "extracted": "1", "outcome": "error", "parts": {}}
+    assert code == 1 and "ZeroDivisionError" in err
+
+
+def parquet(path: Path, *rows: dict[str, Any]) -> Path:
+    """A file of verl's row schema, as other programs write it."""
+    made = [
+        {
+            "data_source": "test",
+            "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": row["query"]}],
+            "reward_model": {"style": "rule", "ground_truth": row["answer"]},
+            "extra_info": {"index": number, **row.get("info", {})},
+        }
+        for number, row in enumerate(rows)
+    ]
+    pq.write_table(pa.Table.from_pylist(made), path)
+    return path
+
+
+def test_lines_are_joined_to_a_dataset(run: Any, tmp_path: Path) -> None:
+    info = {"id": "seven", "scorer": "exact", "answer_schema": "boxed"}
+    tasks = parquet(
+        tmp_path / "d.parquet",
+        {"query": "?", "answer": "7", "info": info},
+        {"query": "?", "answer": "8", "info": {"id": None, "scorer": None, "answer_schema": None}},
+    )
+    file = lines(
+        tmp_path / "p.jsonl",
+        {"id": "seven", "prediction": r"\boxed{7}"},
+        {"id": "seven", "prediction": r"\boxed{8}"},
+        {"id": 1, "prediction": "<answer>8</answer>"},
+        {"id": 1, "prediction": "8 ", "answer_schema": "last_line", "scorer": "exact"},
+        {"id": "sevn", "prediction": r"\boxed{7}"},
+    )
+    code, out, err = run("score", str(file), "--dataset", str(tasks), "--json")
+    assert [json.loads(line)["score"] for line in out.splitlines()] == [1.0, 0.0, 1.0, 1.0]
+    assert "line 5: the dataset has no task with the id 'sevn'. Did you mean 'seven'?" in err
+    assert code == 1
+
+
+def test_a_dataset_may_be_json_lines(tmp_path: Path) -> None:
+    task = {"id": "q1", "query": "6 x 7?", "answer": "42", "scorer": "number", "answer_schema": "boxed"}
+    truths = read_truths(lines(tmp_path / "d.jsonl", task, {"id": 2, "answer": "x"}))
+    found = find_truth(truths, "q1")
+    assert (found.answer, found.scorer, found.answer_schema, found.query) == (
+        "42",
+        "number",
+        "boxed",
+        "6 x 7?",
+    )
+    assert find_truth(truths, "2").scorer is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([{"id": 1, "answer": "a"}, {"id": "1", "answer": "b"}], "line 2: a task before it has the id '1'"),
+        ([{"id": 1}], "line 1: it has no 'answer'"),
+        (["{"], "line 1: this is no JSON"),
+        ([], "has no tasks"),
+    ],
+)
+def test_a_dataset_that_cannot_be_joined_to_is_refused(tmp_path: Path, data: list[Any], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        read_truths(lines(tmp_path / "d.jsonl", *data))
+
+
+def test_a_long_file_is_scored_in_its_order(run: Any, tmp_path: Path) -> None:
+    data = [
+        {"id": n, "prediction": f"<answer>{n}</answer>", "answer": str(n), "scorer": ("exact", "math")[n % 2]}
+        for n in range(1000)
+    ]
+    code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *data)), "--json")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [one["id"] for one in found] == list(range(1000))
+    assert {one["score"] for one in found} == {1.0}
+    assert code == 0
+
+
+def test_an_answer_is_explained_step_by_step(run: Any) -> None:
+    arguments = ("explain", "--answer", "1/2", "--prediction", "<answer>50%</answer>", "--scorer", "math")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "schema      answer finds '50%'" in out
+    assert "- answer: '50' (percent)" in out
+    assert "score       1 (scored)" in out
+    found = json.loads(run(*arguments, "--json")[1])
+    assert (found["score"], found["extracted"], found["ground_truth"]) == (1.0, "50%", "1/2")
+
+
+def test_an_answer_in_a_file_is_compared_with_a_task_of_a_dataset(run: Any, tmp_path: Path) -> None:
+    tasks = parquet(tmp_path / "d.parquet", {"query": "?", "answer": "7", "info": {"scorer": "exact"}})
+    reply = tmp_path / "reply.json"
+    reply.write_text(json.dumps([{"role": "assistant", "content": "<answer>7</answer>"}]))
+    code, out, _ = run("explain", "--dataset", str(tasks), "--id", "0", "--prediction", f"@{reply}")
+    assert code == 0 and "score       1 (scored)" in out
+    reply.write_text("no answer here")
+    code, out, _ = run("explain", "--dataset", str(tasks), "--id", "0", "--prediction", f"@{reply}")
+    assert code == 0 and "finds nothing" in out and "score       0 (no_answer)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("explain", "--prediction", "x"), "what the right answer is"),
+        (("explain", "--answer", "x"), "what the assistant said"),
+        (("explain", "--answer", "x", "--prediction", "@/nowhere"), "/nowhere cannot be read"),
+        (("explain", "--id", "1", "--prediction", "x"), "go together"),
+        (("explain", "--answer", "x", "--prediction", "x", "--scorer", "gaja"), "Did you mean 'gaia'"),
+        (("score", "/nowhere.jsonl"), "/nowhere.jsonl cannot be read"),
+        (("score", "/dev/null"), "has no lines"),
+        (("score", "/dev/null", "reward.scorer=math"), "name the recipe with --recipe"),
+    ],
+)
+def test_what_cannot_be_done_as_asked_is_said(run: Any, arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = run(*arguments)
+    assert code in (1, 2) and message in err
+
+
+def test_help_shows_how() -> None:
+    for name in ("score", "explain"):
+        shown = subprocess.run(
+            [sys.executable, "-m", "aworld_train", "reward", name, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        assert f"aworld-train reward {name}" in shown
