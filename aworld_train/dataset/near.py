@@ -11,6 +11,7 @@ its words are not kept: 200,000 questions of 300 characters take about 400 MB.
 """
 
 from array import array
+from collections.abc import Sequence
 from math import ceil, log, log1p
 
 from rensa import RMinHash, RMinHashLSH
@@ -29,9 +30,11 @@ _SEED = 42
 class NearDuplicates:
     """The texts seen so far and the references, asked for one that is nearly equal to another.
 
-    Texts with more than `MOST_SHINGLES` shingles (some 2,000 words) are compared by that many of them, chosen by
-    their hashes, alike in both: their similarity has a standard error of less than 0.01. Of all others it is
-    exact.
+    Ask with questions, not with prompts: texts that share a template of more words than their own must all be
+    compared with one another, and each takes the longer the more there are.
+
+    Of texts with `MOST_SHINGLES` shingles (some 2,000 words) or more, that many are compared, chosen by their
+    hashes, alike in both: the similarity has a standard error of about 0.01. Of all others it is exact.
     """
 
     def __init__(self, threshold: float = 0.8) -> None:
@@ -88,7 +91,7 @@ class NearDuplicates:
         start, end = self._ends[row], self._ends[row + 1]
         few, many = sorted((len(hashes), end - start))
         # Not even if all of the one were in the other; most of the candidates that chance brings go here.
-        return jaccard(hashes, set(self._hashes[start:end])) if few >= self.threshold * many else 0.0
+        return _jaccard(hashes, self._hashes[start:end]) if few >= self.threshold * many else 0.0
 
     def _remember(self, hashes: set[int], sketch: RMinHash, name: str) -> None:
         if not hashes:
@@ -104,13 +107,13 @@ class NearDuplicates:
         return sketch
 
 
-def jaccard(left: set[int], right: set[int]) -> float:
-    """Shared hashes by all hashes; where a side holds only its smallest, by the smallest of both."""
+def _jaccard(left: set[int], right: Sequence[int]) -> float:
+    """Shared hashes by all hashes; where a side may hold only its smallest, by the smallest of both."""
     if max(len(left), len(right)) < MOST_SHINGLES:
-        shared = len(left & right)
+        shared = len(left.intersection(right))
         return shared / (len(left) + len(right) - shared)
-    smallest = sorted(left | right)[:MOST_SHINGLES]
-    return sum(item in left and item in right for item in smallest) / len(smallest)
+    smallest = sorted(left.union(right))[:MOST_SHINGLES]
+    return len(left.intersection(right, smallest)) / len(smallest)
 
 
 def _hashes(runs: list[str]) -> set[int]:
