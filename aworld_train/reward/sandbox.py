@@ -37,17 +37,16 @@ class TooLong(BaseException):
 
 def judge(first: str, word: str, tests: str, answer: str, seconds: float, source: str) -> None:
     """Print the word ``first``, run the tests, print ``word`` and the verdict: passed, failed or unusable, and why."""
-    program = sys.modules["__main__"].__file__
-    if program is not None:
-        os.unlink(program)  # noqa: PTH108  (it holds the word)
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    if program is not None and word in _text_of(program):
+        os.unlink(program)  # noqa: PTH108  (it tells the word)
     libc = ctypes.CDLL(None)
     libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so does this process's memory
-    libc.prctl(
-        _SET_SUBREAPER, 1, 0, 0, 0
-    )  # a process that the answer hides from its parent becomes this one's child
+    # A process that the answer hides from its parent becomes this one's child.
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
     # What is imported from now on must not come from where the answer can write.
     sys.path[:] = [path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix))]
-    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     try:
         tree = ast.parse(tests, "tests")
@@ -172,10 +171,14 @@ def _end_children() -> bool:
     return False
 
 
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read()
+
+
 def _parent_of(process: str) -> int:
     try:
-        with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
-            return int(file.read().rpartition(b")")[2].split()[1])
+        return int(_text_of(f"/proc/{process}/stat").rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
