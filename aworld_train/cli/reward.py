@@ -19,7 +19,6 @@ _SHOWN = 30  # lines of a file; `--json` has them all
 _CHARS = 60  # of an answer in a table
 
 app = typer.Typer(no_args_is_help=True, help="Score answers offline, and see how a score came about.")
-app.command("judge-eval")(judge_eval)
 
 RecipeOption = Annotated[
     str | None,
@@ -47,13 +46,17 @@ def score_command(
 ) -> None:
     """Score each line of a file.
 
-    A line has id and prediction (the final text of the assistant, or a list of messages with roles). The right answer,
-    and how it is marked and compared, is in its answer, scorer and answer_schema, or in the dataset's row of that id.
+    A line has id and prediction: the final text of the assistant, or a list
+    of messages with roles. The right answer, and how it is marked and compared,
+    is in its answer, scorer and answer_schema, or in the dataset's row of its id.
 
-    With --json each line that can be read gives {"id", "score", "extracted", "outcome", "parts"}; the score is null
-    where the scorer abstained, failed or took too long, and stderr says why. Lines that cannot be read are named on
-    stderr. Exits with 0 if every line was scored or its scorer abstained, and with 1 if a line is bad, or a scorer
-    failed or took too long.
+    With --json each line that can be read gives
+    {"id", "score", "extracted", "outcome", "parts"}; the score is null where the
+    scorer abstained, failed or took too long, and stderr says why. Lines that
+    cannot be read are named on stderr.
+
+    Exits with 0 if every line was scored or its scorer abstained, and with 1
+    if a line is bad, or a scorer failed or took too long.
 
     Examples:
 
@@ -140,6 +143,9 @@ def explain_command(
         *([f"because     {scored.cause}"] if scored.cause else []),
     ]
     console.out.print(_writable("\n".join(lines)), markup=False, soft_wrap=True)
+
+
+app.command("judge-eval")(judge_eval)
 
 
 class _Tally:

@@ -3,6 +3,26 @@
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.number import numeric_match
+from aworld_train.reward.scored import Score, Scored, ScoreOutcome, ScoringContext
+from aworld_train.reward.scorers import find_scorer, register_scorer, scorer_names
+from aworld_train.reward.scoring import score, score_now
+from aworld_train.reward.settings import RewardSettings
 from aworld_train.reward.spoken import assistant_text
 
-__all__ = ["assistant_text", "check_schema_name", "extract", "load_reward", "numeric_match"]
+__all__ = [
+    "RewardSettings",
+    "Score",
+    "ScoreOutcome",
+    "Scored",
+    "ScoringContext",
+    "assistant_text",
+    "check_schema_name",
+    "extract",
+    "find_scorer",
+    "load_reward",
+    "numeric_match",
+    "register_scorer",
+    "score",
+    "score_now",
+    "scorer_names",
+]

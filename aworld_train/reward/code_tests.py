@@ -1,10 +1,10 @@
 """``code_tests``: whether the answer, a piece of Python, passes the tests of its row.
 
 Both run in the tool environment, never here, each answer in a session of its own. The ground truth is JSON:
-``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use all names that the answer defines but those of
-Python's built-in functions, which are found in ``solution`` (``solution.sum``), and of its standard modules. They see
-plain values; an object of the answer's own class can be used by its methods, and is equal to itself alone. What else
-they check with, such as ``isclose``, they have to import: else the answer could bring its own.
+``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use all names that the answer defines, but those of
+Python's built-in functions only by ``solution`` (``solution.sum``). They see plain values; an object of the answer's
+own class can be used by its methods, and is equal to itself alone. What else they check with, such as ``isclose``, they
+have to import: else the answer could bring its own.
 
 The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). It can
 where it may change the interpreter of the environment or its libraries, or, where the kernel has no Landlock, read the
@@ -48,12 +48,12 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
         return Score(None, steps=("there is no tool environment to run the tests in",))
     # The verdict has to be here before the score's own time is up: what hangs is wrong, not undecided.
     seconds = min(tests.seconds, context.settings.timeout / 2)
-    word = secrets.token_hex(16)
+    first, word = secrets.token_hex(16), secrets.token_hex(16)
     source = Path(__file__).with_name("sandbox.py").read_text("utf-8")
-    code = without_fence(answer)
-    program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({word!r}, {tests.tests!r}, {code!r}, {seconds!r}, SOURCE)\n"
+    arguments = f"{tests.tests!r}, {without_fence(answer)!r}, {seconds!r}"
+    program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({first!r}, {word!r}, {arguments}, SOURCE)\n"
     said, failure = await _run(program, tools, context.settings.timeout)
-    return read_verdict(said, word, failure)
+    return read_verdict(said, first, word, failure)
 
 
 def read_tests(ground_truth: str) -> CodeTests | str:
@@ -76,20 +76,19 @@ def without_fence(answer: str) -> str:
     return str(blocks[-1][1]) if blocks else answer
 
 
-def read_verdict(said: str, word: str, failure: str) -> Score:
-    """What the tests' process printed behind its word."""
-    lines = re.findall(rf"^{word} (.*)$", said, re.MULTILINE)
-    if not lines:
+def read_verdict(said: str, first: str, word: str, failure: str) -> Score:
+    """What the tests' process printed: the word ``first`` when it began, and the verdict behind ``word``."""
+    verdict = re.search(rf"^{word} (\w+):? ?(.*)$", said, re.MULTILINE)
+    if verdict is None and first in said:
+        return Score(0.0, steps=("the answer's code ended the tests before there was a verdict",))
+    if verdict is None:
         return Score(None, steps=(failure or f"the tool did not run the tests; it said {said[:200]!r}",))
-    kind, _, why = lines[-1].strip().partition(": ")
-    match kind:
-        case "passed":
-            return Score(1.0, steps=("all tests passed",))
-        case "unusable":
-            return Score(None, steps=(why,))
-        case "failed":
-            return Score(0.0, steps=(f"a test failed: {why}",))
-    return Score(0.0, steps=("the answer's code ended the tests before there was a verdict",))
+    kind, why = verdict[1], verdict[2].strip()
+    if kind == "unusable":
+        return Score(None, steps=(why,))
+    if kind == "passed":
+        return Score(1.0, steps=("all tests passed",))
+    return Score(0.0, steps=(f"a test failed: {why}",))
 
 
 async def _run(program: str, tools: ToolSettings, patience: float) -> tuple[str, str]:

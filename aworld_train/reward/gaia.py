@@ -11,6 +11,7 @@ What is held to be different here, each time because that rule is plainly wrong 
 - ``nan`` and what no float holds are texts; there every text that is no number equals ``inf``.
 - Commas are thousands separators where they stand like that (``1,234``), also in the ground truth and in elements.
   A ground truth that could be a list as well (``100,200``) may be met as either. ``1,23`` is not 123.
+- Spaces and apostrophes separate thousands too; quotes and emphasis around a number are not part of it.
 - Currency signs and ``%`` may be missing, but not differ; GAIA's rule knows ``$`` and ``%`` only, and not in elements.
 - ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation that makes
   another thing of it counts.

@@ -23,7 +23,8 @@ Path = tuple[str | int, ...]
 _STEP = re.compile(
     r"""(?:^|(?<=.)\.)(?P<key>[^\s.\[\]"']+)|\[(?P<index>-?[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)+")\]"""
 )
-_OPENING = re.compile(r"[{\[]")
+# A bracket and, looking ahead, what a value may go on with.
+_OPENING = re.compile(r"""[{](?=[ \t\r\n]*+["}])|\[(?=[ \t\r\n]*+["{\[\]\-0-9tfn])""")
 _TOKEN = re.compile(
     r"""[ \t\r\n]*+(?:
         (?P<open>[{\[]) | (?P<close>[}\]]) | (?P<comma>,) | (?P<colon>:)
@@ -76,8 +77,9 @@ def parse_path(path: str) -> Path:
 def last_at(text: str, path: Path) -> str | None:
     """What is at the path of the last value that has it, as text; None if none has."""
     opening = "[" if isinstance(path[0], int) else "{"
+    least = sum(3 if isinstance(step, int) else len(step) + 5 for step in path)  # of [1], and of {"key":1}
     for start, end in reversed(_complete_values(text)):
-        if text[start] == opening:
+        if text[start] == opening and end - start >= least:
             found = _walk(_parsed(text[start:end]), path)
             if found is not None:
                 return _as_text(found)

@@ -14,7 +14,7 @@ MOST_NUMBER_CHARS = 64
 RELATIVE_TOLERANCE = Fraction(1, 10**4)
 LARGEST_TOLERANCE = Fraction(5, 10**3)  # half a cent: a large amount must still be right to the cent
 FLOAT_NOISE = Fraction(1, 10**9)
-MOST_TEXT_CHARS = 20_000
+MOST_TEXT_CHARS = 10_000
 """Of a ground truth that is no number; a longer answer must be the same to the letter."""
 
 _PREFIX = re.compile(r"([+-]?)\s*[$€£]?\s*([+-]?)\s*")

@@ -3,9 +3,11 @@
 This file is sent there as source, so it uses the standard library alone. The process with the tests starts the one with
 the answer and calls what it defines through a pipe, over which only plain values go: the answer cannot print a verdict,
 exit with a code, or return an object that claims to be equal to everything, and get anything by it. The verdict is
-printed behind a word that the answer's process never gets to know.
+printed behind a word that the answer's process never gets to know, when no process of the answer's is left that could
+read it on its way.
 """
 
+import ast
 import builtins
 import contextlib
 import ctypes
@@ -15,39 +17,44 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import types
 from typing import IO, Any, NoReturn
 
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all architectures
-_NO_NEW_PRIVILEGES, _SET_DUMPABLE = 38, 4  # of prctl(2)
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
+_MOST_ROUNDS = 200
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
-class Unsupported(Exception):
-    """The tests ask for something that cannot be done across processes; no fault of the answer's."""
+class Unsupported(BaseException):
+    """The tests ask for something that cannot be done across processes; not for them to catch."""
 
 
-class TooLong(Exception):
+class TooLong(BaseException):
     """The time is up."""
 
 
-def judge(word: str, tests: str, answer: str, seconds: float, source: str) -> None:
-    """Print ``word started``, run the tests, print ``word`` and the verdict: passed, failed or unusable, and why."""
-    program = sys.modules["__main__"].__file__
-    if program is not None:
-        os.unlink(program)  # noqa: PTH108  (it holds the word)
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so does this process's memory
+def judge(first: str, word: str, tests: str, answer: str, seconds: float, source: str) -> None:
+    """Print the word ``first``, run the tests, print ``word`` and the verdict: passed, failed or unusable, and why."""
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    if program is not None and word in _text_of(program):
+        os.unlink(program)  # noqa: PTH108  (it tells the word)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so does this process's memory
+    # A process that the answer hides from its parent becomes this one's child.
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
     # What is imported from now on must not come from where the answer can write.
     sys.path[:] = [path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix))]
-    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     try:
-        code = compile(tests, "tests", "exec")
+        tree = ast.parse(tests, "tests")
+        code = compile(tree, "tests", "exec")
     except (SyntaxError, ValueError) as error:
-        print(word, "started", flush=True, file=output)
         print(word, f"unusable: the tests are no Python: {error}", flush=True, file=output)
         return
-    print(word, "started", flush=True, file=output)
+    print(first, flush=True, file=output)
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     child = subprocess.Popen(
@@ -58,7 +65,7 @@ def judge(word: str, tests: str, answer: str, seconds: float, source: str) -> No
         start_new_session=True,
     )
     try:
-        verdict = _run(code, child, answer)
+        verdict = _run(code, _modules_used(tree), child, answer)
     except TooLong:
         verdict = f"failed: it took longer than {seconds:g} seconds"
     except Unsupported as error:
@@ -66,8 +73,8 @@ def judge(word: str, tests: str, answer: str, seconds: float, source: str) -> No
     except BaseException as error:
         verdict = f"failed: {_said(error)}"
     signal.setitimer(signal.ITIMER_REAL, 0)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+    if not _end_children():
+        verdict = "failed: the answer's code started processes that cannot be ended"
     print(word, " ".join(verdict.split())[:500], flush=True, file=output)
 
 
@@ -124,7 +131,13 @@ def _do(request: list[Any], objects: list[Any]) -> list[Any]:
     return ["result", pack(result, objects), [pack(value, objects) for value in given[:1]]]
 
 
-def _run(code: types.CodeType, child: "subprocess.Popen[bytes]", answer: str) -> str:
+def _modules_used(tree: ast.Module) -> set[str]:
+    """Standard modules that the tests take something from, perhaps without having imported them."""
+    used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {one.id for one in used if isinstance(one, ast.Name)} & sys.stdlib_module_names
+
+
+def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes]", answer: str) -> str:
     """The verdict of the tests."""
     assert child.stdin is not None and child.stdout is not None
     pipe = _Pipe(child.stdout, child.stdin)
@@ -132,7 +145,7 @@ def _run(code: types.CodeType, child: "subprocess.Popen[bytes]", answer: str) ->
     names = pipe.answer()[1]
     values = {name: unpack(value, pipe.mirror) for name, value in names.items()}
     # Nor must an answer that calls something of its own `math` be asked whether two numbers are close.
-    values |= {name: importlib.import_module(name) for name in values if name in sys.stdlib_module_names}
+    values |= {name: importlib.import_module(name) for name in modules & values.keys()}
     solution = types.ModuleType("solution")
     solution.__dict__.update(values)
     sys.modules["solution"] = solution
@@ -140,6 +153,34 @@ def _run(code: types.CodeType, child: "subprocess.Popen[bytes]", answer: str) ->
     shown = {name: value for name, value in values.items() if not hasattr(builtins, name)}
     exec(code, {"__name__": "tests", **shown, "solution": solution})
     return "passed"
+
+
+def _end_children() -> bool:
+    """Whether all that the answer's process has started is over; an orphan among them is this process's child."""
+    for _ in range(_MOST_ROUNDS):
+        for folder in os.listdir("/proc"):  # noqa: PTH208
+            if folder.isdigit() and _parent_of(folder) == os.getpid():
+                with contextlib.suppress(OSError):
+                    os.kill(int(folder), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read()
+
+
+def _parent_of(process: str) -> int:
+    try:
+        return int(_text_of(f"/proc/{process}/stat").rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class _Pipe:

@@ -135,6 +135,9 @@ def _find(name: str) -> Scorer:
     if name in _registered:
         reference = name_reward(_registered[name].function)
         return _scorer(name, reference, _registered[name])
+    for short, reference in BUILT_IN.items():
+        if reference == name:
+            return _built_in(short)
     if ":" in name:
         function = load_function(name)
         origin, _, attribute = name.rpartition(":")

@@ -11,7 +11,7 @@ from collections import Counter
 from aworld_train.reward.folding import PUNCTUATION, fold, is_hidden
 from aworld_train.reward.scored import Score
 
-MOST_CHARS = 20_000
+MOST_CHARS = 10_000
 
 _ARTICLES = frozenset(("a", "an", "the"))
 _PUNCTUATION_TO_NOTHING = str.maketrans("", "", PUNCTUATION)

@@ -166,6 +166,11 @@ class Worker:
             kind, *said = self._connection.recv()
         except (EOFError, OSError) as error:
             raise Broken(f"the worker process that ran it {self._death()}") from error
+        except (TooSlow, Broken):
+            raise
+        except BaseException:  # nobody knows what is still on its way
+            self.end()
+            raise
         if kind == "score":
             return Score(*said)
         if kind == "spent":

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.expressions import format_number
+from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.number import number, numeric_match
 from aworld_train.reward.scored import ScoringContext
 
@@ -162,6 +163,11 @@ def test_a_ground_truth_that_is_no_number_is_compared_as_text(
 )
 def test_the_comparison_is_explained(answer: str, truth: str, said: str) -> None:
     assert number(answer, truth, ScoringContext()).steps == (said,)
+
+
+@given(st.text(max_size=40) | st.text(alphabet="0123456789/.,$%-−e ", max_size=12))
+def test_a_ground_truth_answers_itself_unless_it_is_hidden(truth: str) -> None:
+    assert right(truth, truth) is not is_hidden(truth)
 
 
 @given(st.text(max_size=80), st.text(max_size=80))

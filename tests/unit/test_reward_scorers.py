@@ -39,6 +39,7 @@ def test_every_built_in_scorer_is_where_the_table_says(name: str) -> None:
     found = find_scorer(name)
     assert (found.name, found.reference) == (name, name)
     assert found.arguments in (2, 3)
+    assert find_scorer(BUILT_IN[name]) == found
 
 
 def test_no_built_in_scorer_needs_anything_heavy_to_be_found() -> None:

@@ -167,8 +167,9 @@ def test_an_answer_that_nobody_waits_for_is_not_scored(own: Callable[..., Job]) 
     assert pool.submit(own("same")).result().value == 1.0
 
 
-@pytest.mark.parametrize("name", ["same", "sleeps", "holds_the_lock"])
-@pytest.mark.parametrize("forks", [False, True])
+@pytest.mark.parametrize(
+    ("name", "forks"), [("same", False), ("sleeps", False), ("holds_the_lock", False), ("sleeps", True)]
+)
 def test_workers_end_with_their_parent_however_that_ends(
     own: Callable[..., Job], name: str, forks: bool
 ) -> None:
@@ -178,9 +179,9 @@ import os, time
 from aworld_train.reward import workers
 pool = workers.WorkerPool(1)
 future = pool.submit(workers.Job({job.reference!r}, "1", "1", None, 1000))
-while not workers._alive:
+while not any(worker._loaded for worker in workers._alive):
     time.sleep(0.01)
-time.sleep(1)
+time.sleep(0.2)
 if {forks} and not os.fork():
     time.sleep(20)
     os._exit(0)

@@ -82,13 +82,16 @@ class EpisodeSlot:
             Unscored: there is no score; the episode is left out.
         """
         scored = self.outputs[-1]
-        scoring = scored.extra_fields["reward_extra_info"].pop(SCORING)
+        scores = scored.extra_fields.get("reward_extra_info") or {}
+        scoring = scores.pop(SCORING, None)
+        if scoring is None:
+            return  # VeRL was told to score in another way, or not at all
         self.line |= {"scorer": scoring["scorer"], "scoring": scoring["outcome"], "parts": scoring["parts"]}
         if scoring["score"] is None:
             self.outputs = []
             self.line |= {"treatment": Treatment.dropped.value, "cause": scoring["cause"]}
             raise Unscored(f"{scoring['scorer']}: {scoring['cause']}")
-        self._suspect(scoring, scored.extra_fields["reward_extra_info"], task)
+        self._suspect(scoring, scores, task)
 
     def _suspect(
         self, scoring: Mapping[str, Any], scores: Mapping[str, Any], task: Mapping[str, Any]

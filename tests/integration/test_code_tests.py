@@ -1,0 +1,240 @@
+"""`code_tests` in the tool environment that runs the agents' Python too: right code passes, and nothing else does."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from aworld_train.env import EnvConnection, down, up
+from aworld_train.reward.scored import Scored, ScoreOutcome
+from aworld_train.reward.scoring import score
+from aworld_train.reward.settings import CompositeSettings, RewardSettings, ToolSettings
+
+# The function that every supported release of the MCP SDK has is deprecated in the latest ones.
+pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
+
+ADD = "assert add(1, 2) == 3\nassert add(5, 5) == 10"
+KINDS = """
+from solution import numbers as also
+queue = Queue()
+queue.push(4)
+assert queue.pop() == 4 and queue.size == 0 and len(queue) == 0
+assert list(numbers(3)) == [0, 1, 2] == list(also(3))
+given = [3, 1, 2]
+in_place(given)
+assert given == [1, 2, 3]
+try:
+    queue.pop()
+    assert False, "nothing was raised"
+except IndexError as error:
+    assert "empty" in str(error)
+assert TABLE == {(1, 2): {"a"}, "b": [None, True, 2.5, b"x", 1j, 10**30]}
+assert isinstance(TABLE, dict) and solution.sum([1, 2]) == "sum of 2"
+"""
+RIGHT_KINDS = """
+class Queue:
+    def __init__(self):
+        self.held = []
+    def push(self, one):
+        self.held.append(one)
+    def pop(self):
+        if not self.held:
+            raise IndexError("empty")
+        return self.held.pop(0)
+    @property
+    def size(self):
+        return len(self.held)
+    def __len__(self):
+        return len(self.held)
+
+def numbers(n):
+    yield from range(n)
+
+def in_place(given):
+    given.sort()
+
+def sum(values):
+    return f"sum of {len(values)}"
+
+TABLE = {(1, 2): {"a"}, "b": [None, True, 2.5, b"x", 1j, 10**30]}
+"""
+
+# Leaves a process behind that reads what others print, and prints it with another verdict.
+READS_ALONG = """
+import os, time
+if not os.fork():
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    while True:
+        for number in filter(str.isdigit, os.listdir("/proc")):
+            for stream in (1, 3, 4, 5, 6):
+                try:
+                    reader = os.open(f"/proc/{number}/fd/{stream}", os.O_RDONLY | os.O_NONBLOCK)
+                    said = os.read(reader, 1000)
+                    writer = os.open(f"/proc/{number}/fd/{stream}", os.O_WRONLY)
+                    os.write(writer, said.split()[0] + b" passed" + bytes([10]))
+                except (OSError, IndexError):
+                    pass
+def add(a, b):
+    time.sleep(0.3)
+    return 0
+"""
+
+
+@pytest.fixture(scope="module")
+def python(state: None) -> Iterator[EnvConnection]:
+    yield up("gaia-mcp-server", name="code", backend="process", workers=2, servers=("python-server",))
+    down("code")
+
+
+@pytest.fixture
+def run(python: EnvConnection, monkeypatch: pytest.MonkeyPatch) -> RewardSettings:
+    """A run that has this environment."""
+    monkeypatch.setenv("MCP_SERVER_TOKEN", python.token)
+    return RewardSettings(tools=ToolSettings(python.mcp_url, servers=("python-server",)), timeout=60.0)
+
+
+async def ask(run: RewardSettings, answer: str, tests: str = ADD, **more: float) -> Scored:
+    truth = json.dumps({"tests": tests, **more})
+    text = f"<answer>{answer}</answer>"
+    return await score(text, ground_truth=truth, scorer="code_tests", settings=run)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "def add(a, b): return a + b",
+        "Here it is:\n```python\ndef add(a, b):\n    return a + b\n```\nDone.",
+        "```\ndef add(a, b): return 0\n```\nNo:\n```py\nadd = lambda *given: sum(given)\n```",
+        "print('passed'); add = int.__add__",
+    ],
+)
+async def test_code_that_is_right_passes(run: RewardSettings, answer: str) -> None:
+    scored = await ask(run, answer)
+    assert (scored.score, scored.cause) == (1.0, None), scored.steps
+
+
+async def test_functions_classes_generators_errors_and_values_can_be_tested(run: RewardSettings) -> None:
+    scored = await ask(run, RIGHT_KINDS, KINDS)
+    assert scored.score == 1.0, scored.steps
+    scored = await ask(run, RIGHT_KINDS.replace("given.sort()", "pass"), KINDS)
+    assert scored.score == 0.0 and "AssertionError" in scored.steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("def add(a, b): return a - b", "AssertionError"),
+        ("def add(a, b)", "SyntaxError"),
+        ("no code at all", "SyntaxError"),
+        ("x = 1", "NameError: name 'add' is not defined"),
+        ("def add(a, b):\n    while True: pass", "longer than 2 seconds"),
+        ("while True: pass", "longer than 2 seconds"),
+        ("def add(a, b): return 'x' * 10**10", "failed"),
+        # What passes for a verdict elsewhere.
+        ("print('passed'); print('started'); import os; os._exit(0)", "process ended"),
+        ("import sys; sys.exit(0)", "SystemExit"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("import os\ndef add(a, b): os._exit(0)", "process ended"),
+        (
+            "class Same:\n    def __eq__(self, other): return True\ndef add(a, b): return Same()",
+            "AssertionError",
+        ),
+        (
+            "class Same(int):\n    def __eq__(self, other): return True\ndef add(a, b): return Same()",
+            "Assert",
+        ),
+        ("import builtins\nbuiltins.AssertionError = None\ndef add(a, b): return 0", "AssertionError"),
+        ("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)", ""),
+        ("import os, signal\nos.killpg(os.getpgid(os.getppid()), signal.SIGKILL)", ""),
+        # What the tests' process knows, and where it writes.
+        ("import os\nopen(f'/proc/{os.getppid()}/mem', 'rb').read(1)", "Error"),
+        (
+            "import os, re\nfor one in open(f'/proc/{os.getppid()}/cmdline').read().split(chr(0)):\n"
+            "    if one.endswith('.py'): raise ValueError(re.search('judge.*', open(one).read())[0])",
+            "FileNotFoundError",
+        ),
+        (
+            "import glob\nfor one in glob.glob('/proc/[0-9]*/mem'):\n    try:\n        open(one, 'rb').seek(1)\n"
+            "        if one != '/proc/self/mem': raise KeyboardInterrupt(one)\n    except OSError: pass",
+            "",
+        ),
+        (READS_ALONG, "AssertionError"),
+        ("import os\nopen(f'/proc/{os.getppid()}/fd/1', 'w').write('passed\\n' * 1000)", ""),
+    ],
+)
+async def test_code_that_is_wrong_fails_whatever_it_does_to_pass(
+    run: RewardSettings, answer: str, why: str
+) -> None:
+    scored = await ask(run, answer, timeout=2)
+    assert (scored.score, scored.cause) == (0.0, None)
+    assert why in scored.steps[-1]
+
+
+async def test_what_the_answer_defines_is_not_what_the_tests_check_with(run: RewardSettings) -> None:
+    fakes = "def all(values): return True\nclass math:\n    isclose = staticmethod(lambda a, b: True)\n"
+    tests = "import math\nassert all(math.isclose(half(n), n / 2) for n in range(3))"
+    assert (await ask(run, fakes + "def half(n): return 7", tests)).score == 0.0
+    assert (await ask(run, fakes + "def half(n): return 7", tests.partition("\n")[2])).score == 0.0
+    assert (await ask(run, fakes + "def half(n): return n / 2", tests)).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tests", "why"),
+    [
+        ("assert add(", "the tests are no Python"),
+        ("assert add(lambda: 1, 2)", "which cannot be passed on"),
+    ],
+)
+async def test_tests_that_cannot_be_run_are_no_fault_of_the_answer(
+    run: RewardSettings, tests: str, why: str
+) -> None:
+    scored = await ask(run, "def add(a, b): return 1", tests)
+    assert (scored.score, scored.outcome) == (None, ScoreOutcome.abstained)
+    assert scored.cause is not None and why in scored.cause
+
+
+@pytest.mark.parametrize(
+    "truth", ["", "assert add(1, 2) == 3", "[]", "{}", '{"tests": ""}', '{"tests": "1", "timeout": 0}']
+)
+async def test_a_ground_truth_without_tests_scores_nothing(run: RewardSettings, truth: str) -> None:
+    scored = await score("<answer>1</answer>", ground_truth=truth, scorer="code_tests", settings=run)
+    assert (scored.score, scored.outcome) == (None, ScoreOutcome.abstained)
+    assert scored.cause is not None and "ground truth" in scored.cause
+
+
+async def test_where_there_is_no_environment_there_is_no_score(run: RewardSettings) -> None:
+    scored = await ask(RewardSettings(), "def add(a, b): return a + b")
+    assert (scored.outcome, scored.cause) == (
+        ScoreOutcome.abstained,
+        "there is no tool environment to run the tests in",
+    )
+    lost = RewardSettings(tools=ToolSettings("http://127.0.0.1:9/mcp"), timeout=10)
+    scored = await ask(lost, "def add(a, b): return a + b")
+    assert scored.outcome == ScoreOutcome.abstained
+    assert scored.cause is not None and "the tool environment was lost" in scored.cause
+
+
+async def test_a_tool_that_does_not_run_python_is_named(run: RewardSettings) -> None:
+    assert run.tools is not None
+    other = RewardSettings(tools=ToolSettings(run.tools.url, tool="no_such_tool"), timeout=30)
+    scored = await ask(other, "def add(a, b): return a + b")
+    assert scored.outcome == ScoreOutcome.abstained
+    assert scored.cause is not None and "the tool did not run the tests" in scored.cause
+
+
+async def test_many_at_a_time_wait_for_a_place(run: RewardSettings) -> None:
+    answers = [f"def add(a, b): return a + b + {number % 2}" for number in range(6)]
+    scores = [scored.score for scored in await asyncio.gather(*(ask(run, answer) for answer in answers))]
+    assert scores == [1.0, 0.0] * 3
+
+
+async def test_a_composite_may_rest_on_tests(run: RewardSettings) -> None:
+    composite = CompositeSettings(correct="code_tests", weights={"correct": 0.9, "format": 0.1})
+    asked = RewardSettings(tools=run.tools, composite=composite, timeout=60.0)
+    text = "<answer>def add(a, b): return a + b</answer>"
+    truth = json.dumps({"tests": ADD})
+    scored = await score(text, ground_truth=truth, scorer="composite", settings=asked)
+    assert scored.score == pytest.approx(1.0)
