@@ -49,7 +49,7 @@ def snapshot(
         {**row, "Annotator Metadata": {"Steps": NOTE, "Tools": "1. Eyes"}} for row in rows
     ]
     for row in rows:
-        if (name := str(row["file_name"])) and not name.startswith(("missing", "/", "..")):
+        if (name := str(row["file_name"])) and not name.startswith(("missing", "/", "..", "metadata")):
             (folder / name).write_bytes(b"content")
     if layout == "jsonl":
         (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in noted))
@@ -154,8 +154,9 @@ def test_a_level_that_there_is_not_is_an_error(tmp_path: Path) -> None:
     ("name", "reason"),
     [
         ("missing.pdf", "its file is not in the snapshot"),
-        ("../../../secret.txt", "its file is outside the snapshot"),
-        ("/etc/hostname", "its file is outside the snapshot"),
+        ("../../../secret.txt", "its file is not in the snapshot"),
+        ("/etc/hostname", "its file is not in the snapshot"),
+        ("metadata.jsonl", "its file is not in the snapshot"),
     ],
 )
 def test_a_question_whose_file_tools_could_not_read_is_dropped(

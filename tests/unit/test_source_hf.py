@@ -74,6 +74,20 @@ def test_a_folder_that_was_not_saved_and_a_file_are_errors(tmp_path: Path) -> No
         read(tmp_path / "a.parquet")
 
 
+def test_no_source_loads_a_heavy_library_before_it_is_used() -> None:
+    code = (
+        "import sys\n"
+        "from aworld_train.dataset.sources import SOURCES, find_source\n"
+        "for name in SOURCES: find_source(name)\n"
+        "heavy = {'datasets', 'huggingface_hub', 'pandas', 'torch', 'transformers', 'ray', 'verl', 'sympy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 SCRIPT = """
 import sys
 from aworld_train.errors import AworldTrainError

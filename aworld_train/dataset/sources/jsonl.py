@@ -69,7 +69,7 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
             yield line, raw, _fault(raw)
         else:
             yield line, raw, fields
-        begun = begun or not raw.isspace()
+        begun = begun or bool(raw.strip())
 
 
 def _fault(raw: bytes) -> str:
