@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aworld_train.dataset import build
 from aworld_train.dataset.sources.gaia import gaia
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
@@ -142,6 +143,16 @@ def test_levels_can_be_chosen_and_the_others_are_counted(layout: str, tmp_path: 
     items = read(snapshot(tmp_path, layout), levels=("1", "3"))
     assert [item.id for item in items if isinstance(item, Task)] == ["aa-1", "cc-3"]
     assert [item.reason for item in items if isinstance(item, Dropped)] == ["level was not asked for"]
+
+
+def test_levels_that_were_not_asked_for_are_no_fault_in_a_strict_build(tmp_path: Path) -> None:
+    rows = [
+        {**ROWS[0], "task_id": f"aa-{n}", "Question": f"What is on shelf {n}?", "Level": n % 2 + 1}
+        for n in range(20)
+    ]
+    snapshot(tmp_path, rows=rows)
+    report = build("gaia", tmp_path / "out", files=[str(tmp_path)], levels=["2"], strict=True)
+    assert sum(report.rows.values()) == 10 and report.dropped == {"level was not asked for": 10}
 
 
 def test_a_level_that_there_is_not_is_an_error(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from aworld_train.dataset.sources.hf import hf
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import UsageError
+from aworld_train.errors import DependencyMissing, UsageError
 
 datasets = pytest.importorskip("datasets")
 
@@ -72,6 +72,13 @@ def test_a_folder_that_was_not_saved_and_a_file_are_errors(tmp_path: Path) -> No
         read(tmp_path)
     with pytest.raises(UsageError, match="Single files are for the sources jsonl, csv and parquet"):
         read(tmp_path / "a.parquet")
+
+
+def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # How Python itself marks a module that cannot be had.
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DependencyMissing, match=r"pip install datasets.*'aworld-train\[cpu\]'"):
+        read(tmp_path)
 
 
 def test_no_source_loads_a_heavy_library_before_it_is_used() -> None:

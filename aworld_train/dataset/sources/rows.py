@@ -14,7 +14,7 @@ from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import Unusable, answer_text, file_names, label_text, question_text
-from aworld_train.dataset.tasks import Dropped, Task, TaskKind
+from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Task, TaskKind
 from aworld_train.errors import DatasetError
 
 Row = tuple[int, object, Mapping[str, object] | str]
@@ -108,7 +108,7 @@ class RowReader:
         question, system = question_text(get("query"))
         level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
-            raise Unusable("level was not asked for")
+            raise Unusable(NOT_ASKED_FOR)
         said = self._usual if _SELDOM.isdisjoint(fields) else self._said(fields, file, line)
         answer = answer_text(get("answer"), structured=said.scorer == "code_tests" or ":" in said.scorer)
         system = said.system or system or self._system
