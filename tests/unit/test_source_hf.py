@@ -129,7 +129,9 @@ def test_a_hub_that_cannot_be_reached_is_told_with_what_to_do(tmp_path: Path) ->
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         said = from_hub(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{closed.getsockname()[1]}")
-    assert said.startswith("dataset The dataset someone/tasks cannot be had from the hub: ")
+    assert said.startswith(
+        "dataset someone/tasks (--file) is no folder here, and cannot be had from the hub: "
+    )
     assert "`save_to_disk` it there, and give the folder" in said
 
 

@@ -64,7 +64,7 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
             if not begun and raw.lstrip()[:1] == b"[":
                 raise DatasetError(
                     f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
-                    f"jq -c '.[]' {path.name} > {path.stem}.jsonl"
+                    f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
                 ) from None
             yield line, raw, _fault(raw)
         else:
