@@ -37,6 +37,7 @@ _TEXTS = (
     *("data_source", "ability", "subject", "message", "answer"),
     *("scorer", "answer_schema", "id", "system", "level", "file"),
 )
+_FIRST_TEXT = 4
 _QUESTION = TaskKind.question
 _ID_CHARS = 16
 _MOST_SHARED = 256
@@ -118,6 +119,7 @@ class Families:
             )
             number = known.get(family)
             if number is None:
+                "".join(family[_FIRST_TEXT:]).encode()  # raises for what is no text
                 number = known[family] = len(known)
             found.append(number)
             afters.append(after)
