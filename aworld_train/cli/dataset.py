@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -62,7 +62,9 @@ def build_command(
     ] = None,
     dedupe: Annotated[
         bool | None,
-        typer.Option("--dedupe/--no-dedupe", help="Leave out questions that are nearly another of the dataset."),
+        typer.Option(
+            "--dedupe/--no-dedupe", help="Leave out questions that are nearly another of the dataset."
+        ),
     ] = None,
     against: Annotated[
         list[Path] | None,
@@ -98,7 +100,9 @@ def build_command(
     ] = None,
     part: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Part of the input: gaia, hf (validation).", rich_help_panel=_SOURCE),
+        typer.Option(
+            metavar="NAME", help="Part of the input: gaia, hf (validation).", rich_help_panel=_SOURCE
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -181,7 +185,7 @@ def build_command(
         plan = read_recipe(source)
     else:
         plan = Plan([PlannedSource(source, options)], default_out(source.rpartition(":")[2]))
-    given = {
+    given: dict[str, Any] = {
         "out": out,
         "splits": parse_splits(split or ()),
         "seed": seed,
@@ -203,7 +207,9 @@ def check_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet file of tasks.")],
     model: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Model whose tokenizer and chat template the prompts are measured with."),
+        typer.Option(
+            metavar="DIR", help="Model whose tokenizer and chat template the prompts are measured with."
+        ),
     ] = None,
     max_prompt_tokens: Annotated[
         int | None,
@@ -245,7 +251,9 @@ def check_command(
         for name, length in summary.prompt_tokens.percentiles.items():
             lengths.add_row(name, str(length))
         if summary.prompt_tokens.most is not None:
-            lengths.add_row(f"longer than {summary.prompt_tokens.most}", f"{summary.prompt_tokens.longer} rows")
+            lengths.add_row(
+                f"longer than {summary.prompt_tokens.most}", f"{summary.prompt_tokens.longer} rows"
+            )
         console.out.print(lengths)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 1200
 ANSWER_CHARACTERS = 600
 FACT_CHARACTERS = 160
+MOST_VALUES = 20
 
 # What the head of a panel says of a row, in this order; other fields of a maker come after these. A question
 # and an expression are in the prompt already.
@@ -174,9 +175,15 @@ def _counts(found: "DatasetStatistics") -> Table:
     table.add_column("rows", justify="right")
     table.add_column("share", justify="right")
     for title, counts in (*found.counts.items(), ("kind of answer", found.answer_kinds)):
-        ordered = sorted(counts.items()) if title == "level" else counts.items()
-        for at, (name, count) in enumerate(ordered):
-            table.add_row("" if at else title, escape(name), f"{count:,}", f"{count / found.rows:.1%}")
+        # The most frequent ones come first; levels have an order of their own.
+        shown = dict(list(counts.items())[:MOST_VALUES])
+        if title == "level":
+            shown = dict(sorted(shown.items()))
+        if others := len(counts) - len(shown):
+            shown[f"{others:,} others"] = sum(counts.values()) - sum(shown.values())
+        for at, (name, count) in enumerate(shown.items()):
+            share = f"{count / found.rows:.1%}"
+            table.add_row("" if at else title, _text(name, FACT_CHARACTERS), f"{count:,}", share)
         table.add_section()
     for title, count in (("repeats of a prompt", found.duplicates), ("without an answer", found.unanswered)):
         table.add_row(title, "", f"{count:,}", f"{count / found.rows:.1%}")

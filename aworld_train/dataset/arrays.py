@@ -1,7 +1,7 @@
-"""Arrow arrays from Python and numpy values, by way of their buffers.
+"""Arrow arrays from Python and numpy values and back, by way of their buffers.
 
-``pyarrow.array`` looks whether its argument is a pandas object and imports pandas for that, which costs more time and
-memory than many a dataset. These do not, and for texts they are quicker too.
+``pyarrow.array``, ``pyarrow.scalar`` and ``Array.to_numpy`` import pandas, to see whether they have to do with it; that
+costs more time and memory than many a dataset. These do not, and for texts they are quicker too.
 """
 
 from collections.abc import Sequence
@@ -37,13 +37,16 @@ def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
     return pa.StringArray.from_buffers(len(values), offsets(lengths), pa.py_buffer(data), valid)
 
 
+def text(value: str | None) -> pa.Scalar:
+    """One text, or null, where arrow takes a single value."""
+    return texts([value or ""], empty_is_null=value is None)[0]
+
+
 def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
     """An array of lists of texts, null where a list is empty."""
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     inner = texts(list(chain.from_iterable(values)))
-    return pa.Array.from_buffers(
-        kind, len(values), [_bits(lengths > 0), offsets(lengths)], children=[inner]
-    )
+    return pa.Array.from_buffers(kind, len(values), [_bits(lengths > 0), offsets(lengths)], children=[inner])
 
 
 def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | None = None) -> pa.Array:
@@ -56,6 +59,25 @@ def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | 
 def truths(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Array:
     """An array of truth values."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def as_integers(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[Any]]":
+    """The values of an array of integers that has no nulls, without a copy."""
+    found = np.frombuffer(array.buffers()[1] or b"", dtype=array.type.to_pandas_dtype())
+    return found[array.offset : array.offset + len(array)]
+
+
+def as_truths(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """The values of an array of truth values; null counts as false."""
+    end = array.offset + len(array)
+    valid, values = (
+        None if bits is None else np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")
+        for bits in array.buffers()
+    )
+    if values is None:
+        return np.zeros(len(array), dtype=bool)
+    found = values if valid is None else values & valid
+    return found[array.offset :].astype(bool)
 
 
 def binaries(values: Sequence[bytes], width: int) -> pa.Array:

@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from aworld_train.dataset.tasks import Dropped
+from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped
 from aworld_train.errors import DatasetError
 
 MOST_CHARS = 2000
@@ -34,7 +34,7 @@ class DropList:
         Raises:
             DatasetError: None may be dropped.
         """
-        if self._strict:
+        if self._strict and item.reason != NOT_ASKED_FOR:
             raise DatasetError(
                 f"{item.file}, line {item.line}: {item.reason} ({_cut(item.text, 200)!r}). With --strict nothing "
                 "may be dropped: mend the input, or build without --strict and look at dropped.jsonl."

@@ -40,7 +40,7 @@ class Reference:
         """
         if not self.files:
             return
-        built = {TaskKind.question if f.is_question else TaskKind.expression for f in families.numbers}
+        built = {TaskKind.question if f.is_question else TaskKind.expression for f in families.listed()}
         for kind in TaskKind:
             if kind in built - self.kinds:
                 raise DatasetError(

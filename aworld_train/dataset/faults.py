@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import numbers, texts
+from aworld_train.dataset.arrays import as_integers, as_truths, numbers, text, texts
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.errors import DatasetError
 
@@ -60,7 +60,7 @@ class RowCheck:
         first = min(found, key=lambda fault: fault[0], default=None)
         indices = _field(batch.column("extra_info"), "index")
         sound = indices if first is None else indices.slice(0, first[0])
-        repeat = self._indices.first_repeat(sound.to_numpy(zero_copy_only=False), self.rows)
+        repeat = self._indices.first_repeat(as_integers(sound), self.rows)
         if repeat is not None:
             row, index, earlier = repeat
             raise DatasetError(
@@ -106,11 +106,11 @@ def _no_data_source(batch: pa.RecordBatch) -> Mask:
 
 
 def _no_messages(batch: pa.RecordBatch) -> Mask:
-    return _mask(pc.equal(pc.fill_null(pc.list_value_length(batch.column("prompt")), 0), 0))
+    return ~as_truths(pc.greater(pc.list_value_length(batch.column("prompt")), _ZERO))
 
 
 def _unknown_role(batch: pa.RecordBatch) -> Mask:
-    return _of_messages(batch, lambda messages: ~_mask(pc.is_in(_field(messages, "role"), _ROLES)))
+    return _of_messages(batch, lambda messages: ~as_truths(pc.is_in(_field(messages, "role"), _ROLES)))
 
 
 def _blank_message(batch: pa.RecordBatch) -> Mask:
@@ -119,12 +119,12 @@ def _blank_message(batch: pa.RecordBatch) -> Mask:
 
 def _ends_otherwise(batch: pa.RecordBatch) -> Mask:
     prompts = batch.column("prompt")
-    lengths = pc.fill_null(pc.list_value_length(prompts), 0).to_numpy(zero_copy_only=False)
-    filled = lengths > 0
-    ends = np.cumsum(lengths)[filled] - 1
+    lengths = pc.list_value_length(prompts)
+    filled = as_truths(pc.greater(lengths, _ZERO))
+    ends = np.cumsum(as_integers(lengths)[filled]) - 1
     roles = _field(pc.list_flatten(prompts), "role").take(numbers(ends))
     wrong = np.zeros(len(batch), dtype=bool)
-    wrong[filled] = ~_mask(pc.equal(roles, "user"))
+    wrong[filled] = ~as_truths(pc.equal(roles, _USER))
     return wrong
 
 
@@ -133,13 +133,13 @@ def _no_answer(batch: pa.RecordBatch) -> Mask:
 
 
 def _hidden_answer(batch: pa.RecordBatch) -> Mask:
-    return ~_mask(
+    return ~as_truths(
         pc.match_substring_regex(_field(batch.column("reward_model"), "ground_truth"), r"[\p{L}\p{N}]")
     )
 
 
 def _no_index(batch: pa.RecordBatch) -> Mask:
-    return np.asarray(_field(batch.column("extra_info"), "index").is_null())
+    return as_truths(_field(batch.column("extra_info"), "index").is_null())
 
 
 def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.RecordBatch], Mask]:
@@ -148,7 +148,7 @@ def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.Reco
         unknown = [name for name in pc.unique(names).to_pylist() if _name_fault(name, check)]
         if not unknown:
             return np.zeros(len(batch), dtype=bool)
-        return _mask(pc.is_in(names, texts(unknown).cast(names.type)))
+        return as_truths(pc.is_in(names, texts(unknown).cast(names.type)))
 
     return faulty
 
@@ -205,7 +205,7 @@ CHECKS = (
     ),
 )
 
-_ROLES = texts(ROLES)
+_ROLES, _USER, _ZERO = texts(ROLES), text("user"), numbers([0])[0]
 
 
 def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> Mask:
@@ -214,7 +214,7 @@ def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> M
     wrong = faulty(pc.list_flatten(prompts))
     rows = np.zeros(len(batch), dtype=bool)
     if wrong.any():
-        rows[pc.list_parent_indices(prompts).to_numpy()[wrong]] = True
+        rows[as_integers(pc.list_parent_indices(prompts))[wrong]] = True
     return rows
 
 
@@ -225,14 +225,9 @@ def _field(structs: pa.Array, name: str) -> pa.Array:
     return pc.struct_field(structs, name)
 
 
-def _blank(texts: pa.Array) -> Mask:
-    return _empty(texts) | _mask(pc.utf8_is_space(texts))
+def _blank(values: pa.Array) -> Mask:
+    return _empty(values) | as_truths(pc.utf8_is_space(values))
 
 
-def _empty(texts: pa.Array) -> Mask:
-    return _mask(pc.equal(pc.fill_null(pc.binary_length(texts), 0), 0))
-
-
-def _mask(values: pa.Array) -> Mask:
-    """Truth values with null as false."""
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)
+def _empty(values: pa.Array) -> Mask:
+    return ~as_truths(pc.greater(pc.binary_length(values), _ZERO))

@@ -8,9 +8,8 @@ from aworld_train.dataset.plan import PlannedSource
 from aworld_train.dataset.sources import find_source
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import DatasetError
 
-_BATCH_TASKS = 4096
+BATCH_TASKS = 4096
 
 
 @dataclass
@@ -27,24 +26,19 @@ def gather(
     """Take all tasks of one source, the build's ``number``-th.
 
     Raises:
-        DatasetError: The source cannot be read, or yields something else than tasks.
+        DatasetError: The source cannot be read.
     """
     count, held = Gathered(), list[Task]()
     for item in find_source(source.name)(source.options):
         count.seen += 1
-        if type(item) is Task:
-            held.append(item)
-            if len(held) == _BATCH_TASKS:
-                spool.add(to_columns(held, number, families, seed))
-                count.kept += len(held)
-                held.clear()
-        elif type(item) is Dropped:
+        if isinstance(item, Dropped):
             drops.drop(item)
-        else:
-            raise DatasetError(
-                f"The source {source.name} yields {type(item).__name__}, which is neither Task nor Dropped of "
-                "aworld_train.dataset.tasks."
-            )
+            continue
+        held.append(item)
+        if len(held) == BATCH_TASKS:
+            spool.add(to_columns(held, number, families, seed))
+            count.kept += len(held)
+            held.clear()
     if held:
         spool.add(to_columns(held, number, families, seed))
         count.kept += len(held)

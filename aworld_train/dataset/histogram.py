@@ -1,6 +1,7 @@
 """The statistics of a dataset file as one picture: how long its texts are, and what kinds of rows it has."""
 
 import io
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,10 @@ def draw_statistics(found: DatasetStatistics, path: Path) -> None:
         fontweight="bold",
     )
     picture = io.BytesIO()
-    figure.savefig(picture, format="png")
+    with warnings.catch_warnings():
+        # Names in scripts that the font lacks are drawn as boxes; the tables have them.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        figure.savefig(picture, format="png")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture.getvalue())
@@ -83,7 +87,9 @@ def _histogram(axes: Any, measure: str, counts: Mapping[int, int]) -> None:
         # Whole lengths fall into whole bins, or some bars would hold one length more than others.
         width = max(1, -(-(high - low + 1) // _BINS))
         edges = [low - 0.5 + width * step for step in range((high - low) // width + 2)]
-    axes.hist(list(counts), bins=edges, weights=list(counts.values()), color=_BLUE, alpha=0.85)
+    # A logarithmic axis has no 0.
+    lengths = [max(1, length) if skewed else length for length in counts]
+    axes.hist(lengths, bins=edges, weights=list(counts.values()), color=_BLUE, alpha=0.85)
     axes.margins(y=0.2)
     for name, height in (("p50", 0.97), ("p90", 0.89), ("p99", 0.81)):
         axes.axvline(marks[name], color=_ORANGE, linewidth=1.2, linestyle="--")
@@ -118,7 +124,8 @@ def _bars(axes: Any, title: str, counts: Mapping[str, int], slots: int) -> None:
     if len(counts) > len(shown):
         shown[f"{len(counts) - len(shown)} others"] = sum(counts.values()) - sum(shown.values())
     total = sum(counts.values())
-    names = [name if len(name) <= 24 else f"{name[:23]}…" for name in shown]
+    # The names of one's own scorers differ at their ends.
+    names = [name if len(name) <= 24 else f"…{name[-23:]}" for name in shown]
     drawn = axes.barh(range(len(shown)), list(shown.values()), color=_BLUE, alpha=0.85, height=0.65)
     axes.set_yticks(range(len(shown)), names, parse_math=False)
     axes.bar_label(

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import numbers
+from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Families, Family
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
@@ -65,7 +65,7 @@ class Distinct:
         for number, part in enumerate(self._spool.parts()):
             kept = self._keep(part, families, reference, near, drops)
             np.save(self._kept_file(number), kept)
-            np.save(self._family_file(number), part.batch.column("family").to_numpy()[kept])
+            np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
 
     def families(self) -> Iterator[Positions]:
@@ -100,7 +100,7 @@ class Distinct:
             return np.zeros(len(batch), dtype=bool)
         held = pc.is_in(batch.column("digest"), value_set=reference.digests_array())
         self.counts.against += held.true_count
-        return np.asarray(held)
+        return as_truths(held)
 
     def _merge(
         self,
@@ -114,7 +114,7 @@ class Distinct:
         first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
         again, firsts = order[repeats], order[first[repeats]]
         answers = batch.column("answer")
-        same = np.asarray(pc.equal(answers.take(numbers(again)), answers.take(numbers(firsts))))
+        same = as_truths(pc.equal(answers.take(numbers(again)), answers.take(numbers(firsts))))
         self.counts.merged += int(same.sum())
         for position in again[~same].tolist():
             self.counts.conflicts += 1

@@ -52,7 +52,7 @@ class DatasetRecipe:
 
     sources: list[SourceRecipe] = field(default_factory=list)
     out: str | None = None
-    splits: dict[str, float] = field(default_factory=lambda: dict(DEFAULT_SPLITS))
+    splits: dict[str, float] = field(default_factory=dict)
     seed: int = 0
     limit: int | None = None
     dedupe: bool = False
@@ -69,11 +69,12 @@ def read_recipe(name: str) -> Plan:
     path = locate.find(name, Path.cwd())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)
-    recipe = _typed(layer)
+    sources = layer.data.pop("sources", None) or []
+    recipe: DatasetRecipe = _typed(DatasetRecipe, layer.data, layer, ())
     return Plan(
-        sources=[_planned(source, layer, number) for number, source in enumerate(recipe.sources)],
+        sources=[_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
         out=Path(recipe.out or default_out(path.stem)),
-        splits=recipe.splits,
+        splits=recipe.splits or dict(DEFAULT_SPLITS),
         seed=recipe.seed,
         limit=recipe.limit,
         dedupe=recipe.dedupe,
@@ -103,11 +104,12 @@ def read_system_prompt(path: str | Path) -> str:
     return text
 
 
-def _planned(source: SourceRecipe, layer: Layer, number: int) -> PlannedSource:
+def _planned(data: dict[str, Any], layer: Layer, path: KeyPath) -> PlannedSource:
+    source: SourceRecipe = _typed(SourceRecipe, data, layer, path)
     try:
         system = None if source.system_prompt is None else read_system_prompt(source.system_prompt)
     except UsageError as error:
-        raise RecipeError(f"{layer.at(('sources', str(number), 'system_prompt'))}: {error.message}") from error
+        raise RecipeError(f"{layer.at((*path, 'system_prompt'))}: {error.message}") from error
     options = SourceOptions(
         files=tuple(source.file),
         columns=dict(source.map),
@@ -148,12 +150,11 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
             data[key] = [value]
 
 
-def _typed(layer: Layer) -> DatasetRecipe:
+def _typed(section: type, data: dict[str, Any], layer: Layer, path: KeyPath) -> Any:
+    """The section with the values of ``data``, which stands at ``path`` of the recipe."""
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(DatasetRecipe), OmegaConf.create(layer.data))
-        return OmegaConf.to_object(merged)  # type: ignore[return-value]
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(section), OmegaConf.create(data)))
     except OmegaConfBaseException as error:
-        key = str(error.full_key or "")
-        path = tuple(part for part in key.replace("[", ".").replace("]", "").split(".") if part)
+        here = (*path, *str(error.full_key or "").replace("[", ".").replace("]", "").split("."))
         reason = str(error).strip().partition("\n")[0]
-        raise RecipeError(f"{layer.at(path)}: `{key}`: {reason}") from error
+        raise RecipeError(f"{layer.at(here)}: `{dotted(here)}`: {reason}") from error

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aworld_train.dataset.arrays import numbers, offsets, texts, truths
+from aworld_train.dataset.arrays import as_integers, numbers, offsets, text, texts, truths
 from aworld_train.dataset.columns import Family
 from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.schema import SCHEMA
@@ -38,29 +38,29 @@ class RowMaker:
             index: Number of each task, unique in the dataset.
             split: The split they go into.
         """
-        codes = tasks.column("family").to_numpy()
-        text = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
+        codes = as_integers(tasks.column("family"))
+        told = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
         subject, is_question = tasks.column("subject"), self._is_question[codes]
         info = {
             "index": numbers(index),
             "id": tasks.column("id"),
             "split": _same(split, len(tasks)),
-            "file": text["file"],
+            "file": told["file"],
             "line": tasks.column("line"),
             "question": _where(is_question, subject),
             "expression": _where(~is_question, subject),
-            "scorer": text["scorer"],
-            "answer_schema": text["answer_schema"],
+            "scorer": told["scorer"],
+            "answer_schema": told["answer_schema"],
             "level": self._levels.take(tasks.column("family")),
             "attachments": tasks.column("attachments"),
         }
         judged = {"style": _same("rule", len(tasks)), "ground_truth": tasks.column("answer")}
         return pa.RecordBatch.from_arrays(
             [
-                text["data_source"],
+                told["data_source"],
                 _same(AGENT_NAME, len(tasks)),
                 self._prompts(codes, tasks),
-                text["ability"],
+                told["ability"],
                 pa.StructArray.from_arrays([judged[field.name] for field in _JUDGED], fields=list(_JUDGED)),
                 pa.StructArray.from_arrays([info[field.name] for field in _INFO], fields=list(_INFO)),
             ],
@@ -73,10 +73,10 @@ class RowMaker:
         system = (self._text("system", codes), tasks.column("system"))
         user = (self._text("before", codes), subject, tasks.column("after"))
         # One after the other in a single text, all messages stand in order; what is left is to say where each ends.
-        whole = pc.binary_join_element_wise(*system, *user, "")
+        whole = pc.binary_join_element_wise(*system, *user, text(""))
         messages = np.empty((len(codes), 2), dtype=np.int64)
         messages[:, 0] = _length(*system)
-        messages[:, 1] = pc.binary_length(whole).to_numpy() - messages[:, 0]
+        messages[:, 1] = _length(whole) - messages[:, 0]
         is_there = np.stack([self._has_system[codes], np.ones(len(codes), dtype=bool)], axis=1)
         roles = np.broadcast_to(np.array([0, 1], dtype=np.int32), is_there.shape)[is_there]
         role = texts(["system", "user"]).take(numbers(roles, pa.int32()))
@@ -94,13 +94,15 @@ class RowMaker:
         return texts(values).take(numbers(codes))
 
 
-def _same(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+def _same(value: str, count: int) -> pa.Array:
+    return pa.repeat(text(value), count)
 
 
 def _length(*arrays: pa.Array) -> Numbers:
     """How many bytes the texts of each task have together."""
-    total: Numbers = np.sum([pc.binary_length(array).to_numpy() for array in arrays], axis=0)
+    total: Numbers = np.sum(
+        [as_integers(pc.binary_length(array)) for array in arrays], axis=0, dtype=np.int64
+    )
     return total
 
 
@@ -112,4 +114,4 @@ def _where(
         return values
     if not mask.any():
         return pa.nulls(len(values), pa.string()) if other is None else _same(other, len(values))
-    return pc.if_else(truths(mask), values, pa.scalar(other, pa.string()))
+    return pc.if_else(truths(mask), values, text(other))

@@ -58,6 +58,8 @@ def shingles(text: str) -> list[str]:
     `5.00`, `three`) make no difference. A text of nothing but punctuation is compared as it stands; one of
     nothing but spaces has no shingle.
     """
+    # JSON can hold half of a character, which nothing can hash.
+    text = text.encode(errors="replace").decode()
     words: list[str] = []
     figures: list[str] = []
     for chunk in _chunks(text):

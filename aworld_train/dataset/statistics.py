@@ -14,6 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aworld_train.dataset.answer_kinds import answer_kind
 from aworld_train.dataset.check import open_parquet, read_batches
 from aworld_train.dataset.lengths import prompt_tokenizer
@@ -153,8 +155,6 @@ def _fingerprint(prompt: str) -> int:
 
 
 def _repeated(fingerprints: "array[int]") -> int:
-    import numpy as np
-
     return (
         len(fingerprints) - len(np.unique(np.frombuffer(fingerprints, dtype=np.uint64)))
         if fingerprints

@@ -8,6 +8,9 @@ from enum import Enum
 
 import msgspec
 
+NOT_ASKED_FOR = "level was not asked for"
+"""The reason of what was left out as asked, with nothing wrong in it."""
+
 
 class TaskKind(Enum):
     """What a task asks for, and so what makes two tasks the same."""

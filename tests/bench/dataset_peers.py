@@ -40,13 +40,20 @@ def to_row(line: dict[str, Any], index: int) -> dict[str, Any]:
 SYSTEM = "You answer questions with the help of tools. Think step by step, and check what you find."
 
 
+def to_rows(lines: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+    """The rows of a batch of lines in columns, as `datasets` hands and takes them."""
+    each = (dict(zip(lines, values, strict=True)) for values in zip(*lines.values(), strict=True))
+    rows = [to_row(line, index) for line, index in zip(each, indices, strict=True)]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
 def with_pandas(source: str, target: str) -> None:
     import pandas as pd
 
     frame = pd.read_json(source, lines=True, dtype={"Final answer": str})
     frame["number"] = range(len(frame))
-    rows = frame.apply(lambda line: pd.Series(to_row(line, line["number"])), axis=1)
-    rows.to_parquet(target, compression="zstd")
+    rows = frame.apply(lambda line: to_row(line, line["number"]), axis=1)
+    pd.DataFrame(rows.tolist()).to_parquet(target, compression="zstd")
 
 
 def with_datasets(source: str, target: str, cache: str) -> None:
@@ -54,12 +61,14 @@ def with_datasets(source: str, target: str, cache: str) -> None:
 
     datasets.disable_progress_bars()
     data = datasets.load_dataset("json", data_files=source, split="train", cache_dir=cache)
-    data = data.map(to_row, with_indices=True, remove_columns=data.column_names)
+    data = data.map(
+        to_rows, batched=True, with_indices=True, remove_columns=data.column_names, num_proc=int(sys.argv[5]) or None
+    )
     data.to_parquet(target)
 
 
 if __name__ == "__main__":
-    peer, source, target, cache = sys.argv[1:]
+    peer, source, target, cache = sys.argv[1:5]
     if peer == "pandas":
         with_pandas(source, target)
     else:

@@ -159,6 +159,15 @@ def test_the_command_prints_tables_and_draws_beside_the_file(file: Path) -> None
     assert (file.parent / "val.stats.png").read_bytes().startswith(PNG)
 
 
+def test_of_many_values_the_most_frequent_are_listed_and_none_is_obeyed(tmp_path: Path) -> None:
+    rows = [row(i, f"q {i}", level=f"L{i:02}\x1b[2J", scorer="[red]mine") for i in range(30)]
+    text = run(file_of(tmp_path, [*rows, row(30, "q", level="L29\x1b[2J")]))
+    assert "10 others" in text
+    assert "L29␛[2J" in text
+    assert "[red]mine" in text
+    assert "\x1b" not in text
+
+
 def test_with_json_there_is_one_object_that_says_where_the_picture_is(file: Path, tmp_path: Path) -> None:
     picture = tmp_path / "pictures" / "mine.png"
     found = json.loads(run(file, "--json", "--out", picture))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aworld_train.dataset import build
 from aworld_train.dataset.sources.gaia import gaia
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
@@ -49,7 +50,7 @@ def snapshot(
         {**row, "Annotator Metadata": {"Steps": NOTE, "Tools": "1. Eyes"}} for row in rows
     ]
     for row in rows:
-        if (name := str(row["file_name"])) and not name.startswith(("missing", "/", "..")):
+        if (name := str(row["file_name"])) and not name.startswith(("missing", "/", "..", "metadata")):
             (folder / name).write_bytes(b"content")
     if layout == "jsonl":
         (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in noted))
@@ -144,6 +145,16 @@ def test_levels_can_be_chosen_and_the_others_are_counted(layout: str, tmp_path: 
     assert [item.reason for item in items if isinstance(item, Dropped)] == ["level was not asked for"]
 
 
+def test_levels_that_were_not_asked_for_are_no_fault_in_a_strict_build(tmp_path: Path) -> None:
+    rows = [
+        {**ROWS[0], "task_id": f"aa-{n}", "Question": f"What is on shelf {n}?", "Level": n % 2 + 1}
+        for n in range(20)
+    ]
+    snapshot(tmp_path, rows=rows)
+    report = build("gaia", tmp_path / "out", files=[str(tmp_path)], levels=["2"], strict=True)
+    assert sum(report.rows.values()) == 10 and report.dropped == {"level was not asked for": 10}
+
+
 def test_a_level_that_there_is_not_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--level 4: GAIA has the levels 1, 2, 3"):
         read(snapshot(tmp_path), levels=("4",))
@@ -154,8 +165,9 @@ def test_a_level_that_there_is_not_is_an_error(tmp_path: Path) -> None:
     ("name", "reason"),
     [
         ("missing.pdf", "its file is not in the snapshot"),
-        ("../../../secret.txt", "its file is outside the snapshot"),
-        ("/etc/hostname", "its file is outside the snapshot"),
+        ("../../../secret.txt", "its file is not in the snapshot"),
+        ("/etc/hostname", "its file is not in the snapshot"),
+        ("metadata.jsonl", "its file is not in the snapshot"),
     ],
 )
 def test_a_question_whose_file_tools_could_not_read_is_dropped(

@@ -16,7 +16,7 @@ import pytest
 from aworld_train.dataset.sources.hf import hf
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import UsageError
+from aworld_train.errors import DependencyMissing, UsageError
 
 datasets = pytest.importorskip("datasets")
 
@@ -74,6 +74,27 @@ def test_a_folder_that_was_not_saved_and_a_file_are_errors(tmp_path: Path) -> No
         read(tmp_path / "a.parquet")
 
 
+def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # How Python itself marks a module that cannot be had.
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DependencyMissing, match=r"pip install datasets.*'aworld-train\[cpu\]'"):
+        read(tmp_path)
+
+
+def test_no_source_loads_a_heavy_library_before_it_is_used() -> None:
+    code = (
+        "import sys\n"
+        "from aworld_train.dataset.sources import SOURCES, find_source\n"
+        "for name in SOURCES: find_source(name)\n"
+        "heavy = {'datasets', 'huggingface_hub', 'pandas', 'torch', 'transformers', 'ray', 'verl', 'sympy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 SCRIPT = """
 import sys
 from aworld_train.errors import AworldTrainError
@@ -108,7 +129,9 @@ def test_a_hub_that_cannot_be_reached_is_told_with_what_to_do(tmp_path: Path) ->
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         said = from_hub(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{closed.getsockname()[1]}")
-    assert said.startswith("dataset The dataset someone/tasks cannot be had from the hub: ")
+    assert said.startswith(
+        "dataset someone/tasks (--file) is no folder here, and cannot be had from the hub: "
+    )
     assert "`save_to_disk` it there, and give the folder" in said
 
 

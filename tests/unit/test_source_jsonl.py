@@ -184,7 +184,9 @@ def test_utf16_is_an_error_with_its_name(tmp_path: Path) -> None:
 
 
 def test_one_json_array_is_an_error_that_says_how_to_turn_it_into_lines(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"one JSON array.*jq -c '\.\[\]' tasks\.json > tasks\.jsonl"):
+    with pytest.raises(
+        DatasetError, match=r"one JSON array.*jq -c '\.\[\]' tasks\.json > tasks-lines\.jsonl"
+    ):
         read('\n[\n  {"query": "q", "answer": "a"}\n]\n', tmp_path, name="tasks.json")
 
 

@@ -80,10 +80,11 @@ def test_verls_own_rows_are_understood(tmp_path: Path) -> None:
         "data_source": "mine",
         "prompt": [{"role": "user", "content": "q"}],
         "reward_model": {"style": "rule", "ground_truth": "a"},
-        "extra_info": {"index": 0, "level": "2"},
+        "extra_info": {"index": 0, "level": "2", "question": "bare"},
     }
     (task,) = read(pa.Table.from_pylist([row]), tmp_path)
     assert isinstance(task, Task) and (task.message, task.answer, task.level) == ("q", "a", "2")
+    assert (task.subject, task.data_source) == ("bare", "mine")
 
 
 def test_rows_are_counted_over_batches(tmp_path: Path) -> None:

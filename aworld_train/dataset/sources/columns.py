@@ -47,6 +47,7 @@ _IN_VERL_ROWS: dict[str, Path] = {
     "level": ("extra_info", "level"),
     "attachments": ("extra_info", "attachments"),
 }
+_IS_VERL = {"prompt", "reward_model", "extra_info"}
 _SHAPES_KEPT = 256
 
 
@@ -157,6 +158,9 @@ class Columns:
                     )
                 found[field] = path
                 self._lacking.pop(field, None)
+        if set(names) >= _IS_VERL:
+            # Without the template that the prompt puts it in.
+            found["subject"] = ("extra_info", "question")
         return Plan(
             top=tuple((field, path[0]) for field, path in found.items() if len(path) == 1),
             nested=tuple((field, path[0], path[1:]) for field, path in found.items() if len(path) > 1),
@@ -194,7 +198,7 @@ def _own_path(field: str, names: Path, where: str) -> Path | None:
     if meant:
         return (min(meant, key=lambda name: wanted[plain[name]]),)
     path = _IN_VERL_ROWS.get(field)
-    return path if path and path[0] in names and "reward_model" in names else None
+    return path if path and set(names) >= _IS_VERL else None
 
 
 def _plain(name: str) -> str:

@@ -2,11 +2,14 @@
 
 A part's questions are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one such
 file per level; the files that questions come with are beside it. The agent sees the question and where the tool
-environment has its file: that folder, as given to ``env up --data``. Level and annotators' notes stay out of what it
-sees, and the answer is in the ground truth alone.
+environment has its file: in a folder given to ``env up --data``, a copy of the part's without the ``metadata`` files,
+which have the answers in them. Level and annotators' notes stay out of what it sees, and the answer is in the ground
+truth alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from aworld_train.dataset.prompts import prompt_text, with_attachments
@@ -15,7 +18,7 @@ from aworld_train.dataset.sources.jsonl import json_rows
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import parquet_rows
 from aworld_train.dataset.sources.rows import Row, RowReader
-from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER, Unusable
+from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError, UsageError, nearest
 
@@ -35,6 +38,7 @@ COLUMNS = (
 
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_POINTER = 1024
+_LFS_FAULT = "its file is a Git LFS pointer: `git lfs pull` gets it"
 _REFUSED = (
     "GAIA keeps the answers of its part test to itself, so nothing can be trained or scored with it: {what}. Use the "
     "part validation, and split that for training and measuring: --split train=0.7,test=0.3."
@@ -87,33 +91,36 @@ def _plan(names: tuple[str, ...], where: str) -> Plan:
 
 def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
     """The rows with their file's path in the folder; one whose file tools could not read is unusable."""
+    faults = _file_faults(folder)
+    prefix = f"{YEAR}/{folder.name}/"
     for line, raw, fields in rows:
-        if isinstance(fields, str) or not (fields.get("attachments") or fields.get("path")):
+        if isinstance(fields, str) or not (name := fields.get("attachments") or fields.get("path")):
             yield line, raw, fields
             continue
-        try:
-            yield line, raw, {**fields, "attachments": _file(folder, fields)}
-        except Unusable as reason:
-            yield line, raw, str(reason)
+        # `path` is from the top of the snapshot.
+        name = str(name).removeprefix(prefix)
+        fault = faults.get(name, "its file is not in the snapshot")
+        yield line, raw, fault or {**fields, "attachments": name}
 
 
-def _file(folder: Path, fields: Mapping[str, object]) -> str:
-    """The path of a question's file, from the folder of the part."""
-    name = fields.get("attachments")
-    if not name:
-        # From the top of the snapshot.
-        name = str(fields["path"]).removeprefix(f"{YEAR}/{folder.name}/")
-    if not isinstance(name, str):
-        raise Unusable("file_name is not text")
-    if name.startswith("/") or ".." in name.split("/"):
-        raise Unusable("its file is outside the snapshot")
-    path = folder / name
-    try:
-        if path.stat().st_size <= _LONGEST_POINTER and path.read_bytes().startswith(_LFS_POINTER):
-            raise Unusable("its file is a Git LFS pointer: `git lfs pull` gets it")
-    except OSError:
-        raise Unusable("its file is not in the snapshot") from None
-    return name
+def _file_faults(folder: Path) -> dict[str, str]:
+    """What keeps tools from reading a file of the folder, by its name; empty for those that they can."""
+    faults = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # The answers are in there.
+            if entry.name.startswith("metadata."):
+                continue
+            # A link of a download whose cache is gone leads nowhere.
+            with suppress(FileNotFoundError):
+                faults[entry.name] = _LFS_FAULT if _is_pointer(entry) else ""
+    return faults
+
+
+def _is_pointer(entry: "os.DirEntry[str]") -> bool:
+    if entry.stat().st_size > _LONGEST_POINTER or not entry.is_file():
+        return False
+    return Path(entry.path).read_bytes().startswith(_LFS_POINTER)
 
 
 def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:

@@ -109,9 +109,10 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
         loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
     except Exception as error:
         raise DatasetError(
-            f"The dataset {name} cannot be had from the hub: {_said(error)}. Is the name right, --config given where "
-            "it has several, `hf auth login` done where it is gated? Without network: download it elsewhere, "
-            "`save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what was downloaded here before."
+            f"{name} (--file) is no folder here, and cannot be had from the hub: {_said(error)}. Is the name right, "
+            "--config given where it has several, `hf auth login` done where it is gated? Without network: download it "
+            "elsewhere, `save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what was downloaded here "
+            "before."
         ) from error
     return _part(loaded, options.part, name)
 

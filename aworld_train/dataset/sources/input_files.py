@@ -13,6 +13,7 @@ from aworld_train.errors import DatasetError
 LONGEST_LINE = 64 * 2**20
 """Bytes; a longer line is no row, and is not held in memory."""
 
+_BUFFER = 2**18
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
@@ -70,10 +71,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
 def _open(path: Path) -> io.BufferedReader:
     compression = _COMPRESSIONS.get(path.suffix.casefold())
     if compression is None:
-        return path.open("rb")
+        return io.BufferedReader(path.open("rb", buffering=0), _BUFFER)
     import pyarrow as pa
 
-    return io.BufferedReader(cast(io.RawIOBase, pa.input_stream(str(path), compression=compression)))
+    return io.BufferedReader(cast(io.RawIOBase, pa.input_stream(str(path), compression=compression)), _BUFFER)
 
 
 def unreadable(path: Path, error: Exception) -> DatasetError:

@@ -64,12 +64,12 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
             if not begun and raw.lstrip()[:1] == b"[":
                 raise DatasetError(
                     f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
-                    f"jq -c '.[]' {path.name} > {path.stem}.jsonl"
+                    f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
                 ) from None
             yield line, raw, _fault(raw)
         else:
             yield line, raw, fields
-        begun = begun or not raw.isspace()
+        begun = begun or bool(raw.strip())
 
 
 def _fault(raw: bytes) -> str:

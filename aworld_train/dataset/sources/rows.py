@@ -8,12 +8,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import PurePath
+from typing import NamedTuple
 
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import Unusable, answer_text, file_names, label_text, question_text
-from aworld_train.dataset.tasks import Dropped, Task, TaskKind
+from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Task, TaskKind
 from aworld_train.errors import DatasetError
 
 Row = tuple[int, object, Mapping[str, object] | str]
@@ -21,6 +22,21 @@ Row = tuple[int, object, Mapping[str, object] | str]
 
 DEFAULT_SCORER = "exact"
 DEFAULT_SCHEMA = "answer"
+
+_QUESTION = TaskKind.question
+
+
+class _Said(NamedTuple):
+    """What few rows say of themselves, and goes without saying for the others."""
+
+    scorer: str
+    answer_schema: str
+    data_source: str
+    system: str = ""
+    subject: str = ""
+
+
+_SELDOM = frozenset(_Said._fields)
 
 
 class RowReader:
@@ -45,15 +61,17 @@ class RowReader:
         compose: What the user says, from the question and the paths of its files.
         """
         self._options = options
-        self._data_source = data_source
         self._ability = ability
-        self._scorer = scorer
         self._system = system
         self._compose = compose
         self._levels = frozenset(options.levels)
         self._folder = options.attachments_at.rstrip("/")
+        self._usual = _Said(
+            scorer=options.scorer or scorer,
+            answer_schema=options.answer_schema or DEFAULT_SCHEMA,
+            data_source=data_source,
+        )
         self._contents: dict[int, int] = {}
-        self._checked: set[str] = set()
 
     def tasks(self, rows: Iterator[Row], file: str) -> Iterator[Task | Dropped]:
         """One item per row.
@@ -86,39 +104,32 @@ class RowReader:
             Unusable: It does not become one.
             DatasetError: It names a scorer or an answer schema that there is not.
         """
-        get, options = fields.get, self._options
+        get = fields.get
         question, system = question_text(get("query"))
-        level = label_text(get("level"), "level") if "level" in fields else ""
+        level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
-            raise Unusable("level was not asked for")
-        scorer, schema = options.scorer, options.answer_schema
-        if scorer is None:
-            scorer = label_text(get("scorer"), "scorer") or self._scorer
-        if schema is None:
-            schema = label_text(get("answer_schema"), "answer_schema") or DEFAULT_SCHEMA
-        if scorer not in self._checked or schema not in self._checked:
-            self._check(scorer, schema, file, line)
-        answer = answer_text(get("answer"), structured=scorer == "code_tests" or ":" in scorer)
-        if options.system is not None:
-            system = options.system
-        elif not system or "system" in fields:
-            system = label_text(get("system"), "system") or system or self._system
+            raise Unusable(NOT_ASKED_FOR)
+        said = self._usual if _SELDOM.isdisjoint(fields) else self._said(fields, file, line)
+        answer = answer_text(get("answer"), structured=said.scorer == "code_tests" or ":" in said.scorer)
+        system = said.system or system or self._system
+        if self._options.system is not None:
+            system = self._options.system
         paths: tuple[str, ...] = ()
         if names := get("attachments"):
             paths = tuple([self._path(name) for name in file_names(names)])
         message = self._compose(question, paths)
-        id = label_text(get("id"), "id") if "id" in fields else ""
+        id = label_text(get("id"), "id")
         if id:
-            self._check_id(id, hash((message, answer, system, scorer)))
+            self._check_id(id, hash((message, answer, system, said.scorer)))
         return Task(
-            data_source=label_text(get("data_source"), "data_source") or self._data_source or _stem(file),
+            data_source=said.data_source or _stem(file),
             ability=self._ability,
-            kind=TaskKind.question,
-            subject=question,
+            kind=_QUESTION,
+            subject=said.subject or question,
             message=message,
             answer=answer,
-            scorer=scorer,
-            answer_schema=schema,
+            scorer=said.scorer,
+            answer_schema=said.answer_schema,
             id=id,
             system=system,
             level=level,
@@ -127,19 +138,26 @@ class RowReader:
             line=line,
         )
 
-    def _path(self, name: str) -> str:
-        return name if name.startswith("/") else f"{self._folder}/{name}"
-
-    def _check(self, scorer: str, schema: str, file: str, line: int) -> None:
+    def _said(self, fields: Mapping[str, object], file: str, line: int) -> "_Said":
+        usual = self._usual
+        own = {name: label_text(fields.get(name), name) for name in _SELDOM}
+        said = usual._replace(**{name: text for name, text in own.items() if text})
+        if self._options.scorer is not None:
+            said = said._replace(scorer=usual.scorer)
+        if self._options.answer_schema is not None:
+            said = said._replace(answer_schema=usual.answer_schema)
         try:
-            check_scorer_name(scorer)
-            check_schema_name(schema)
+            check_scorer_name(said.scorer)
+            check_schema_name(said.answer_schema)
         except DatasetError as error:
             raise DatasetError(
                 f"{file}, line {line}: {error.message} Correct it there, or give all rows one with --scorer and "
                 "--answer-schema."
             ) from error
-        self._checked |= {scorer, schema}
+        return said
+
+    def _path(self, name: str) -> str:
+        return name if name.startswith("/") else f"{self._folder}/{name}"
 
     def _check_id(self, id: str, content: int) -> None:
         # Hashes, of 64 bits: what is kept of a row is then small, whatever its id.

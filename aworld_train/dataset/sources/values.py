@@ -63,9 +63,7 @@ def label_text(value: object, name: str) -> str:
     """
     if value is None:
         return ""
-    if type(value) is str:
-        return value.strip()
-    text = _scalar(value)
+    text = value if type(value) is str else _scalar(value)
     if text is None:
         raise Unusable(f"{name} is not text or a number")
     return text.strip()
@@ -158,6 +156,8 @@ def _content(content: object) -> str:
 
 
 def _scalar(value: object) -> str | None:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool):

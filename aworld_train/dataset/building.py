@@ -1,0 +1,214 @@
+"""One build from its sources to its files.
+
+Tasks are read once into a spool that sorts them; a first pass over the spool finds which are distinct, and a second
+one, which then knows how many there are, cuts the splits and writes them.
+"""
+
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aworld_train import __version__
+from aworld_train.dataset.account import BuildReport
+from aworld_train.dataset.arrays import as_integers
+from aworld_train.dataset.columns import Families, Family
+from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.exclusion import Reference, subjects
+from aworld_train.dataset.gathering import Gathered, gather
+from aworld_train.dataset.merging import Distinct, Merged, Near
+from aworld_train.dataset.mix import Numbers, Selection, quotas
+from aworld_train.dataset.output import sha256, write_manifest
+from aworld_train.dataset.plan import Plan, PlannedSource
+from aworld_train.dataset.rows import RowMaker
+from aworld_train.dataset.splits import Assignment, cut
+from aworld_train.dataset.spool import Spool
+from aworld_train.dataset.tasks import TaskKind
+from aworld_train.dataset.writing import SplitWriter
+from aworld_train.errors import DatasetError
+
+DROPPED = "dropped.jsonl"
+
+
+class Build:
+    """One build under way; each step fills in what the next one needs."""
+
+    def __init__(self, plan: Plan, reference: Reference, folder: Path) -> None:
+        self.plan, self.reference, self.folder = plan, reference, folder
+        work = folder.parent
+        self.families = Families()
+        self.spool = Spool(work / "spool")
+        self.distinct = Distinct(self.spool, self.families, work / "distinct")
+
+    def run(self) -> BuildReport:
+        plan = self.plan
+        with DropList(self.folder / DROPPED, plan.strict) as drops:
+            gathered = [
+                gather(source, number, plan.seed, self.families, self.spool, drops)
+                for number, source in enumerate(plan.sources)
+            ]
+            self.reference.check_comparable(self.families)
+            self.distinct.find(self.reference, self._near(), drops)
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            # Hashing leaves the interpreter to the rows that are made meanwhile.
+            files = beside.submit(lambda: [_named(_read_by(source)) for source in plan.sources])
+            rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
+            report = self._report(gathered, drops, rows, levels, files.result())
+        return replace(report, outputs=write_manifest(self.folder, report.manifest()))
+
+    def _near(self) -> Near | None:
+        """How a question is compared with others; None where that was not asked for."""
+        if not (self.plan.dedupe or self.plan.against):
+            return None
+        from aworld_train.dataset.near import NearDuplicates
+
+        near = NearDuplicates()
+        for kind, subject, path in subjects(self.reference.files):
+            if kind is TaskKind.question:
+                near.add_reference(subject, path.name)
+        return near.seen if self.plan.dedupe else lambda text, name: near.match(text)
+
+    def _chosen(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
+        """Which tasks are taken, the stratum of each family, and how many are taken of each stratum."""
+        sources = [family.source for family in families]
+        weights = [source.weight for source in self.plan.sources if source.weight is not None]
+        shares = None
+        if weights:
+            available = np.zeros(len(self.plan.sources), dtype=np.int64)
+            for codes in self.distinct.families():
+                available += np.bincount(np.array(sources)[codes], minlength=len(available))
+            shares = quotas(available.tolist(), weights, self.plan.limit)
+        selection = partial(Selection, sources, shares, self.plan.limit)
+        kinds = sorted({(family.source, family.level) for family in families})
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        strata = np.array([numbers[family.source, family.level] for family in families], dtype=np.int64)
+        counts, going = np.zeros(len(kinds), dtype=np.int64), selection()
+        for codes in self.distinct.families():
+            counts += np.bincount(strata[codes][going.take(codes)], minlength=len(kinds))
+        return selection, strata, counts.tolist()
+
+    def _write(self, account: "_Account") -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """Write the files of all splits; returns rows by split, and those by level."""
+        families, names = self.families.listed(), list(self.plan.splits)
+        selection, strata, counts = self._chosen(families)
+        ends = cut(counts, self.plan.splits)
+        for place, name in enumerate(names):
+            if not any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends):
+                raise DatasetError(
+                    f"The split {name!r} would be empty: {account}, and {sum(counts)} tasks are to be split. Give "
+                    "more input, a higher --limit, or other --split fractions."
+                )
+        written = self._write_splits(families, selection(), strata, Assignment(ends))
+        rows = {name: int(by_family.sum()) for name, by_family in written.items()}
+        return rows, {name: _by_level(families, counts.tolist()) for name, counts in written.items()}
+
+    def _write_splits(
+        self,
+        families: Sequence[Family],
+        selection: Selection,
+        strata: Numbers,
+        assignment: Assignment,
+    ) -> dict[str, Numbers]:
+        """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
+        maker, names = RowMaker(families), list(self.plan.splits)
+        written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
+        taken = 0
+        with ExitStack() as stack:
+            writers = [
+                stack.enter_context(SplitWriter(self.folder / f"{name}.parquet", name, maker))
+                for name in names
+            ]
+            for batch, positions in self.distinct.batches():
+                codes = as_integers(batch.column("family"))[positions]
+                chosen = selection.take(codes)
+                positions, codes = positions[chosen], codes[chosen]
+                index = taken + np.arange(len(positions))
+                taken += len(positions)
+                places = assignment.assign(strata[codes])
+                for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
+                    here = places == place
+                    writer.add(batch, positions[here], index[here])
+                    written[name] += np.bincount(codes[here], minlength=len(families))
+        return written
+
+    def _report(
+        self,
+        gathered: Sequence[Gathered],
+        drops: DropList,
+        rows: Mapping[str, int],
+        levels: Mapping[str, Mapping[str, int]],
+        files: Sequence[Sequence[Mapping[str, str]]],
+    ) -> BuildReport:
+        plan, counts = self.plan, self.distinct.counts
+        seen = sum(count.seen for count in gathered)
+        kept = seen - drops.reasons.total()
+        others = counts.merged + counts.against + counts.near_duplicates
+        return BuildReport(
+            out=plan.out,
+            sources=[
+                {**source.to_json(), "seen": count.seen, "files": read}
+                for source, count, read in zip(plan.sources, gathered, files, strict=True)
+            ],
+            seed=plan.seed,
+            limit=plan.limit,
+            splits=dict(plan.splits),
+            dedupe=plan.dedupe,
+            against_files=_named(self.reference.files),
+            seen=seen,
+            kept=kept,
+            dropped=dict(sorted(drops.reasons.items())),
+            merged=counts.merged,
+            against=counts.against,
+            near_duplicates=counts.near_duplicates,
+            left_over=kept - others - sum(rows.values()),
+            rows=rows,
+            levels=levels,
+            outputs={},
+            versions={
+                "aworld-train": __version__,
+                "pyarrow": pa.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+        )
+
+
+class _Account(NamedTuple):
+    """What became of the input before it is split, for a message."""
+
+    gathered: Sequence[Gathered]
+    dropped: Counter[str]
+    counts: Merged
+
+    def __str__(self) -> str:
+        seen = sum(count.seen for count in self.gathered)
+        return (
+            f"{seen} pieces of input were seen, {self.dropped.total()} dropped, {self.counts.merged} merged, "
+            f"{self.counts.against} left out by --against, {self.counts.near_duplicates} as near-duplicates"
+        )
+
+
+def _read_by(source: PlannedSource) -> list[Path]:
+    """The files a source said it opened, and the plain files it was given."""
+    given = [Path(file) for file in source.options.files if Path(file).is_file()]
+    return list(dict.fromkeys([*given, *source.options.read]))
+
+
+def _named(paths: Sequence[Path]) -> list[dict[str, str]]:
+    return [{"name": path.name, "sha256": sha256(path)} for path in paths]
+
+
+def _by_level(families: Sequence[Family], counts: Sequence[int]) -> dict[str, int]:
+    found = Counter[str]()
+    for family, count in zip(families, counts, strict=True):
+        if family.level and count:
+            found[family.level] += count
+    return dict(sorted(found.items()))
