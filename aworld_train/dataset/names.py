@@ -34,4 +34,4 @@ def check_schema_name(name: str) -> None:
     try:
         extraction.check_schema_name(name)
     except RewardError as error:
-        raise DatasetError(error.message) from error
+        raise DatasetError(f"unusable answer_schema {name!r}: {error.message}") from error

@@ -62,7 +62,11 @@ def with_datasets(source: str, target: str, cache: str) -> None:
     datasets.disable_progress_bars()
     data = datasets.load_dataset("json", data_files=source, split="train", cache_dir=cache)
     data = data.map(
-        to_rows, batched=True, with_indices=True, remove_columns=data.column_names, num_proc=int(sys.argv[5]) or None
+        to_rows,
+        batched=True,
+        with_indices=True,
+        remove_columns=data.column_names,
+        num_proc=int(sys.argv[5]) or None,
     )
     data.to_parquet(target)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
 from aworld_train.dataset.expressions import format_number
+from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
 
 SOURCE = Path(__file__).parents[2] / "docker" / "calculator-mcp-server" / "arithmetic.py"
 

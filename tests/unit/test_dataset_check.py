@@ -95,8 +95,14 @@ def changed(**columns: Any) -> list[dict[str, Any]]:
         (changed(extra_info=None), r"row 1 has no extra_info\.index"),
         (changed(extra_info={"index": None}), r"row 1 has no extra_info\.index"),
         (changed(extra_info={"index": 0}), r"row 1 has the extra_info\.index 0 of row 0"),
-        (changed(extra_info={"index": 1, "scorer": "gaja"}), "row 1 has an unknown scorer 'gaja'.*Did you mean gaia"),
-        (changed(extra_info={"index": 1, "answer_schema": "box"}), "unknown answer_schema 'box'.*Did you mean boxed"),
+        (
+            changed(extra_info={"index": 1, "scorer": "gaja"}),
+            "row 1 has an unknown scorer 'gaja'.*Did you mean gaia",
+        ),
+        (
+            changed(extra_info={"index": 1, "answer_schema": "box"}),
+            "unusable answer_schema 'box'.*Did you mean boxed",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named(

@@ -73,7 +73,11 @@ def test_several_files_and_reference_datasets_can_be_given(tmp_path: Path) -> No
     )
     report = json.loads(text)
     assert [item["name"] for item in report["sources"][0]["files"]] == ["gsm8k_odd.jsonl"]
-    assert [item["name"] for item in report["against_files"]] == ["train.parquet", "val.parquet", "val.parquet"]
+    assert [item["name"] for item in report["against_files"]] == [
+        "train.parquet",
+        "val.parquet",
+        "val.parquet",
+    ]
     assert report["seen"] == 122
 
 

@@ -191,7 +191,7 @@ def test_who_condenses_and_when_go_together(overrides: list[str]) -> None:
         ("{url: 'http://there/v1'}", "must be a map with url and model"),
         (
             "{url: 'http://there/v1', model: m, temperature: 1}",
-            "may have no keys but key_variable, model, timeout, url",
+            "may have no keys but key_variable, model, price_in, price_out, timeout, url",
         ),
         ("{url: 'there/v1', model: m}", ".url` must begin with http:// or https://, it is 'there/v1'"),
         ("{url: 'http://there/v1', model: ' '}", ".model` must be the name of a model, it is ' '"),

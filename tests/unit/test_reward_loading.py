@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import RewardError
-from aworld_train.reward import load_reward, resolve_reward
+from aworld_train.reward import load_reward
 
 OWN = "def own(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.5\n"
 
@@ -20,14 +20,13 @@ def test_a_reward_in_a_package_is_loaded_by_its_module_name(
     monkeypatch.syspath_prepend(tmp_path)
     spec = "packaged_rewards.scores:own"
     assert load_reward(spec)("", "", "") == 0.5
-    assert resolve_reward(spec) == ("pkg://packaged_rewards.scores", "own")
 
 
 def test_a_reward_in_a_file_is_loaded_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rewards.py").write_text(OWN)
     assert load_reward(f"{tmp_path}/rewards.py:own")("s", "", "") == 0.5
     monkeypatch.chdir(tmp_path)
-    assert resolve_reward("rewards.py:own") == (str(tmp_path / "rewards.py"), "own")
+    assert load_reward("rewards.py:own")("s", "", "") == 0.5
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_whatever_verl_can_call_is_accepted(tmp_path: Path, source: str) -> None
 def test_a_file_whose_function_cannot_be_used_is_refused(tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "rewards.py").write_text(source)
     with pytest.raises(RewardError, match=message) as caught:
-        resolve_reward(f"{tmp_path}/rewards.py:own")
+        load_reward(f"{tmp_path}/rewards.py:own")
     assert "rewards.py:own" in caught.value.message
 
 

@@ -247,7 +247,7 @@ def test_an_unknown_scorer_is_an_error_with_line_and_nearest_name(tmp_path: Path
 
 
 def test_an_unknown_answer_schema_is_an_error_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"line 1: unknown answer_schema 'box'"):
+    with pytest.raises(DatasetError, match=r"line 1: unusable answer_schema 'box'"):
         read([{"query": "q", "answer": "a", "answer_schema": "box"}], tmp_path)
 
 

@@ -135,13 +135,14 @@ def test_what_is_given_wins_over_the_config(workspace: Path) -> None:
         config=config(
             agent={"max_turns": 7, "tool_timeout": 5}, dataset={"train": "nowhere", "val": "data/val.parquet"}
         ),
-        reward_func="aworld_train.reward.answer:score_answer",
+        reward_func="gaia",
         train_dataset="other/train.parquet",
         test_dataset=Path("other/val.parquet"),
     )
     recipe = recipe_of(trainer)
     assert (recipe.agent.max_turns, recipe.agent.tool_timeout) == (3, 5)
     assert (recipe.dataset.train, recipe.dataset.val) == ("other/train.parquet", "other/val.parquet")
+    assert (recipe.reward.scorer, recipe.reward.function) == ("gaia", None)
 
 
 def test_an_agent_may_be_an_object_or_a_file(workspace: Path) -> None:
@@ -205,3 +206,19 @@ def test_what_cannot_be_run_is_refused_before_it_starts(
     with pytest.raises(AworldTrainError, match=said):
         AgentTrainer(config=config(**change))
     assert not Path("runs").exists()
+
+
+def own_scorer(answer: str, ground_truth: str) -> bool:
+    return answer == ground_truth
+
+
+def test_a_function_is_a_scorer_unless_it_has_verls_signature(workspace: Path) -> None:
+    scorer = recipe_of(AgentTrainer(config=config(), reward_func=own_scorer)).reward
+    assert (scorer.scorer, scorer.function) == (f"{__name__}:own_scorer", None)
+    with pytest.raises(RewardError, match="Did you mean 'gaia'"):
+        AgentTrainer(config=config(), reward_func="gaja")
+
+
+def test_tasks_that_a_judge_scores_need_one(workspace: Path) -> None:
+    with pytest.raises(RewardError, match=r"reward\.judge\.models"):
+        AgentTrainer(config=config(reward={"scorer": "llm_judge"}))

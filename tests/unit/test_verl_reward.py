@@ -1,26 +1,32 @@
-"""The reward that VeRL calls: the recipe's function with a time limit, and the episode's facts beside the score."""
+"""The reward that VeRL calls: the task's scorer or the recipe's own function, and the episode's facts."""
 
 import asyncio
-import time
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from aworld_train.adapter.verl.reward import score
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.reward import reward_plan, score
+
+ARGUMENTS = "data_source, solution_str, ground_truth, extra_info=None"
+SAID = "So it is <answer>4</answer>"
 
 
-def call(function: str, *, seconds: float = 5, **extra_info: Any) -> dict[str, Any]:
-    return asyncio.run(
-        score(
-            "x",
-            "<answer>4</answer>",
-            "4",
-            {"assistant_text": "<answer>4</answer>", **extra_info},
-            function,
-            seconds,
-        )
-    )
+@pytest.fixture
+def call(tmp_path: Path) -> Any:
+    """Scores as VeRL asks for it, with the settings that a recipe writes into its run folder."""
+
+    def call(*overrides: str, **extra_info: Any) -> dict[str, Any]:
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"  # a run's file never changes
+        recipe = recipes.load({"name": "a"}, list(overrides))
+        file.write_text(yaml.safe_dump(reward_plan(recipe)))
+        info = {"assistant_text": SAID, **extra_info}
+        return asyncio.run(score("x", f"<answer>9</answer> {SAID}", "4", info, str(file)))
+
+    return call
 
 
 def written(tmp_path: Path, body: str) -> str:
@@ -29,11 +35,9 @@ def written(tmp_path: Path, body: str) -> str:
     return f"{file}:score"
 
 
-ARGUMENTS = "data_source, solution_str, ground_truth, extra_info=None"
-
-
-def test_the_shipped_reward_comes_with_the_episodes_facts() -> None:
-    result = call("aworld_train.reward.answer:score_answer", tool_call_count=2, tool_error_count=1)
+def test_the_rows_scorer_decides_and_the_episodes_facts_come_with_it(call: Any) -> None:
+    result = call(scorer="gaia", tool_call_count=2, tool_error_count=1)
+    scoring = result.pop("scoring")
     assert result == {
         "score": 1.0,
         "acc": 1.0,
@@ -42,15 +46,80 @@ def test_the_shipped_reward_comes_with_the_episodes_facts() -> None:
         "tool_calls": 2.0,
         "tool_errors": 1.0,
     }
+    assert (scoring["scorer"], scoring["outcome"], scoring["extracted"]) == ("gaia", "scored", "4")
 
 
-def test_a_function_may_return_a_number_and_may_be_async(tmp_path: Path) -> None:
-    result = call(written(tmp_path, f"async def score({ARGUMENTS}):\n    return 0.5"))
-    assert result == {"score": 0.5, "acc": 0.5, "used_tool": 0.0, "tool_calls": 0.0, "tool_errors": 0.0}
+def test_a_row_that_names_no_scorer_has_the_recipes(call: Any) -> None:
+    assert call()["scoring"]["scorer"] == "number"
+    result = call("reward.scorer=contains", "reward.answer_schema=last_line")
+    assert (result["scoring"]["scorer"], result["scoring"]["extracted"]) == ("contains", SAID)
 
 
-def test_a_function_that_takes_too_long_is_named(tmp_path: Path) -> None:
-    began = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"scorer\.py:score took longer than 0\.1 seconds"):
-        call(written(tmp_path, f"async def score({ARGUMENTS}):\n    await asyncio.sleep(60)"), seconds=0.1)
-    assert time.monotonic() - began < 30
+def test_where_the_loop_does_not_say_what_was_said_tool_text_is_cut_out(call: Any) -> None:
+    result = call("reward.scorer=exact", assistant_text=None)
+    assert result["scoring"]["extracted"] == "4"
+
+
+def test_no_answer_is_a_score_of_0_and_says_so(call: Any) -> None:
+    result = call(assistant_text="I cannot tell.")
+    assert (result["score"], result["answered"], result["scoring"]["outcome"]) == (0.0, 0.0, "no_answer")
+
+
+def test_every_scorer_has_the_same_keys_so_that_verl_can_put_rows_together(call: Any) -> None:
+    composite = call("reward.scorer=composite", "reward.composite.weights={correct: 1, format: 0.5}")
+    assert set(composite) == set(call(scorer="f1")) == set(call())
+    assert composite["score"] == 1.5
+    assert composite["acc"] == composite["scoring"]["parts"]["correct"] == 1.0
+    assert composite["scoring"]["parts"]["format"] == 1.0
+
+
+def test_a_function_of_ones_own_with_verls_signature_takes_the_place_of_scorers(
+    call: Any, tmp_path: Path
+) -> None:
+    own = written(
+        tmp_path,
+        f"def score({ARGUMENTS}):\n    return {{'score': 0.5, 'acc': 1, 'style': 2, 'note': 'no number'}}",
+    )
+    result = call(f"reward.function={own}", scorer="gaia")
+    assert (result["score"], result["acc"], result["scoring"]["scorer"]) == (0.5, 1.0, own)
+    assert result["scoring"]["parts"] == {"acc": 1.0, "style": 2.0}
+
+
+def test_a_function_may_return_a_number_and_may_be_async(call: Any, tmp_path: Path) -> None:
+    own = written(
+        tmp_path, f"async def score({ARGUMENTS}):\n    return float(solution_str.count('<answer>'))"
+    )
+    result = call(f"reward.function={own}")
+    assert (result["score"], result["acc"]) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("spec", ["function", "scorer"])
+def test_what_is_stuck_is_named_and_has_no_score(call: Any, tmp_path: Path, spec: str) -> None:
+    arguments = ARGUMENTS if spec == "function" else "answer, ground_truth"
+    own = written(tmp_path, f"def score({arguments}):\n    time.sleep(600)")
+    result = call(f"reward.{spec}={own}", "reward.timeout=0.2")
+    assert math.isnan(result["score"])
+    assert result["scoring"]["outcome"] == "timeout"
+    assert "scorer.py:score took longer than 0.2 seconds" in result["scoring"]["cause"]
+
+
+def test_what_raises_is_named_and_has_no_score(call: Any, tmp_path: Path) -> None:
+    own = written(tmp_path, f"def score({ARGUMENTS}):\n    return 1 / 0")
+    scoring = call(f"reward.function={own}")["scoring"]
+    assert (scoring["score"], scoring["outcome"]) == (None, "error")
+    assert "ZeroDivisionError" in scoring["cause"]
+
+
+def test_a_judge_that_cannot_be_reached_abstains(call: Any) -> None:
+    result = call(
+        "endpoints={judge: {url: 'http://127.0.0.1:9/v1', model: m}}",
+        "reward.judge={models: [judge], attempts: 1}",
+        scorer="llm_judge",
+    )
+    assert math.isnan(result["score"])
+    assert result["scoring"]["outcome"] == "abstained"
+
+
+def test_an_agent_of_several_may_have_a_score_of_its_own(call: Any, tmp_path: Path) -> None:
+    own = written(tmp_path, f"def score({ARGUMENTS}):\n    return {{'score': 1, 'score/critic': -1}}")
+    assert call(f"reward.function={own}")["score/critic"] == -1.0

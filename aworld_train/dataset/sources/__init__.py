@@ -97,7 +97,8 @@ def check_options(name: str, options: SourceOptions) -> None:
 def given_flags(options: SourceOptions) -> list[str]:
     """The options that differ from their defaults, as they are written at the command line."""
     return [
-        flag for field in fields(options)
+        flag
+        for field in fields(options)
         if (flag := _FLAGS.get(field.name)) and getattr(options, field.name) != _default(field)
     ]
 
