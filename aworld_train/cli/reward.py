@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.reward_explain import explain
 from aworld_train.cli.reward_judge import judge_eval
+from aworld_train.cli.reward_options import (
+    DatasetOption,
+    OverridesArgument,
+    RecipeOption,
+    settings_from,
+    writable,
+)
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,20 +27,6 @@ _SHOWN = 30  # lines of a file; `--json` has them all
 _CHARS = 60  # of an answer in a table
 
 app = typer.Typer(no_args_is_help=True, help="Score answers offline, and see how a score came about.")
-
-RecipeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--recipe", "-r", metavar="RECIPE", help="Score as this recipe's runs do; a file or a name."
-    ),
-]
-OverridesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values of the recipe to change.")
-]
-DatasetOption = Annotated[
-    Path | None,
-    typer.Option("--dataset", metavar="FILE", help="Tasks by id: parquet, or JSON lines with id and answer."),
-]
 
 
 @app.command("score")
@@ -68,7 +62,7 @@ def score_command(
 
     from aworld_train.reward.files import read_truths
 
-    settings = _settings(recipe, overrides)
+    settings = settings_from(recipe, overrides)
     truths = read_truths(dataset) if dataset else None
     tally = _Tally()
     asyncio.run(_score(file, settings, truths, tally, quiet=quiet, as_json=as_json))
@@ -81,70 +75,7 @@ def score_command(
         raise typer.Exit(1)
 
 
-@app.command("explain")
-def explain_command(
-    overrides: OverridesArgument = None,
-    prediction: Annotated[
-        str,
-        typer.Option("--prediction", metavar="TEXT|@FILE", help="What the assistant said, or a file of it."),
-    ] = "",
-    answer: Annotated[str | None, typer.Option("--answer", metavar="TEXT", help="The right answer.")] = None,
-    scorer: Annotated[str | None, typer.Option("--scorer", metavar="NAME", help="Who compares.")] = None,
-    answer_schema: Annotated[
-        str | None, typer.Option("--answer-schema", metavar="NAME", help="How the answer is marked.")
-    ] = None,
-    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="What was asked.")] = None,
-    dataset: DatasetOption = None,
-    task: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="With --dataset: which task.")
-    ] = None,
-    recipe: RecipeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show step by step how one answer is found and compared.
-
-    Examples:
-
-        aworld-train reward explain --answer 1/2 --prediction '<answer>0.5</answer>' --scorer math
-
-        aworld-train reward explain --dataset data/val.parquet --id 17 --prediction @reply.txt
-    """
-    from dataclasses import asdict
-
-    from aworld_train.reward.scoring import score_now
-    from aworld_train.reward.spoken import assistant_text
-
-    settings = _settings(recipe, overrides)
-    truth = _truth(answer, dataset, task)
-    said = _said(prediction)
-    schema = answer_schema or truth.answer_schema or settings.answer_schema
-    scored = score_now(
-        said,
-        ground_truth=truth.answer,
-        scorer=scorer or truth.scorer,
-        answer_schema=schema,
-        query=query or truth.query,
-        info=truth.info,
-        settings=settings,
-    )
-    if as_json:
-        console.print_json({**asdict(scored), "answer_schema": schema, "ground_truth": truth.answer})
-        return
-    text = assistant_text(said)
-    found = "nothing" if scored.extracted is None else repr(scored.extracted)
-    lines = [
-        f"said        {len(text)} characters by the assistant",
-        f"schema      {schema} finds {found}",
-        f"truth       {truth.answer!r}",
-        f"scorer      {scored.scorer}",
-        *(f"  - {step}" for step in scored.steps),
-        *(f"part        {name} {value:g}" for name, value in scored.parts.items()),
-        f"score       {'none' if scored.score is None else f'{scored.score:g}'} ({scored.outcome})",
-        *([f"because     {scored.cause}"] if scored.cause else []),
-    ]
-    console.out.print(_writable("\n".join(lines)), markup=False, soft_wrap=True)
-
-
+app.command("explain")(explain)
 app.command("judge-eval")(judge_eval)
 
 
@@ -179,7 +110,7 @@ class _Tally:
             if line.scored is not None:
                 extracted = " ".join((line.scored.extracted or "").split())
                 score, outcome = _figure(line.scored.score), line.scored.outcome.value
-                table.add_row(escape(str(line.id)), score, outcome, escape(_writable(extracted[:_CHARS])))
+                table.add_row(escape(str(line.id)), score, outcome, escape(writable(extracted[:_CHARS])))
         console.out.print(table)
         if self.lines > len(self.shown):
             console.out.print(f"and {self.lines - len(self.shown)} more lines; --json prints all")
@@ -231,60 +162,6 @@ def _to_json(name: str | int | None, scored: "Scored") -> dict[str, Any]:
         "outcome": scored.outcome.value,
         "parts": dict(scored.parts),
     }
-
-
-def _settings(recipe: str | None, overrides: list[str] | None) -> "RewardSettings":
-    from aworld_train.reward.settings import RewardSettings
-
-    if recipe is None:
-        if overrides:
-            raise UsageError(f"{overrides[0]} changes a recipe; name the recipe with --recipe.")
-        return RewardSettings()
-    from aworld_train import recipe as recipes
-    from aworld_train.reward.from_recipe import reward_settings
-
-    return reward_settings(recipes.load(recipe, overrides or []))
-
-
-def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Truth":
-    from dataclasses import replace
-
-    from aworld_train.reward.files import Truth, find_truth, read_truths
-
-    if (dataset is None) != (task is None):
-        raise UsageError("--dataset and --id go together: the file, and the task in it.")
-    if dataset is not None and task is not None:
-        truth = find_truth(read_truths(dataset), task)
-        return truth if answer is None else replace(truth, answer=answer)
-    if answer is None:
-        raise UsageError("Say what the right answer is: with --answer, or with --dataset and --id.")
-    return Truth(answer)
-
-
-def _said(prediction: str) -> "str | list[dict[str, Any]]":
-    """The text, or what is in the file; JSON messages in it are taken as such."""
-    import json
-
-    if not prediction:
-        raise UsageError("Say what the assistant said: with --prediction TEXT or --prediction @FILE.")
-    if not prediction.startswith("@"):
-        return prediction
-    path = Path(prediction[1:])
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--prediction: {path} cannot be read: {error}.") from error
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return text
-    is_messages = isinstance(data, list) and data and all(isinstance(m, dict) and "role" in m for m in data)
-    return data if is_messages else text
-
-
-def _writable(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON can hold and no terminal can show."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _mean(scores: list[float]) -> float | None:

@@ -7,6 +7,7 @@ then ends this process too, also in the midst of C code that no signal handler o
 
 import asyncio
 import fcntl
+import importlib
 import inspect
 import os
 import resource
@@ -36,7 +37,10 @@ def main(descriptor: int) -> None:
                 kind, reference, *arguments = parent.recv()
             except (EOFError, OSError):
                 return
-            parent.send(_load(reference) if kind == "load" else _score(reference, arguments, runner))
+            if kind == "load":
+                parent.send(_load(reference, *arguments))
+            else:
+                parent.send(_score(reference, arguments, runner))
 
 
 def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
@@ -44,8 +48,10 @@ def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
     return ScoringContext(**{**data, "settings": RewardSettings.from_plain(data["settings"])})
 
 
-def _load(reference: str) -> tuple[str, str]:
+def _load(reference: str, path: list[str]) -> tuple[str, str]:
     """Find the scorer and have it prepare, which may take its time: ("ready", "") or ("error", why)."""
+    sys.path[:] = path  # the parent may have come to know of more modules
+    importlib.invalidate_caches()
     try:
         scorer = find_scorer(reference)
         if scorer.prepare is not None:

@@ -194,7 +194,7 @@ class Worker:
             self._process.stdin.close()
 
     def _load(self, reference: str) -> None:
-        self._connection.send(("load", reference))
+        self._connection.send(("load", reference, sys.path))
         if not self._connection.poll(_START_SECONDS):
             self.end()
             raise Broken(f"it was not loaded within {_START_SECONDS:g} seconds")

@@ -1,0 +1,44 @@
+"""What the commands of ``aworld-train reward`` have in common: their options, and how they show text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aworld_train.errors import UsageError
+
+if TYPE_CHECKING:
+    from aworld_train.reward.settings import RewardSettings
+
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe", "-r", metavar="RECIPE", help="Score as this recipe's runs do; a file or a name."
+    ),
+]
+OverridesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Values of the recipe to change.")
+]
+DatasetOption = Annotated[
+    Path | None,
+    typer.Option("--dataset", metavar="FILE", help="Tasks by id: parquet, or JSON lines with id and answer."),
+]
+
+
+def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSettings":
+    """How the recipe's runs score; how runs score that say nothing of it where there is no recipe."""
+    from aworld_train.reward.settings import RewardSettings
+
+    if recipe is None:
+        if overrides:
+            raise UsageError(f"{overrides[0]} changes a recipe; name the recipe with --recipe.")
+        return RewardSettings()
+    from aworld_train import recipe as recipes
+    from aworld_train.reward.from_recipe import reward_settings
+
+    return reward_settings(recipes.load(recipe, overrides or []))
+
+
+def writable(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON can hold and no terminal can show."""
+    return text.encode("utf-8", "replace").decode()
