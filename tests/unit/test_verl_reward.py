@@ -1,4 +1,4 @@
-"""The reward that VeRL calls: the task's scorer or the recipe's own function, and the episode's facts."""
+"""The reward that VeRL calls: the scorer of a task or the function of a recipe, and the facts of the episode."""
 
 import asyncio
 import math
