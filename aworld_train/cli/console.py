@@ -26,4 +26,4 @@ def print_json(value: Any) -> None:
 
 def note(message: str) -> None:
     """Tell a person something on stderr; markup in ``message`` is not interpreted."""
-    err.print(message, markup=False)
+    err.print(message, markup=False, soft_wrap=True)  # a path or a sentence is searched for as a whole

@@ -46,20 +46,25 @@ def explain(
 
         aworld-train reward explain --dataset data/val.parquet --id 17 --prediction @reply.txt
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from aworld_train.reward.scoring import score_now
+    from aworld_train.reward.settings import ANSWER_SCHEMA
     from aworld_train.reward.spoken import assistant_text
 
     settings = settings_from(recipe, overrides)
     truth = _truth(answer, dataset, task)
     said = _said(prediction)
-    schema = answer_schema or truth.answer_schema or settings.answer_schema
+    settings = replace(
+        settings,
+        scorer=scorer or settings.scorer,
+        answer_schema=answer_schema or settings.answer_schema or truth.answer_schema or ANSWER_SCHEMA,
+    )
+    schema = settings.answer_schema
     scored = score_now(
         said,
         ground_truth=truth.answer,
-        scorer=scorer or truth.scorer,
-        answer_schema=schema,
+        scorer=truth.scorer,
         query=query or truth.query,
         info=truth.info,
         settings=settings,

@@ -265,14 +265,15 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
     reward, composite = recipe.reward, recipe.reward.composite
     for path, name in ((("scorer",), reward.scorer), (("composite", "correct"), composite.correct)):
-        if not _FUNCTION.fullmatch(name) and name not in (known := scorer_names()):
+        if name is not None and not _FUNCTION.fullmatch(name) and name not in (known := scorer_names()):
             yield (
                 ("reward", *path),
                 f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(known)}, nor "
                 f"`module:function` or `file.py:function`{_meant(name, known)}",
             )
     try:
-        check_schema_name(reward.answer_schema)
+        if reward.answer_schema is not None:
+            check_schema_name(reward.answer_schema)
     except RewardError as error:
         yield ("reward", "answer_schema"), f"`reward.answer_schema`: {error.message}"
     if composite.correct == "composite":

@@ -169,7 +169,7 @@ class JudgeSection:
 
 @dataclass
 class CompositeSection:
-    correct: str = _doc("Scorer that says whether the answer is right.", "exact")
+    correct: str | None = _doc("Scorer that says whether the answer is right; default: the task's own.")
     weights: dict[str, float] = _doc(
         "Weight by part (correct, format, tool_use, length, cost); the score is the weighted sum.",
         {"correct": 1.0},
@@ -181,14 +181,12 @@ class CompositeSection:
 
 @dataclass
 class RewardSection:
-    scorer: str = _doc(
-        "Scorer of tasks that name none: number, gaia, math, exact, f1, contains, code_tests, llm_judge, composite, or "
-        "your own as `module:function` or `file.py:function`.",
-        "number",
+    scorer: str | None = _doc(
+        "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
+        "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`."
     )
-    answer_schema: str = _doc(
-        "Where the answer is, in tasks that do not say: answer, boxed, last_line, json:<path>, regex:<pattern>.",
-        "answer",
+    answer_schema: str | None = _doc(
+        "Where the answer is, in place of what tasks say: answer, boxed, last_line, json:<path>, regex:<pattern>."
     )
     function: str | None = _doc(
         "`module:function` or `file.py:function` with verl's signature, in place of all scorers."

@@ -4,7 +4,8 @@ The score is the sum of weight times part, so weights that sum to 1 keep it betw
 penalty. A gate is a part that must be above 0, or the score is 0. The parts, each between 0 and 1 and each reported
 whether it has a weight or not:
 
-- ``correct``: what the scorer that the settings name says; where that one has no score, nor has the composite.
+- ``correct``: what the scorer that the settings name says, else the task's own; where that one has no score, nor has
+  the composite.
 - ``format``: 1 if there is an answer, marked as the row's schema wants it, and no tag of it left open.
 - ``tool_use``: 1 if at least one tool call succeeded.
 - ``length``: 1 up to ``most_chars`` of what the assistant said, falling to 0 at twice that.
@@ -17,7 +18,7 @@ from typing import Any
 from aworld_train.errors import RewardError, nearest
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.scorers import find_scorer, register_scorer
-from aworld_train.reward.settings import CompositeSettings
+from aworld_train.reward.settings import SCORER, CompositeSettings
 
 PARTS = ("correct", "format", "tool_use", "length", "cost")
 
@@ -41,7 +42,7 @@ def check_composite(settings: CompositeSettings) -> None:
         raise RewardError("The scorer composite has no weight but 0, so every score would be 0.")
     if min(settings.most_chars, settings.most_calls) < 1:
         raise RewardError("The scorer composite: most_chars and most_calls must be at least 1.")
-    if find_scorer(settings.correct).delegates:
+    if settings.correct and find_scorer(settings.correct).delegates:
         raise RewardError(
             f"The scorer composite cannot have {settings.correct!r} say what is correct: it is no scorer of answers "
             "by itself. Name another scorer."
@@ -55,17 +56,20 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
 
     settings = context.settings.composite
     check_composite(settings)
-    correct = await score_extracted(find_scorer(settings.correct), answer, ground_truth, context)
-    steps = [f"{settings.correct}: {step}" for step in correct.steps]
+    asked = find_scorer(settings.correct or context.info.get("scorer") or SCORER)
+    if asked.delegates:  # the task's own is a composite itself
+        asked = find_scorer(SCORER)
+    correct = await score_extracted(asked, answer, ground_truth, context)
+    steps = [f"{asked.name}: {step}" for step in correct.steps]
     parts = {
         "format": float(answer is not None and not _malformed(context.text)),
         "tool_use": float(_count(context, "tool_call_count") > _count(context, "tool_error_count")),
         "length": _falling(len(context.text), settings.most_chars),
         "cost": _falling(_count(context, "tool_call_count"), settings.most_calls),
     }
-    parts |= {f"{settings.correct}_{name}": value for name, value in correct.parts.items()}
+    parts |= {f"{asked.name}_{name}": value for name, value in correct.parts.items()}
     if correct.score is None:
-        why = f"{settings.correct} has no score ({correct.outcome}): {correct.cause}"
+        why = f"{asked.name} has no score ({correct.outcome}): {correct.cause}"
         return Score(None, parts, (*steps, why))
     parts = {"correct": correct.score, **parts}
     shut = [gate for gate in settings.gates if parts[gate] <= 0]

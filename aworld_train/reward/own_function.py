@@ -8,7 +8,7 @@ from typing import Any
 
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.scored import Scored, ScoringContext
-from aworld_train.reward.scorers import find_scorer, register_scorer
+from aworld_train.reward.scorers import find_scorer
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings
 
@@ -29,7 +29,6 @@ async def score_by_function(function: str, settings: RewardSettings, **arguments
     return replace(scored, extracted=None)
 
 
-@register_scorer("function with verl's signature")
 async def ask(answer: str, ground_truth: str, context: ScoringContext) -> Mapping[str, Any]:
     """In the worker: the function's result with the numbers in it."""
     result = load_reward(context.info["function"])(**context.info["arguments"])

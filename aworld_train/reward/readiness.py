@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from aworld_train.errors import RewardError
 from aworld_train.recipe.schema import Recipe
+from aworld_train.reward.composite import check_composite
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.loading import load_reward
@@ -25,12 +26,13 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
         load_reward(recipe.reward.function)
         return
     settings = reward_settings(recipe)
-    names = {settings.scorer, *scorers}
+    names = {settings.scorer} if settings.scorer else {*scorers}
     if "composite" in names:
-        names.add(settings.composite.correct)
+        check_composite(settings.composite)
+        names |= {settings.composite.correct} if settings.composite.correct else {*scorers}
     for name in sorted(names):
         find_scorer(name)
-    for schema in sorted({settings.answer_schema, *schemas}):
+    for schema in sorted({settings.answer_schema} if settings.answer_schema else {*schemas}):
         check_schema_name(schema)
     if "llm_judge" in names and not settings.judge.models:
         raise RewardError(

@@ -16,7 +16,7 @@ from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.scored import Score, Scored, ScoreOutcome, ScoringContext
 from aworld_train.reward.scorers import Scorer, find_scorer
-from aworld_train.reward.settings import RewardSettings
+from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.spoken import assistant_text
 from aworld_train.reward.workers import Broken, Job, TooSlow, pool
 
@@ -39,8 +39,8 @@ async def score(
     Args:
         prediction: Its final text, or the messages of the episode, of which only its own count.
         ground_truth: The right answer.
-        scorer: Name of the scorer; None for that of ``settings``.
-        answer_schema: How the answer is marked; None for that of ``settings``.
+        scorer: The task's, unless ``settings`` has one in its place; None where it names none.
+        answer_schema: How the answer is marked; likewise.
         query: What was asked.
         info: The row's ``extra_info``.
         episode: Facts of the episode; see ``ScoringContext``.
@@ -50,8 +50,8 @@ async def score(
         RewardError: There is no such scorer or schema, or one's own scorer cannot be loaded.
     """
     settings = settings or RewardSettings()
-    schema = answer_schema or settings.answer_schema
-    asked = find_scorer(scorer or settings.scorer)
+    schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA
+    asked = find_scorer(settings.scorer or scorer or SCORER)
     check_schema_name(schema)
     try:
         text = assistant_text(prediction)
@@ -59,7 +59,8 @@ async def score(
     except Exception as error:
         cause = f"the answer cannot be read by the schema {schema}: {describe(error)}"
         return Scored(None, None, ScoreOutcome.error, {}, (), cause, asked.name)
-    context = ScoringContext(query, text, info or {}, episode or {}, settings)
+    about = {**(info or {}), "scorer": scorer or SCORER, "answer_schema": schema}
+    context = ScoringContext(query, text, about, episode or {}, settings)
     return await score_extracted(asked, answer, str(ground_truth), context)
 
 

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+SCORER = "number"
+"""For tasks that name none, where nothing else is asked for."""
+ANSWER_SCHEMA = "answer"
+
 
 @dataclass(frozen=True)
 class JudgeModel:
@@ -54,14 +58,14 @@ class CompositeSettings:
     """What the scorer ``composite`` adds up.
 
     Attributes:
-        correct: Scorer that says whether the answer is right.
+        correct: Scorer that says whether the answer is right; None for the task's own.
         weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
         gates: Parts that must be above 0, or the whole is 0.
         most_chars: Length of what the assistant said up to which ``length`` is 1; it falls to 0 at twice that.
         most_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
     """
 
-    correct: str = "exact"
+    correct: str | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
     gates: tuple[str, ...] = ()
     most_chars: int = 8000
@@ -90,16 +94,16 @@ class RewardSettings:
     """How a run scores.
 
     Attributes:
-        scorer: For rows that name none.
-        answer_schema: For rows that name none.
+        scorer: In place of the tasks' own; None leaves the choice to them.
+        answer_schema: Likewise.
         timeout: Seconds one score may take.
         judge: Who judges.
         composite: What ``composite`` adds up.
         tools: Where code runs; None where there is no tool environment.
     """
 
-    scorer: str = "number"
-    answer_schema: str = "answer"
+    scorer: str | None = None
+    answer_schema: str | None = None
     timeout: float = 30.0
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     composite: CompositeSettings = field(default_factory=CompositeSettings)

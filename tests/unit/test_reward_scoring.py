@@ -39,7 +39,9 @@ def parts(answer, truth): return {"score": 0.5, "length": len(answer), "long": F
 def context(answer, truth, context):
     assert context.settings.timeout == 7, context.settings
     assert context.query == "what?" and context.text == "<answer>1</answer>"
-    assert context.info == {"level": "2", "list": [1, 2], "array": [0.5], "odd": "1/3"}, context.info
+    info = dict(context.info)
+    assert info.pop("scorer").endswith("own_scorers.py:context") and info.pop("answer_schema") == "answer"
+    assert info == {"level": "2", "list": [1, 2], "array": [0.5], "odd": "1/3"}, info
     return context.episode["num_turns"]
 """
 

@@ -49,9 +49,11 @@ def test_the_rows_scorer_decides_and_the_episodes_facts_come_with_it(call: Any) 
     assert (scoring["scorer"], scoring["outcome"], scoring["extracted"]) == ("gaia", "scored", "4")
 
 
-def test_a_row_that_names_no_scorer_has_the_recipes(call: Any) -> None:
+def test_a_scorer_in_the_recipe_takes_the_place_of_the_rows(call: Any) -> None:
     assert call()["scoring"]["scorer"] == "number"
-    result = call("reward.scorer=contains", "reward.answer_schema=last_line")
+    result = call(
+        "reward.scorer=contains", "reward.answer_schema=last_line", scorer="gaia", answer_schema="boxed"
+    )
     assert (result["scoring"]["scorer"], result["scoring"]["extracted"]) == ("contains", SAID)
 
 
@@ -71,6 +73,15 @@ def test_every_scorer_has_the_same_keys_so_that_verl_can_put_rows_together(call:
     assert composite["score"] == 1.5
     assert composite["acc"] == composite["scoring"]["parts"]["correct"] == 1.0
     assert composite["scoring"]["parts"]["format"] == 1.0
+
+
+def test_composite_has_the_tasks_own_scorer_say_what_is_right(call: Any) -> None:
+    said = {"assistant_text": "<answer>the 4</answer>"}
+    right = {
+        scorer: call("reward.scorer=composite", scorer=scorer, **said)["acc"]
+        for scorer in ("contains", "number")
+    }
+    assert right == {"contains": 1.0, "number": 0.0}
 
 
 def test_a_function_of_ones_own_with_verls_signature_takes_the_place_of_scorers(

@@ -35,11 +35,14 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     settings = reward_settings(recipe, tools_url="")
     settings = replace(
         settings,
-        scorer=function_place(settings.scorer),
-        composite=replace(settings.composite, correct=function_place(settings.composite.correct)),
+        scorer=_place(settings.scorer),
+        composite=replace(settings.composite, correct=_place(settings.composite.correct)),
     )
-    function = recipe.reward.function
-    return {"function": function_place(function) if function else None, **settings.to_plain()}
+    return {"function": _place(recipe.reward.function), **settings.to_plain()}
+
+
+def _place(spec: str | None) -> str | None:
+    return function_place(spec) if spec else None
 
 
 @lru_cache(maxsize=4)
@@ -91,8 +94,8 @@ async def score(
         scored = await score_answer(
             text,
             ground_truth=ground_truth,
-            scorer=extra_info.get("scorer") or how.scorer,
-            answer_schema=extra_info.get("answer_schema") or how.answer_schema,
+            scorer=extra_info.get("scorer"),
+            answer_schema=extra_info.get("answer_schema"),
             query=str(extra_info.get("asked") or extra_info.get("question") or ""),
             info=extra_info,
             episode=extra_info,
