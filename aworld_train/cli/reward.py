@@ -16,6 +16,7 @@ from aworld_train.cli.reward_options import (
     settings_from,
     writable,
 )
+from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def score_command(
 
 app.command("explain")(explain)
 app.command("judge-eval")(judge_eval)
+app.command("suspects")(suspects)
 
 
 class _Tally:

@@ -207,7 +207,7 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("gsm8k", {"files": ["x"], "columns": {"query": "q"}}, "no use for --map"),
         ("jsonl", {}, "give it --file"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
-        ("arithmetic", {"answer_schema": "jsn:a"}, "unknown answer_schema"),
+        ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
     ],
 )
 def test_options_that_would_do_nothing_or_harm_are_refused(
