@@ -1,7 +1,7 @@
 """GAIA-shaped lines to verl's rows, by us and as people do it otherwise: pandas row by row, and `datasets.map`.
 
-Run as ``python -m tests.bench.dataset_peers ours|pandas|datasets INPUT.jsonl OUTPUT_FOLDER``. All write the same rows,
-the peers without any check; what they are told is what makes them quickest.
+Run as ``python -m tests.bench.dataset_peers ours|pandas|datasets INPUT.jsonl OUTPUT_FOLDER``; prints the most memory it
+had, in KiB. All write the same rows, the peers without any check; what they are told is what makes them quickest.
 """
 
 import sys
@@ -87,3 +87,8 @@ def to_row(line: Any, index: int) -> dict[str, Any]:
 if __name__ == "__main__":
     peer, source, folder = sys.argv[1:]
     {"ours": ours, "pandas": with_pandas, "datasets": with_datasets}[peer](source, Path(folder))
+    # Not ru_maxrss, which begins with what the process that started this one had.
+    (peak,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    print(peak.split()[1])
