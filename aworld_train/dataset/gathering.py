@@ -1,5 +1,6 @@
 """Takes everything a source yields: tasks go to the spool, what is dropped is listed."""
 
+import gc
 from dataclasses import dataclass
 
 from aworld_train.dataset.columns import Families, to_columns
@@ -29,6 +30,8 @@ def gather(
         DatasetError: The source cannot be read.
     """
     count, held = Gathered(), list[Task]()
+    # What is there already stays: the many short-lived rows would have the collector go over it again and again.
+    gc.freeze()
     for item in find_source(source.name)(source.options):
         count.seen += 1
         if isinstance(item, Dropped):
@@ -42,4 +45,5 @@ def gather(
     if held:
         spool.add(to_columns(held, number, families, seed))
         count.kept += len(held)
+    gc.unfreeze()
     return count

@@ -10,7 +10,7 @@ import pytest
 from aworld_train.dataset import build, check_file
 from aworld_train.dataset.check import find_task, first_rows
 from aworld_train.dataset.schema import SCHEMA, VERSION_KEY
-from aworld_train.errors import DatasetError
+from aworld_train.errors import DatasetError, ModelError
 
 
 def good(index: int = 0) -> dict[str, Any]:
@@ -202,3 +202,41 @@ def test_a_task_of_no_file_or_an_empty_one_is_an_error(tmp_path: Path) -> None:
     for index in (None, 0):
         with pytest.raises(DatasetError, match=r"empty\.parquet has no rows\.$"):
             find_task(empty, index)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    from aworld_train.model import tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer.build().save_pretrained(folder)
+    return folder
+
+
+def test_prompts_are_measured_in_tokens_of_a_model(tmp_path: Path, model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    rows = [good(i) for i in range(300)]
+    rows[7]["prompt"][0]["content"] = "What is " + "1+" * 100 + "1?"
+    file = write(tmp_path / "tasks.parquet", rows)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    lengths = sorted(
+        len(tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False))
+        for row in rows
+    )
+    found = check_file(file, model, max_prompt_tokens=lengths[-2]).prompt_tokens
+    assert found is not None
+    assert (found.percentiles["max"], found.most, found.longer) == (lengths[-1], lengths[-2], 1)
+    assert found.percentiles["p50"] == lengths[150] and found.percentiles["p99"] == lengths[296]
+    assert check_file(file, model).to_json()["prompt_tokens"]["longer"] == 0
+
+
+def test_a_model_that_cannot_count_is_an_error(tmp_path: Path) -> None:
+    file = write(tmp_path / "tasks.parquet", [good()])
+    with pytest.raises(ModelError, match="There is no model directory"):
+        check_file(file, tmp_path / "nowhere")
+    pytest.importorskip("transformers")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match="no tokenizer that can be loaded"):
+        check_file(file, tmp_path / "empty")

@@ -99,6 +99,53 @@ def test_a_file_that_fails_the_check_can_still_be_looked_at(tmp_path: Path) -> N
     assert "arithmetic" in run("show", tmp_path / "holes.parquet")
 
 
+def test_check_says_how_long_prompts_are_and_how_many_are_too_long(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from aworld_train.model import tokenizer
+
+    tokenizer.build().save_pretrained(tmp_path / "model")
+    run(
+        "build", "gsm8k", "--file", ODD, "--tasks", "questions", "--out", tmp_path / "out", "--split", "all=1"
+    )
+    file = tmp_path / "out" / "all.parquet"
+    text = run("check", file, "--model", tmp_path / "model", "--max-prompt-tokens", "5")
+    assert (
+        "p99" in text and f"longer than 5 │ {json.loads(run('check', file, '--json'))['rows']} rows" in text
+    )
+    with pytest.raises(UsageError, match="give --model"):
+        run("check", file, "--max-prompt-tokens", "5")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--map", "query"], "not field=column"),
+        (["--map", "query=a", "--map", "query=b"], "gives the field 'query' twice"),
+        (["--system-prompt", "nowhere.txt"], "nowhere.txt cannot be read"),
+    ],
+)
+def test_options_that_cannot_be_read_are_named(tmp_path: Path, options: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run("build", "jsonl", "--file", ODD, "--out", tmp_path / "out", *options)
+
+
+def test_without_a_directory_a_dataset_goes_below_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("build", "arithmetic", "--limit", "20")
+    assert (tmp_path / "data" / "arithmetic" / "train.parquet").is_file()
+
+
+def test_the_report_says_levels_and_what_was_left_out(tmp_path: Path) -> None:
+    rows = [{"query": f"Question {i}?", "answer": "1", "level": str(1 + i % 2)} for i in range(20)]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"query": "No answer?"}]))
+    text = run("build", "jsonl", "--file", source, "--out", tmp_path / "out", "--split", "a=0.5")
+    for part in ("level 1", "level 2", "left over: beyond", "dropped: no answer"):
+        assert part in text
+
+
 def test_text_in_a_file_is_shown_as_it_is_and_not_as_markup(tmp_path: Path) -> None:
     source = tmp_path / "markup.jsonl"
     source.write_text(json.dumps({"question": "What is [bold]x[/bold] [/] here?", "answer": "#### 1"}))
