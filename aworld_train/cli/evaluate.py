@@ -1,5 +1,6 @@
 """`aworld-train eval`: parsing and printing of ``evaluation.measure``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -53,12 +54,18 @@ def evaluate(
         console.print_json(report.to_json())
     else:
         low, high = report.interval or (0.0, 0.0)
+        more = {"not scored": report.unscored, "parts": report.parts, "to be looked at": report.suspicions}
         console.out.print(
             f"accuracy {report.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) on {report.n} tasks of "
             f"{report.dataset}\n{report.tool_calls} tool calls, {report.tool_errors} errors; "
-            f"{report.errors} tasks could not be scored; {report.seconds:.0f} s",
+            f"{report.errors} tasks could not be scored; {report.seconds:.0f} s"
+            + "".join(f"\n{title}: {_counted(each)}" for title, each in more.items() if each),
             markup=False,
             soft_wrap=True,
         )
     if report.errors:
         raise typer.Exit(1)
+
+
+def _counted(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {figure:g}" for name, figure in sorted(figures.items()))

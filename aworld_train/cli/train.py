@@ -71,6 +71,8 @@ def _print_summary(summary: object) -> None:
     rows = {
         "steps": f"{summary.steps_done} of {summary.steps_planned}",
         "episodes": f"{summary.episodes} ({summary.trained_episodes} trained on)",
+        **({"not scored": _counts(summary.unscored)} if summary.unscored else {}),
+        **({"to be looked at": _counts(summary.suspicions)} if summary.suspicions else {}),
         "tool calls": f"{summary.tool_calls} ({summary.tool_errors} errors)",
         "accuracy before": _accuracy(before.accuracy, before.n, before.errors),
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
@@ -91,6 +93,10 @@ def _accuracy(value: float | None, n: int, errors: int) -> str:
     if value is None:
         return "–"
     return f"{value:.1%} of {n} tasks" + (f"; {errors} could not be measured" if errors else "")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
 def _share(value: float | None) -> str:

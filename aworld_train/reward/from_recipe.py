@@ -44,7 +44,7 @@ def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSe
             most_calls=composite.most_calls,
         ),
         tools=ToolSettings(tools_url, tool=reward.code_tool, servers=tuple(recipe.env.servers))
-        if tools_url
+        if tools_url is not None
         else None,
     )
 

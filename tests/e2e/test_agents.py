@@ -104,12 +104,29 @@ def test_of_a_swarm_only_the_agent_that_is_named_is_trained(workspace: Workspace
     assert sum(line["tool_calls"] for line in episodes) > 0
 
 
-def test_an_agent_of_a_framework_is_trained(workspace: Workspace) -> None:
+def test_an_agent_of_a_framework_is_trained_and_a_stuck_scorer_costs_its_own_answers(
+    workspace: Workspace,
+) -> None:
+    scorer = f"{REPOSITORY / 'tests' / 'data' / 'scorers.py'}:stuck_at_times"
     episodes = train(
         workspace,
         "framework",
         f"agent.builder={EXAMPLES / 'openai_agents_sdk.py'}:build",
+        f"reward.scorer={scorer}",
+        "reward.timeout=1",
         python=frameworks_python(),
     )
     assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
     assert all(line["turns"] >= 1 for line in episodes)
+    stuck = [line for line in episodes if line.get("scoring") == "timeout"]
+    assert stuck
+    for line in stuck:
+        assert (line["index"] % 4, line["treatment"], line.get("reward")) == (0, "dropped", None)
+        assert f"{scorer} took longer than 1 seconds" in line["cause"]
+    for line in episodes:
+        if line not in stuck:
+            assert line["reward"] in (0.0, 1.0)
+    summary, rows = workspace.summary("framework"), workspace.metrics("framework")
+    assert summary["val"]["before"]["errors"] == sum(line["validate"] and line["step"] == 0 for line in stuck)
+    assert sum(summary["unscored"].values()) == sum(not line["validate"] for line in stuck)
+    assert any("characters" in row["reward_parts"] for row in rows[1:])
