@@ -4,11 +4,12 @@ import json
 import random
 from pathlib import Path
 
-_WORDS = """
+_TEXT = """
 the of in a table report year river museum which author second page minutes according attached spreadsheet city
 population before after how many paper title figure first letters album station between distance kilometres nearest
 whole number without commas species bird video shown archive edition index museum's
-""".split()
+"""
+_WORDS = _TEXT.split()
 
 
 def write_gaia_rows(path: Path, count: int, seed: int = 0) -> None:

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import build
-from aworld_train.dataset.sources.arithmetic import LARGEST_RESULT, arithmetic_tasks
 from aworld_train.dataset.expressions import evaluate, normalize
+from aworld_train.dataset.sources.arithmetic import LARGEST_RESULT, arithmetic_tasks
 from aworld_train.errors import DatasetError, UsageError
 
 
@@ -58,7 +58,8 @@ def test_more_tasks_than_there_are_is_an_error_and_no_endless_search(
 ) -> None:
     one = next(arithmetic_tasks(0))
     monkeypatch.setattr(
-        "aworld_train.dataset.sources.arithmetic.arithmetic_tasks", lambda seed, judging: (one for _ in iter(int, 1))
+        "aworld_train.dataset.sources.arithmetic.arithmetic_tasks",
+        lambda seed, judging: (one for _ in iter(int, 1)),
     )
     with pytest.raises(DatasetError, match="Only 1 distinct tasks were found for --limit 2"):
         build("arithmetic", tmp_path / "out", limit=2)

@@ -78,7 +78,9 @@ def sizes(ends: list[int]) -> list[int]:
 
 
 @given(st.integers(0, 500), fractions)
-def test_one_stratum_is_cut_at_the_rounded_sums_of_the_fractions(count: int, splits: dict[str, float]) -> None:
+def test_one_stratum_is_cut_at_the_rounded_sums_of_the_fractions(
+    count: int, splits: dict[str, float]
+) -> None:
     (ends,) = cut([count], splits)
     for end, total in zip(ends, accumulate(splits.values()), strict=True):
         assert abs(end - count * total) <= 0.5 + 1e-6
