@@ -54,7 +54,11 @@ def evaluate(
         console.print_json(report.to_json())
     else:
         low, high = report.interval or (0.0, 0.0)
-        more = {"not scored": report.unscored, "parts": report.parts, "to be looked at": report.suspicions}
+        more: dict[str, Mapping[str, float]] = {
+            "not scored": report.unscored,
+            "parts": report.parts,
+            "to be looked at": report.suspicions,
+        }
         console.out.print(
             f"accuracy {report.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) on {report.n} tasks of "
             f"{report.dataset}\n{report.tool_calls} tool calls, {report.tool_errors} errors; "

@@ -23,12 +23,13 @@ from aworld_train.dataset.arrays import as_integers
 from aworld_train.dataset.columns import Families, Family
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference, subjects
-from aworld_train.dataset.gathering import Gathered, gather
+from aworld_train.dataset.gathering import Gathered, gather, short_lived_rows
 from aworld_train.dataset.merging import Distinct, Merged, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
 from aworld_train.dataset.output import sha256, write_manifest
 from aworld_train.dataset.plan import Plan, PlannedSource
 from aworld_train.dataset.rows import RowMaker
+from aworld_train.dataset.sources import find_source
 from aworld_train.dataset.splits import Assignment, cut
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import TaskKind
@@ -50,11 +51,14 @@ class Build:
 
     def run(self) -> BuildReport:
         plan = self.plan
+        # All are loaded before the first is read, which can take long.
+        sources = [(find_source(source.name), source.options) for source in plan.sources]
         with DropList(self.folder / DROPPED, plan.strict) as drops:
-            gathered = [
-                gather(source, number, plan.seed, self.families, self.spool, drops)
-                for number, source in enumerate(plan.sources)
-            ]
+            with short_lived_rows():
+                gathered = [
+                    gather(source, options, number, self.families, self.spool, drops)
+                    for number, (source, options) in enumerate(sources)
+                ]
             self.reference.check_comparable(self.families)
             self.distinct.find(self.reference, self._near(), drops)
         with ThreadPoolExecutor(max_workers=1) as beside:

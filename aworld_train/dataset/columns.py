@@ -8,7 +8,7 @@ task: it is sha256 of the seed and the task's key.
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 
@@ -119,7 +119,7 @@ class Families:
             )
             number = known.get(family)
             if number is None:
-                "".join(family[_FIRST_TEXT:]).encode()  # raises for what is no text
+                "".join(cast(tuple[str, ...], family[_FIRST_TEXT:])).encode()  # raises for what is no text
                 number = known[family] = len(known)
             found.append(number)
             afters.append(after)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aworld_train.dataset.mix import check_weights
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
-from aworld_train.dataset.sources import SourceOptions, check_options, find_source
+from aworld_train.dataset.sources import SourceOptions, check_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS, check_splits
 from aworld_train.errors import DatasetError, UsageError
 
@@ -83,7 +83,6 @@ class Plan:
         check_weights([(source.name, source.weight) for source in self.sources])
         for source in self.sources:
             check_options(source.name, source.options)
-            find_source(source.name)
             try:
                 if source.options.scorer is not None:
                     check_scorer_name(source.options.scorer)

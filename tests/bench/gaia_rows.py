@@ -5,10 +5,9 @@ import random
 from pathlib import Path
 
 _TEXT = """
-the of in a table report year river museum which author second page minutes according attached
-spreadsheet city population before after how many paper title figure first letters album station
-between distance kilometres nearest whole number without commas species bird video shown archive
-edition index museum's
+the of in a table report year river museum which author second page minutes according attached spreadsheet city
+population before after how many paper title figure first letters album station between distance kilometres nearest
+whole number without commas species bird video shown archive edition index museum's
 """
 _WORDS = _TEXT.split()
 
