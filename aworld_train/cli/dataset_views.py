@@ -95,6 +95,7 @@ def stats_command(
       aworld-train dataset stats data/gaia/val.parquet --model models/tiny --out gaia.png
     """
     from aworld_train.dataset.histogram import draw_statistics
+    from aworld_train.dataset.output import PICTURE
     from aworld_train.dataset.statistics import statistics
     from aworld_train.errors import DependencyMissing
 
@@ -102,7 +103,7 @@ def stats_command(
     if not as_json:
         console.out.print(_lengths(found))
         console.out.print(_counts(found))
-    target = out or file.with_name(f"{file.stem}.stats.png")
+    target = out or file.with_name(f"{file.stem}{PICTURE}")
     picture: Path | None = target
     try:
         draw_statistics(found, target)

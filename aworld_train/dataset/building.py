@@ -26,7 +26,7 @@ from aworld_train.dataset.exclusion import Reference, subjects
 from aworld_train.dataset.gathering import Gathered, gather, short_lived_rows
 from aworld_train.dataset.merging import Distinct, Merged, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
-from aworld_train.dataset.output import sha256, write_manifest
+from aworld_train.dataset.output import ATTACHMENTS, copy_attachments, sha256, write_manifest
 from aworld_train.dataset.plan import Plan, PlannedSource
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import find_source
@@ -66,6 +66,8 @@ class Build:
             files = beside.submit(lambda: [_named(_read_by(source)) for source in plan.sources])
             rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
             report = self._report(gathered, drops, rows, levels, files.result())
+        attachments = (pair for source in plan.sources for pair in source.options.attachments)
+        copy_attachments(attachments, self.folder / ATTACHMENTS)
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
 
     def _near(self) -> Near | None:

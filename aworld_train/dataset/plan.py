@@ -11,6 +11,9 @@ from aworld_train.dataset.sources import SourceOptions, check_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS, check_splits
 from aworld_train.errors import DatasetError, UsageError
 
+_NOT_KEPT = ("files", "seed", "limit", "read", "attachments")
+"""Options that are the build's, or say where files lie, which is no part of a dataset."""
+
 
 @dataclass(frozen=True)
 class PlannedSource:
@@ -31,8 +34,7 @@ class PlannedSource:
         plain, told = SourceOptions(), {}
         for option in fields(SourceOptions):
             value = getattr(self.options, option.name)
-            # The seed and the limit are the build's; where files lie is no part of a dataset.
-            if option.name not in ("files", "seed", "limit", "read") and value != getattr(plain, option.name):
+            if option.name not in _NOT_KEPT and value != getattr(plain, option.name):
                 told[option.name] = list(value) if isinstance(value, tuple) else value
         return {"source": self.name, "options": told, "weight": self.weight}
 

@@ -12,6 +12,8 @@ from aworld_train.errors import UsageError
 PLACE = "/attachments"
 """Where it is in a container."""
 VARIABLE = "ATTACHMENTS"
+_ANSWERS = b"Final answer"
+_LOOKED_AT = 1 << 16  # bytes at either end of a file, where its columns are named
 _OTHERS_READ = 0o004
 _OTHERS_ENTER = 0o005
 
@@ -24,7 +26,8 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
         for_containers: Whether it is mounted in containers, whose tools are another user.
 
     Raises:
-        UsageError: There is no such folder, a link in it leads out of it, or tools could not read it.
+        UsageError: There is no such folder, a link in it leads out of it, tools could not read it, or they could read
+            the answers there.
     """
     if folder is None:
         return None
@@ -36,6 +39,8 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
             "before; tools can then read them"
             + (f" at {PLACE}." if for_containers else f" there (the variable {VARIABLE}).")
         )
+    for path in (*found.glob("metadata*.jsonl"), *found.glob("metadata*.parquet")):
+        _check_no_answers(path)
     for name, folders, files in os.walk(found, onerror=_refuse):
         for path in [Path(name), *(Path(name, one) for one in (*folders, *files))]:
             if path.is_symlink():
@@ -48,6 +53,19 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
 def identity(folder: Path | None) -> list[int | str]:
     """What tells one folder from another, also from one that has been put in its place; files in it may change."""
     return [str(folder), folder.stat().st_dev, folder.stat().st_ino] if folder is not None else []
+
+
+def _check_no_answers(file: Path) -> None:
+    """GAIA's snapshots have the answers beside the files of its questions."""
+    with file.open("rb") as opened:
+        begins = opened.read(_LOOKED_AT)
+        opened.seek(max(0, file.stat().st_size - _LOOKED_AT))
+        ends = opened.read(_LOOKED_AT)
+    if _ANSWERS in begins or _ANSWERS in ends:
+        raise UsageError(
+            f"{file} (--data) holds the answers of the tasks, and tools could read them. Give the folder "
+            "`attachments` of the dataset that `aworld-train dataset build gaia` makes: it has the tasks' files alone."
+        )
 
 
 def _check_link(link: Path, folder: Path) -> None:

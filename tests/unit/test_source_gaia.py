@@ -11,6 +11,7 @@ from aworld_train.dataset import build
 from aworld_train.dataset.sources.gaia import gaia
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
+from aworld_train.env.attachments import find_data
 from aworld_train.errors import DatasetError, UsageError
 
 NOTE = "The annotator went to the shelf and counted."
@@ -241,3 +242,41 @@ def test_broken_lines_are_dropped_with_their_line(tmp_path: Path) -> None:
 def test_ones_own_system_prompt_takes_the_place_of_the_packages(tmp_path: Path) -> None:
     task = read(snapshot(tmp_path), system="Mine.")[0]
     assert isinstance(task, Task) and task.system == "Mine."
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_dataset_comes_with_the_files_of_its_tasks_and_without_the_answers(
+    tmp_path: Path, layout: str
+) -> None:
+    given, out = snapshot(tmp_path / "gaia", layout), tmp_path / "out"
+    (given / "2023" / "validation" / "of-no-question.txt").write_text("x")
+    build("gaia", out, files=[given], splits={"train": 1})
+    copied = {path.name: path for path in (out / "attachments").iterdir()}
+    assert set(copied) == {"bb-2.xlsx", "cc-3.png"}
+    assert all(path.read_bytes() == b"content" and path.stat().st_mode & 0o004 for path in copied.values())
+    outputs = json.loads((out / "dataset.json").read_text())["outputs"]
+    assert {"attachments/bb-2.xlsx", "attachments/cc-3.png", "train.parquet"} <= set(outputs)
+    assert find_data(out / "attachments", for_containers=True) == out / "attachments"
+    with pytest.raises(UsageError, match="holds the answers"):
+        find_data(given / "2023" / "validation", for_containers=False)
+
+
+def test_a_dataset_with_attachments_and_pictures_is_replaced_and_nothing_of_ones_own_with_it(
+    tmp_path: Path,
+) -> None:
+    given, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
+    build("gaia", out, files=[given], splits={"train": 1})
+    (out / "train.stats.png").write_bytes(b"picture")
+    build("gaia", out, files=[given], splits={"train": 1})
+    (out / "attachments" / "my-notes.txt").write_text("mine")
+    with pytest.raises(DatasetError, match="attachments/my-notes"):
+        build("gaia", out, files=[given], splits={"train": 1})
+    assert (out / "attachments" / "my-notes.txt").exists()
+
+
+def test_different_attachments_of_one_name_are_refused(tmp_path: Path) -> None:
+    first, second = snapshot(tmp_path / "a"), snapshot(tmp_path / "b")
+    (second / "2023" / "validation" / "bb-2.xlsx").write_bytes(b"another")
+    with pytest.raises(DatasetError, match="different attachments of one name"):
+        build("gaia", tmp_path / "out", files=[first, second], splits={"train": 1})
+    assert not (tmp_path / "out").exists()

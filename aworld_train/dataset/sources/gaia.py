@@ -1,10 +1,10 @@
 """GAIA as tasks, from a local snapshot of the gated dataset (https://huggingface.co/datasets/gaia-benchmark/GAIA).
 
 A part's questions are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one such
-file per level; the files that questions come with are beside it. The agent sees the question and where the tool
-environment has its file: in a folder given to ``env up --data``, a copy of the part's without the ``metadata`` files,
-which have the answers in them. Level and annotators' notes stay out of what it sees, and the answer is in the ground
-truth alone.
+file per level; the files that questions come with are beside it. They are copied into the dataset's folder
+``attachments``, which is what ``env up --data`` is given: in the snapshot's own folder the answers lie beside them. The
+agent sees the question and where the tool environment has its file. Level and annotators' notes stay out of what it
+sees, and the answer is in the ground truth alone.
 """
 
 import os
@@ -73,7 +73,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         tasks = hidden = 0
         for path in files:
             options.opened(path)
-            for item in reader.tasks(_with_files(_rows(path), folder), path.name):
+            for item in reader.tasks(_with_files(_rows(path), folder, options), path.name):
                 tasks += isinstance(item, Task)
                 hidden += isinstance(item, Dropped) and item.reason in (HIDDEN_ANSWER, NO_ANSWER)
                 yield item
@@ -89,7 +89,7 @@ def _plan(names: tuple[str, ...], where: str) -> Plan:
     return Plan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
 
 
-def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
+def _with_files(rows: Iterator[Row], folder: Path, options: SourceOptions) -> Iterator[Row]:
     """The rows with their file's path in the folder; one whose file tools could not read is unusable."""
     faults = _file_faults(folder)
     prefix = f"{YEAR}/{folder.name}/"
@@ -100,6 +100,8 @@ def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
         # `path` is from the top of the snapshot.
         name = str(name).removeprefix(prefix)
         fault = faults.get(name, "its file is not in the snapshot")
+        if not fault:
+            options.attached(name, folder / name)
         yield line, raw, fault or {**fields, "attachments": name}
 
 

@@ -23,6 +23,7 @@ class SourceOptions:
         tasks: What gsm8k asks for: ``annotations`` or ``questions``.
         limit: Most tasks that are wanted, so how many a source that makes them up yields; None for its default.
         read: The files that `opened` was told of.
+        attachments: The files that `attached` was told of: the name that tasks have for one, and where it is.
     """
 
     files: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class SourceOptions:
     tasks: str = "annotations"
     limit: int | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
+    attachments: set[tuple[str, Path]] = field(default_factory=set, compare=False, repr=False)
 
     def opened(self, path: str | Path) -> Path:
         """Say that a file is read, so that its hash is kept in ``dataset.json``; returns its path."""
@@ -45,3 +47,7 @@ class SourceOptions:
         if path not in self.read:
             self.read.append(path)
         return path
+
+    def attached(self, name: str, path: Path) -> None:
+        """Say that a task comes with a file, so that the dataset comes with it too."""
+        self.attachments.add((name, path))
