@@ -1,9 +1,10 @@
 """Sorts more tasks than fit into memory, on disk.
 
 Batches gather in memory; when they outgrow a bound they are written as runs, grouped by the first byte of their
-digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every
-run, are a part that fits into memory and can be sorted there, and the parts follow each other in order. A
-part that is too big after all is grouped by the next byte, unless it is one task over and over. What never outgrows the bound never touches the disk.
+digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every run, are a
+part that fits into memory and can be sorted there, and the parts follow each other in order. A part that is too big
+after all is grouped by the next byte, unless it is one task over and over. What never outgrows the bound never
+touches the disk.
 """
 
 from collections.abc import Iterator
