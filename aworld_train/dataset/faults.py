@@ -69,7 +69,9 @@ class RowCheck:
         if first is not None:
             position, said = first
             row_itself: Row = batch.slice(position, 1).to_pylist()[0]
-            raise DatasetError(f"{self._source}: row {self.rows + position} {said(row_itself)}.")
+            raise DatasetError(
+                f"{self._source}: row {self.rows + position}{_origin(row_itself)} {said(row_itself)}."
+            )
         self.rows += len(batch)
 
 
@@ -99,6 +101,12 @@ class _Indices:
             return None
         row = int(order[again + 1].min())
         return row, int(every[row]), int(np.flatnonzero(every == every[row])[0])
+
+
+def _origin(row: Row) -> str:
+    """Where a row came from, where it says that."""
+    info = row["extra_info"] or {}
+    return f" ({info['file']}, line {info.get('line')})" if info.get("file") else ""
 
 
 def _no_data_source(batch: pa.RecordBatch) -> Mask:

@@ -60,10 +60,10 @@ class Distinct:
 
     def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
         """Go over the whole spool once and write down what is kept."""
-        families = self._families.listed()
+        families, held = self._families.listed(), reference.digests_array()
         self._folder.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._spool.parts()):
-            kept = self._keep(part, families, reference, near, drops)
+            kept = self._keep(part, families, held, near, drops)
             np.save(self._kept_file(number), kept)
             np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
@@ -79,10 +79,10 @@ class Distinct:
             yield part.batch, np.load(self._kept_file(number))
 
     def _keep(
-        self, part: Part, families: list[Family], reference: Reference, near: Near | None, drops: DropList
+        self, part: Part, families: list[Family], held: pa.Array, near: Near | None, drops: DropList
     ) -> Positions:
         batch, order = part.batch, part.order
-        order = order[~self._held_back(batch, reference)[order]]
+        order = order[~self._held_back(batch, held)[order]]
         sorted_words = words(batch)[order]
         repeats = np.zeros(len(order), dtype=bool)
         repeats[1:] = (sorted_words[1:] == sorted_words[:-1]).all(axis=1)
@@ -93,14 +93,11 @@ class Distinct:
             kept = self._without_near(batch, kept, families, near, drops)
         return kept
 
-    def _held_back(
-        self, batch: pa.RecordBatch, reference: Reference
-    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        if not reference.digests:
-            return np.zeros(len(batch), dtype=bool)
-        held = pc.is_in(batch.column("digest"), value_set=reference.digests_array())
-        self.counts.against += held.true_count
-        return as_truths(held)
+    def _held_back(self, batch: pa.RecordBatch, held: pa.Array) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Which tasks of a batch are among those of the reference, by their digests."""
+        found = as_truths(pc.is_in(batch.column("digest"), value_set=held))
+        self.counts.against += int(found.sum())
+        return found
 
     def _merge(
         self,

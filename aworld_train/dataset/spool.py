@@ -1,9 +1,10 @@
 """Sorts more tasks than fit into memory, on disk.
 
 Batches gather in memory; when they outgrow a bound they are written as runs, grouped by the first byte of their
-digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every
-run, are a part that fits into memory and can be sorted there, and the parts follow each other in order. A
-part that is too big after all is grouped by the next byte. What never outgrows the bound never touches the disk.
+digest. Since digests are spread evenly, all tasks that begin with the same bytes, read back from every run, are a
+part that fits into memory and can be sorted there, and the parts follow each other in order. A part that is too big
+after all is grouped by the next byte, unless it is one task over and over. What never outgrows the bound never
+touches the disk.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ HELD_BYTES = 112 << 20
 RUN_BYTES = 32 << 20
 
 _GROUPS = 256
+_MOST_BYTES = 8
+"""Digests that agree in so many bytes are equal."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Spool:
             while end < _GROUPS and sizes[start : end + 1].sum() <= self.run_bytes:
                 end += 1
             size = int(sizes[start:end].sum())
-            if size > 2 * self.run_bytes and self.byte + 1 < DIGEST_BYTES:
+            if size > 2 * self.run_bytes and self.byte + 1 < _MOST_BYTES:
                 yield from self._regrouped(start)
             elif size:
                 yield _in_order(
