@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.faults import CHECKS, ROLES, RowCheck
-from aworld_train.dataset.names import SCORERS
 from aworld_train.dataset.schema import SCHEMA
 from aworld_train.errors import DatasetError
+from aworld_train.reward.scorers import BUILT_IN
 
 blank = st.sampled_from([None, "", " ", "\u00a0", "\n\t", "\u2003"])
 text = blank | st.text(min_size=1, max_size=4)
@@ -41,7 +41,7 @@ good_row = st.fixed_dictionaries(
         "extra_info": st.fixed_dictionaries(
             {
                 "index": st.integers(0, 30),
-                "scorer": st.sampled_from(SCORERS),
+                "scorer": st.sampled_from(sorted(BUILT_IN)),
                 "answer_schema": st.just("answer"),
             }
         ),
