@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from aworld_train.errors import RewardError
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import CompositeSection, Recipe
 from aworld_train.reward.settings import (
     CompositeSettings,
     JudgeModel,
@@ -18,12 +18,12 @@ def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSe
 
     Args:
         recipe: A checked recipe.
-        tools_url: MCP endpoint of the tool environment, where there is one.
+        tools_url: MCP endpoint of the tool environment; None where there is none.
 
     Raises:
-        RewardError: The file with the judge's instructions cannot be read.
+        RewardError: The file with the judge's instructions cannot be read, or is empty.
     """
-    reward, judge, composite = recipe.reward, recipe.reward.judge, recipe.reward.composite
+    reward, judge = recipe.reward, recipe.reward.judge
     return RewardSettings(
         scorer=reward.scorer,
         answer_schema=reward.answer_schema,
@@ -36,23 +36,36 @@ def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSe
             cache=str(Path(judge.cache).expanduser().resolve()) if judge.cache else None,
             prompt=_text(judge.prompt) if judge.prompt else None,
         ),
-        composite=CompositeSettings(
-            correct=composite.correct,
-            weights=dict(composite.weights),
-            gates=tuple(composite.gates),
-            most_chars=composite.most_chars,
-            most_calls=composite.most_calls,
-        ),
-        tools=ToolSettings(tools_url, tool=reward.code_tool, servers=tuple(recipe.env.servers))
-        if tools_url
-        else None,
+        composite=composite_settings(reward.composite),
+        tools=None if tools_url is None else _tools(recipe, tools_url),
     )
+
+
+def composite_settings(section: CompositeSection) -> CompositeSettings:
+    """What ``composite`` adds up by a recipe's section ``reward.composite``."""
+    return CompositeSettings(
+        correct=section.correct,
+        weights=dict(section.weights),
+        gates=tuple(section.gates),
+        most_chars=section.most_chars,
+        most_calls=section.most_calls,
+    )
+
+
+def _tools(recipe: Recipe, url: str) -> ToolSettings:
+    return ToolSettings(url, tool=recipe.reward.code_tool, servers=tuple(recipe.env.servers))
 
 
 def _text(file: str) -> str:
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8")
+        text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise RewardError(
             f"The judge's instructions (reward.judge.prompt) cannot be read: {error}."
         ) from error
+    if not text.strip():
+        raise RewardError(
+            f"The judge's instructions (reward.judge.prompt) are empty: {file} says nothing. Leave the key out for the "
+            "package's own."
+        )
+    return text

@@ -1,12 +1,14 @@
 """How a run scores: defaults for rows that do not say, the judge, the composite, as plain data between processes."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 SCORER = "number"
 """For tasks that name none, where nothing else is asked for."""
 ANSWER_SCHEMA = "answer"
+_MINUTE = 60.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,22 @@ class RewardSettings:
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     composite: CompositeSettings = field(default_factory=CompositeSettings)
     tools: ToolSettings | None = None
+
+    def scorers_asked(self, named: Iterable[str | None]) -> set[str]:
+        """The scorers that answers get to, from those that tasks name (None: none)."""
+        own = {name or SCORER for name in named}
+        asked = {self.scorer} if self.scorer else own
+        if "composite" in asked:
+            asked = asked | ({self.composite.correct} if self.composite.correct else own)
+        return asked
+
+    def patient(self) -> Self:
+        """For programs that score many answers and wait for none: with time for a judge's turn in the minute."""
+        judge = self.judge
+        if not judge.per_minute:
+            return self
+        minutes = math.ceil(judge.concurrency / judge.per_minute) * max(1, len(judge.models))
+        return replace(self, timeout=self.timeout + _MINUTE * minutes)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""

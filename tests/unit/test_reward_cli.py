@@ -12,7 +12,7 @@ import pytest
 
 from aworld_train.cli.main import main
 from aworld_train.errors import DatasetError
-from aworld_train.reward.files import find_truth, read_truths
+from aworld_train.reward.truths import find_truth, read_truths
 
 
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
