@@ -13,12 +13,11 @@ from aworld_train.reward.settings import (
 )
 
 
-def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSettings:
+def reward_settings(recipe: Recipe) -> RewardSettings:
     """How a recipe scores.
 
     Args:
         recipe: A checked recipe.
-        tools_url: MCP endpoint of the tool environment; None where there is none.
 
     Raises:
         RewardError: The file with the judge's instructions cannot be read, or is empty.
@@ -37,7 +36,7 @@ def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSe
             prompt=_text(judge.prompt) if judge.prompt else None,
         ),
         composite=composite_settings(reward.composite),
-        tools=None if tools_url is None else _tools(recipe, tools_url),
+        tools=ToolSettings(recipe.env.url, tool=reward.code_tool, servers=tuple(recipe.env.servers)),
     )
 
 
@@ -50,10 +49,6 @@ def composite_settings(section: CompositeSection) -> CompositeSettings:
         most_chars=section.most_chars,
         most_calls=section.most_calls,
     )
-
-
-def _tools(recipe: Recipe, url: str) -> ToolSettings:
-    return ToolSettings(url, tool=recipe.reward.code_tool, servers=tuple(recipe.env.servers))
 
 
 def _text(file: str) -> str:

@@ -79,13 +79,13 @@ class ToolSettings:
     """The tool environment that runs the tests of ``code_tests``; its token is in ``MCP_SERVER_TOKEN``.
 
     Attributes:
-        url: Its MCP endpoint.
+        url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
         tool: The tool that runs Python.
         argument: That tool's argument for the source.
         servers: Tool servers to ask for; empty means all.
     """
 
-    url: str
+    url: str | None = None
     tool: str = "run_python_code"
     argument: str = "code"
     servers: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class RewardSettings:
         timeout: Seconds one score may take.
         judge: Who judges.
         composite: What ``composite`` adds up.
-        tools: Where code runs; None where there is no tool environment.
+        tools: Where code runs.
     """
 
     scorer: str | None = None
@@ -109,7 +109,7 @@ class RewardSettings:
     timeout: float = 30.0
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     composite: CompositeSettings = field(default_factory=CompositeSettings)
-    tools: ToolSettings | None = None
+    tools: ToolSettings = field(default_factory=ToolSettings)
 
     def scorers_asked(self, named: Iterable[str | None]) -> set[str]:
         """The scorers that answers get to, from those that tasks name (None: none)."""
@@ -142,5 +142,5 @@ class RewardSettings:
             timeout=data["timeout"],
             judge=JudgeSettings(**{**judge, "models": models}),
             composite=CompositeSettings(**{**composite, "gates": tuple(composite["gates"])}),
-            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}) if tools else None,
+            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}),
         )

@@ -7,7 +7,6 @@ the worker leaves the episode out.
 """
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,7 +31,7 @@ SCORING = "scoring"
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
     """What ``reward.yaml`` holds for a recipe, as plain data; no secret is among it."""
-    settings = reward_settings(recipe, tools_url="")  # each process puts in the one it is told
+    settings = reward_settings(recipe)
     settings = replace(
         settings,
         scorer=_place(settings.scorer),
@@ -73,10 +72,7 @@ class _Plan:
 def _plan(file: str) -> _Plan:
     data = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     function, directory = data.pop("function"), data.pop("directory")
-    settings = RewardSettings.from_plain(data)
-    url = os.environ.get("MCP_SERVER_URL")
-    tools = replace(settings.tools, url=url) if settings.tools and url else None
-    return _Plan(function, directory, replace(settings, tools=tools))
+    return _Plan(function, directory, RewardSettings.from_plain(data))
 
 
 async def score(
