@@ -100,7 +100,10 @@ def test_a_scorer_that_runs_apart_keeps_its_time_limit() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"weights": {"corect": 1.0}}, "`weights` has 'corect', which is not one of .*did you mean 'correct'"),
+        (
+            {"weights": {"corect": 1.0}},
+            "`weights` has 'corect', which is not one of .*did you mean 'correct'",
+        ),
         ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*did you mean 'tool_use'"),
         ({"weights": {"correct": 0.0}}, "`weights` has no weight but 0"),
         ({"correct": "composite"}, "`correct` cannot be composite itself"),
