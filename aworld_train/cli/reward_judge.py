@@ -47,6 +47,8 @@ def judge_eval(
     Each answer is judged as a run would, by the same models, prompt and limits, and the verdict is compared with the
     label. The prediction is judged as it stands: no answer is looked for in it.
 
+    Exits with 1 if there was no verdict at all.
+
     Examples:
 
         aworld-train reward judge-eval labelled.jsonl --recipe my-recipe.yaml
@@ -71,6 +73,8 @@ def judge_eval(
         console.print_json(agreement.to_json())
     else:
         _show(agreement)
+    if agreement.abstained == agreement.n:
+        raise typer.Exit(1)
 
 
 def _settings(
@@ -83,7 +87,7 @@ def _settings(
     from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 
     if recipe is not None or overrides:
-        if (url, model, key_variable) != (None, None, None):
+        if recipe is not None and (url, model, key_variable) != (None, None, None):
             raise UsageError("--recipe says who judges; leave out --url, --model and --key-variable.")
         settings = settings_from(recipe, overrides)
         if not settings.judge.models:

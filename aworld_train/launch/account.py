@@ -57,7 +57,7 @@ class Tally:
             self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
         # Also of an episode without a score: a judge that gave no verdict has been paid all the same.
         self.parts.update(line.get("parts", {}))
-        self.part_counts.update(line.get("parts", ()))
+        self.part_counts.update(list(line.get("parts", {})))
         self.suspicions.update(line.get("suspicions", ()))
         if line.get("reward") is None:
             return

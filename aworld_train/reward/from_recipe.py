@@ -56,11 +56,11 @@ def _text(file: str) -> str:
         text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise RewardError(
-            f"The judge's instructions (reward.judge.prompt) cannot be read: {error}."
+            f"The judge's instructions (reward.judge.prompt), {file}, cannot be read: {error}."
         ) from error
     if not text.strip():
         raise RewardError(
-            f"The judge's instructions (reward.judge.prompt) are empty: {file} says nothing. Leave the key out for the "
-            "package's own."
+            f"The judge's instructions (reward.judge.prompt): {file} says nothing. Leave the key out for the package's "
+            "own."
         )
     return text
