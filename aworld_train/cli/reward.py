@@ -20,9 +20,10 @@ from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.reward.files import Line, Truth
+    from aworld_train.reward.files import Line
     from aworld_train.reward.scored import Scored
     from aworld_train.reward.settings import RewardSettings
+    from aworld_train.reward.truths import Truth
 
 _SHOWN = 30  # lines of a file; `--json` has them all
 _CHARS = 60  # of an answer in a table
@@ -61,7 +62,7 @@ def score_command(
     """
     import asyncio
 
-    from aworld_train.reward.files import read_truths
+    from aworld_train.reward.truths import read_truths
 
     settings = settings_from(recipe, overrides)
     truths = read_truths(dataset) if dataset else None

@@ -16,7 +16,7 @@ from aworld_train.cli.reward_options import (
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.reward.files import Truth
+    from aworld_train.reward.truths import Truth
 
 
 def explain(
@@ -90,7 +90,7 @@ def explain(
 def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Truth":
     from dataclasses import replace
 
-    from aworld_train.reward.files import Truth, find_truth, read_truths
+    from aworld_train.reward.truths import Truth, find_truth, read_truths
 
     if (dataset is None) != (task is None):
         raise UsageError("--dataset and --id go together: the file, and the task in it.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.reward_options import OverridesArgument, RecipeOption, settings_from
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ def judge_eval(
             help="Labelled answers: a line each with id, query, answer, prediction and label (0, 1, false or true).",
         ),
     ],
-    recipe: Annotated[
-        str | None,
-        typer.Option("--recipe", "-r", help="Recipe with the judges; a file or a shipped one's name."),
-    ] = None,
+    overrides: OverridesArgument = None,
+    recipe: RecipeOption = None,
     url: Annotated[
         str | None,
         typer.Option("--url", help="Instead of a recipe: address of a judge, up to /chat/completions."),
@@ -48,6 +47,8 @@ def judge_eval(
     Each answer is judged as a run would, by the same models, prompt and limits, and the verdict is compared with the
     label. The prediction is judged as it stands: no answer is looked for in it.
 
+    Exits with 1 if there was no verdict at all.
+
     Examples:
 
         aworld-train reward judge-eval labelled.jsonl --recipe my-recipe.yaml
@@ -60,7 +61,7 @@ def judge_eval(
 
     from aworld_train.reward.judge.agreement import measure, read_labelled
 
-    settings = _settings(recipe, url, model, key_variable)
+    settings = _settings(recipe, overrides, url, model, key_variable)
     labelled = read_labelled(file)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console.err, transient=True, disable=quiet or as_json) as progress:
@@ -72,20 +73,23 @@ def judge_eval(
         console.print_json(agreement.to_json())
     else:
         _show(agreement)
+    if agreement.abstained == agreement.n:
+        raise typer.Exit(1)
 
 
 def _settings(
-    recipe: str | None, url: str | None, model: str | None, key_variable: str | None
+    recipe: str | None,
+    overrides: list[str] | None,
+    url: str | None,
+    model: str | None,
+    key_variable: str | None,
 ) -> "RewardSettings":
     from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 
-    if recipe is not None:
-        if (url, model, key_variable) != (None, None, None):
+    if recipe is not None or overrides:
+        if recipe is not None and (url, model, key_variable) != (None, None, None):
             raise UsageError("--recipe says who judges; leave out --url, --model and --key-variable.")
-        from aworld_train import recipe as recipes
-        from aworld_train.reward.from_recipe import reward_settings
-
-        settings = reward_settings(recipes.load(recipe))
+        settings = settings_from(recipe, overrides)
         if not settings.judge.models:
             raise UsageError(f"The recipe {recipe} names no judge; put one into reward.judge.models.")
         return settings

@@ -1,5 +1,6 @@
 """What the commands of ``aworld-train reward`` have in common: their options, and how they show text."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,10 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
     from aworld_train import recipe as recipes
     from aworld_train.reward.from_recipe import reward_settings
 
-    return reward_settings(recipes.load(recipe, overrides or []))
+    loaded = recipes.load(recipe, overrides or [])
+    if loaded.env.token:  # where `code_tests` looks for it; settings hold no secret
+        os.environ["MCP_SERVER_TOKEN"] = loaded.env.token
+    return reward_settings(loaded)
 
 
 def writable(text: str) -> str:

@@ -30,6 +30,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     sampled_tokens: int = 0
+    sampled_episodes: int = 0
     unscored: Counter[str] = field(default_factory=Counter)
     suspicions: Counter[str] = field(default_factory=Counter)
     parts: Counter[str] = field(default_factory=Counter)
@@ -51,8 +52,12 @@ class Tally:
             self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
             self.unique_tokens += line["unique_tokens"]
             self.sampled_tokens += line["sampled_tokens"]
+            self.sampled_episodes += 1
         if line.get("scoring") and line.get("reward") is None:
             self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
+        # Also of an episode without a score: a judge that gave no verdict has been paid all the same.
+        self.parts.update(line.get("parts", {}))
+        self.part_counts.update(list(line.get("parts", {})))
         self.suspicions.update(line.get("suspicions", ()))
         if line.get("reward") is None:
             return
@@ -60,13 +65,16 @@ class Tally:
         correct = float(line["scores"].get("acc", line["reward"]))
         self.correct += correct
         self.correct_with_tool += correct if line.get("tool_calls", 0) > 0 else 0.0
-        self.parts.update(line.get("parts", {}))
-        self.part_counts.update(dict.fromkeys(line.get("parts", ()), 1))
 
     @property
     def part_means(self) -> dict[str, float]:
         """Mean of each named part of the scores, over the episodes that have it."""
         return {name: total / self.part_counts[name] for name, total in sorted(self.parts.items())}
+
+    @property
+    def sampled_per_episode(self) -> float | None:
+        """Mean of the sampled tokens, over the episodes in which there were any; None where there are none."""
+        return self.sampled_tokens / self.sampled_episodes if self.sampled_episodes else None
 
     @property
     def suspicion_shares(self) -> dict[str, float]:
@@ -163,11 +171,9 @@ class Account:
             }
 
     def _length_drift(self, tally: Tally) -> float | None:
-        """How long episodes are, as a multiple of the first step's: sampled tokens per episode."""
-        first = self.training[min(self.training)]
-        if not (first.sampled_tokens and tally.episodes):
-            return None
-        return (tally.sampled_tokens / tally.episodes) / (first.sampled_tokens / first.episodes)
+        """How long episodes are, as a multiple of the first step's: sampled tokens per episode that has any."""
+        first, now = self.training[min(self.training)].sampled_per_episode, tally.sampled_per_episode
+        return now / first if first and now is not None else None
 
     def _summarise(self, seconds: float) -> None:
         summary = self.summary

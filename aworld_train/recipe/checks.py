@@ -16,7 +16,6 @@ _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
 _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout", "price_in", "price_out"}
-_PARTS = ("correct", "format", "tool_use", "length", "cost")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _NAMES = [
     "model.path",
@@ -40,8 +39,6 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "agent.max_tool_result_chars",
             "reward.judge.concurrency",
             "reward.judge.attempts",
-            "reward.composite.most_chars",
-            "reward.composite.most_calls",
             "dataset.max_prompt_tokens",
             "env.workers",
             "rollout.n",
@@ -260,7 +257,9 @@ def _endpoint(given: dict[str, Any]) -> Iterator[str]:
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Names and shapes; one's own scorers are imported where training is about to begin."""
+    from aworld_train.reward.composite import composite_faults
     from aworld_train.reward.extraction import check_schema_name
+    from aworld_train.reward.from_recipe import composite_settings
     from aworld_train.reward.scorers import scorer_names
 
     reward, composite = recipe.reward, recipe.reward.composite
@@ -276,16 +275,8 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             check_schema_name(reward.answer_schema)
     except RewardError as error:
         yield ("reward", "answer_schema"), f"`reward.answer_schema`: {error.message}"
-    if composite.correct == "composite":
-        yield ("reward", "composite", "correct"), "`reward.composite.correct` cannot be composite itself"
-    for key, parts in (("weights", list(composite.weights)), ("gates", composite.gates)):
-        for part in parts:
-            if part not in _PARTS:
-                yield (
-                    ("reward", "composite", key),
-                    f"`reward.composite.{key}` has {part!r}, which is not one of {', '.join(_PARTS)}"
-                    + _meant(part, _PARTS),
-                )
+    for key, what in composite_faults(composite_settings(composite)):
+        yield ("reward", "composite", key), f"`reward.composite.{key}` {what}"
 
 
 def _meant(name: str, known: list[str] | tuple[str, ...]) -> str:

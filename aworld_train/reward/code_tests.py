@@ -44,15 +44,17 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
     if isinstance(tests, str):
         return Score(None, steps=(tests,))
     tools = context.settings.tools
-    if tools is None:
-        return Score(None, steps=("there is no tool environment to run the tests in",))
+    url, token = _address(tools)
+    if not url:
+        why = "there is no tool environment to run the tests in: MCP_SERVER_URL is not set"
+        return Score(None, steps=(why,))
     # The verdict has to be here before the score's own time is up: what hangs is wrong, not undecided.
     seconds = min(tests.seconds, context.settings.timeout / 2)
     first, word = secrets.token_hex(16), secrets.token_hex(16)
     source = Path(__file__).with_name("sandbox.py").read_text("utf-8")
     arguments = f"{tests.tests!r}, {without_fence(answer)!r}, {seconds!r}"
     program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({first!r}, {word!r}, {arguments}, SOURCE)\n"
-    said, failure = await _run(program, tools, context.settings.timeout)
+    said, failure = await _run(program, tools, url, token, context.settings.timeout)
     return read_verdict(said, first, word, failure)
 
 
@@ -91,16 +93,23 @@ def read_verdict(said: str, first: str, word: str, failure: str) -> Score:
     return Score(0.0, steps=(f"a test failed: {why}",))
 
 
-async def _run(program: str, tools: ToolSettings, patience: float) -> tuple[str, str]:
+def _address(tools: ToolSettings) -> tuple[str, str]:
+    """The environment's endpoint, empty where there is none, and its token."""
+    from aworld_train.env.connection import connection_settings
+
+    known = connection_settings()
+    return tools.url or known.get("MCP_SERVER_URL", ""), known.get("MCP_SERVER_TOKEN", "")
+
+
+async def _run(program: str, tools: ToolSettings, url: str, token: str, patience: float) -> tuple[str, str]:
     """What the environment's tool said, and what went wrong with the environment."""
-    from aworld_train.env.connection import SERVER_KEY, connection_settings, mcp_servers_config
+    from aworld_train.env.connection import SERVER_KEY, mcp_servers_config
     from aworld_train.rollout.outcome import EnvironmentLost
     from aworld_train.rollout.tools import ToolServer, ToolSession
 
-    token = connection_settings().get("MCP_SERVER_TOKEN", "")
-    headers = mcp_servers_config(tools.url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"]
+    headers = mcp_servers_config(url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"]
     try:
-        async with ToolSession(ToolServer(tools.url, headers, patience, patience)) as session:
+        async with ToolSession(ToolServer(url, headers, patience, patience)) as session:
             return (await session.call(tools.tool, {tools.argument: program})).text, ""
     except EnvironmentLost as error:
         return "", f"the tool environment was lost: {error}"

@@ -13,6 +13,7 @@ whether it has a weight or not:
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.errors import RewardError, nearest
@@ -25,28 +26,33 @@ PARTS = ("correct", "format", "tool_use", "length", "cost")
 _TAGS = ("answer", "think", "tool_call")
 
 
+def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
+    """What makes no sense in it, as the setting and what is wrong with it; nothing of one's own is imported."""
+    for key, named in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
+        for name in named:
+            if name not in PARTS:
+                hint = nearest(name, PARTS)
+                meant = f"; did you mean {hint!r}?" if hint else ""
+                yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}{meant}"
+    if not any(settings.weights.values()):
+        yield "weights", "has no weight but 0, so every score would be 0"
+    if settings.correct == "composite":
+        yield "correct", "cannot be composite itself: name a scorer that says whether an answer is right"
+    for key in ("most_chars", "most_calls"):
+        if getattr(settings, key) < 1:
+            yield key, f"must be at least 1, it is {getattr(settings, key)!r}"
+
+
 def check_composite(settings: CompositeSettings) -> None:
     """See that a composite can be scored by these settings.
 
     Raises:
-        RewardError: A part does not exist, or the scorer of ``correct`` does not or is a composite itself.
+        RewardError: They make no sense, or the scorer of ``correct`` cannot be found.
     """
-    for name in (*settings.weights, *settings.gates):
-        if name not in PARTS:
-            hint = nearest(name, PARTS)
-            meant = f" Did you mean {hint!r}?" if hint else ""
-            raise RewardError(
-                f"The scorer composite has no part {name!r}.{meant} Its parts are {', '.join(PARTS)}."
-            )
-    if not any(settings.weights.values()):
-        raise RewardError("The scorer composite has no weight but 0, so every score would be 0.")
-    if min(settings.most_chars, settings.most_calls) < 1:
-        raise RewardError("The scorer composite: most_chars and most_calls must be at least 1.")
-    if settings.correct and find_scorer(settings.correct).delegates:
-        raise RewardError(
-            f"The scorer composite cannot have {settings.correct!r} say what is correct: it is no scorer of answers "
-            "by itself. Name another scorer."
-        )
+    for key, what in composite_faults(settings):
+        raise RewardError(f"The scorer composite: `{key}` {what}")
+    if settings.correct:
+        find_scorer(settings.correct)
 
 
 @register_scorer("composite", wants_no_answer=True, delegates=True)

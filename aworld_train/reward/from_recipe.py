@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from aworld_train.errors import RewardError
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import CompositeSection, Recipe
 from aworld_train.reward.settings import (
     CompositeSettings,
     JudgeModel,
@@ -13,17 +13,16 @@ from aworld_train.reward.settings import (
 )
 
 
-def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSettings:
+def reward_settings(recipe: Recipe) -> RewardSettings:
     """How a recipe scores.
 
     Args:
         recipe: A checked recipe.
-        tools_url: MCP endpoint of the tool environment, where there is one.
 
     Raises:
-        RewardError: The file with the judge's instructions cannot be read.
+        RewardError: The file with the judge's instructions cannot be read, or is empty.
     """
-    reward, judge, composite = recipe.reward, recipe.reward.judge, recipe.reward.composite
+    reward, judge = recipe.reward, recipe.reward.judge
     return RewardSettings(
         scorer=reward.scorer,
         answer_schema=reward.answer_schema,
@@ -36,23 +35,32 @@ def reward_settings(recipe: Recipe, *, tools_url: str | None = None) -> RewardSe
             cache=str(Path(judge.cache).expanduser().resolve()) if judge.cache else None,
             prompt=_text(judge.prompt) if judge.prompt else None,
         ),
-        composite=CompositeSettings(
-            correct=composite.correct,
-            weights=dict(composite.weights),
-            gates=tuple(composite.gates),
-            most_chars=composite.most_chars,
-            most_calls=composite.most_calls,
-        ),
-        tools=ToolSettings(tools_url, tool=reward.code_tool, servers=tuple(recipe.env.servers))
-        if tools_url is not None
-        else None,
+        composite=composite_settings(reward.composite),
+        tools=ToolSettings(recipe.env.url, tool=reward.code_tool, servers=tuple(recipe.env.servers)),
+    )
+
+
+def composite_settings(section: CompositeSection) -> CompositeSettings:
+    """What ``composite`` adds up by a recipe's section ``reward.composite``."""
+    return CompositeSettings(
+        correct=section.correct,
+        weights=dict(section.weights),
+        gates=tuple(section.gates),
+        most_chars=section.most_chars,
+        most_calls=section.most_calls,
     )
 
 
 def _text(file: str) -> str:
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8")
+        text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise RewardError(
-            f"The judge's instructions (reward.judge.prompt) cannot be read: {error}."
+            f"The judge's instructions (reward.judge.prompt), {file}, cannot be read: {error}."
         ) from error
+    if not text.strip():
+        raise RewardError(
+            f"The judge's instructions (reward.judge.prompt): {file} says nothing. Leave the key out for the package's "
+            "own."
+        )
+    return text

@@ -15,6 +15,17 @@ _WORDS = re.compile(r"\w+")
 _SHINGLE = 6
 _MOST_WORDS = 20_000
 _REPEATED_SHARE = 0.5
+_MOST_SHOWN = 500
+# Named, for any dot between letters would do else, and `example.com` be a file; nor is `response.json()` one.
+_DATA = re.compile(
+    r"\w\.(?:csv|tsv|jsonl?|parquet|arrow|feather|db|sqlite3?|pkl|npy|npz|zip|tar|gz)(?![\w(])", re.IGNORECASE
+)
+_DOCUMENT = re.compile(
+    r"\w\.(?:txt|md|rst|log|ya?ml|xml|html?|pdf|docx?|odt|rtf|pptx?|xlsx?|ods|png|jpe?g|gif|tiff?|mp3|m4a|wav|mp4"
+    r"|mov|pdb)(?![\w(])",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"\b[a-z]{2,10}://[^\s\"'\\]+", re.IGNORECASE)
 
 
 class Suspicion(StrEnum):
@@ -86,17 +97,22 @@ def suspicions(
 
 def look(query: str, said: str, answer: str | None, truth: str) -> Mapping[str, str | None]:
     """What of a suspicious episode is kept to be looked at."""
-    return {"query": query[:1000], "said": said[-2000:], "extracted": answer, "ground_truth": truth[:200]}
-
-
-_PATH = re.compile(r"(?:/[\w.+@%() -]+){2,}|[\w+@%-]+\.[A-Za-z][A-Za-z0-9]{1,4}\b")
+    extracted = None if answer is None else answer[:_MOST_SHOWN]
+    return {
+        "query": query[:1000],
+        "said": said[-2000:],
+        "extracted": extracted,
+        "ground_truth": truth[:_MOST_SHOWN],
+    }
 
 
 def _of_another_file(use: ToolUse, files: Sequence[str]) -> bool:
     """Whether a call names files, and none of them is the task's."""
-    named = {path.rpartition("/")[2] for path in _PATH.findall(use.arguments)}
-    own = {path.rpartition("/")[2] for path in files}
-    return bool(named) and not named & own
+    if any(path.rpartition("/")[2] in use.arguments for path in files):
+        return False
+    # A page of the web is no file, though its address may end like one; a benchmark's answers there are.
+    here = _ADDRESS.sub(" ", use.arguments)
+    return bool(_DATA.search(use.arguments) or _DOCUMENT.search(here))
 
 
 def _stands_in(answer: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from aworld_train.api_keys import key_in
 from aworld_train.errors import RewardError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.composite import check_composite
@@ -9,6 +10,7 @@ from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.scorers import find_scorer
+from aworld_train.reward.settings import JudgeSettings
 
 
 def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable[str] = ()) -> None:
@@ -20,22 +22,33 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
         schemas: Likewise.
 
     Raises:
-        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or no judge for it.
+        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or no
+            judge for it that can be asked.
     """
     if recipe.reward.function:
         load_reward(recipe.reward.function)
         return
     settings = reward_settings(recipe)
-    names = {settings.scorer} if settings.scorer else {*scorers}
+    names = settings.scorers_asked(scorers)
     if "composite" in names:
         check_composite(settings.composite)
-        names |= {settings.composite.correct} if settings.composite.correct else {*scorers}
     for name in sorted(names):
         find_scorer(name)
     for schema in sorted({settings.answer_schema} if settings.answer_schema else {*schemas}):
         check_schema_name(schema)
-    if "llm_judge" in names and not settings.judge.models:
+    if "llm_judge" in names:
+        _check_judges(settings.judge)
+
+
+def _check_judges(judge: JudgeSettings) -> None:
+    if not judge.models:
         raise RewardError(
             "A scorer is llm_judge, and nobody judges: describe a language model under `endpoints` and name it in "
             "`reward.judge.models`."
         )
+    for model in judge.models:
+        if model.key_variable and not key_in(model.key_variable):
+            raise RewardError(
+                f"The judge {model.name} needs its key in {model.key_variable}, which is not set: every verdict would "
+                "be missing."
+            )

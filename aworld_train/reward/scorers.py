@@ -10,12 +10,12 @@ and recipes name such a scorer by its ``reference``.
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from aworld_train.errors import RewardError, nearest
-from aworld_train.reward.loading import load_function
+from aworld_train.reward.loading import load_function, load_reward
 from aworld_train.reward.naming import name_reward
 
 BUILT_IN = {
@@ -30,6 +30,8 @@ BUILT_IN = {
     "composite": "aworld_train.reward.composite:composite",
 }
 """Where each built-in scorer is; its module may say more of it with ``register_scorer``."""
+AS_VERL = "verl's "
+"""Before ``module:function`` or ``file.py:function``: a function that is called as verl calls rewards."""
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
@@ -132,6 +134,8 @@ def find_scorer(name: str) -> Scorer:
 def _find(name: str) -> Scorer:
     if name in BUILT_IN:
         return _built_in(name)
+    if name.startswith(AS_VERL):
+        return _called_as_verl(name)
     if name in _registered:
         reference = name_reward(_registered[name].function)
         return _scorer(name, reference, _registered[name])
@@ -190,6 +194,14 @@ def _scorer(name: str, reference: str, said: _Registered) -> Scorer:
         delegates=False,
         prepare=said.prepare,
     )
+
+
+def _called_as_verl(name: str) -> Scorer:
+    from aworld_train.reward.own_function import as_scorer
+
+    function = load_reward(name.removeprefix(AS_VERL))
+    said = _Registered(as_scorer(function), True, False, False, None)
+    return replace(_scorer(name, name, said), is_async=_is_async(function))
 
 
 def _arguments(named: str, function: Callable[..., Any]) -> int:

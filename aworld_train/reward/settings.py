@@ -1,12 +1,14 @@
 """How a run scores: defaults for rows that do not say, the judge, the composite, as plain data between processes."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 SCORER = "number"
 """For tasks that name none, where nothing else is asked for."""
 ANSWER_SCHEMA = "answer"
+_MINUTE = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,13 @@ class ToolSettings:
     """The tool environment that runs the tests of ``code_tests``; its token is in ``MCP_SERVER_TOKEN``.
 
     Attributes:
-        url: Its MCP endpoint.
+        url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
         tool: The tool that runs Python.
         argument: That tool's argument for the source.
         servers: Tool servers to ask for; empty means all.
     """
 
-    url: str
+    url: str | None = None
     tool: str = "run_python_code"
     argument: str = "code"
     servers: tuple[str, ...] = ()
@@ -99,7 +101,7 @@ class RewardSettings:
         timeout: Seconds one score may take.
         judge: Who judges.
         composite: What ``composite`` adds up.
-        tools: Where code runs; None where there is no tool environment.
+        tools: Where code runs.
     """
 
     scorer: str | None = None
@@ -107,7 +109,23 @@ class RewardSettings:
     timeout: float = 30.0
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     composite: CompositeSettings = field(default_factory=CompositeSettings)
-    tools: ToolSettings | None = None
+    tools: ToolSettings = field(default_factory=ToolSettings)
+
+    def scorers_asked(self, named: Iterable[str | None]) -> set[str]:
+        """The scorers that answers get to, from those that tasks name (None: none)."""
+        own = {name or SCORER for name in named}
+        asked = {self.scorer} if self.scorer else own
+        if "composite" in asked:
+            asked = asked | ({self.composite.correct} if self.composite.correct else own)
+        return asked
+
+    def patient(self) -> Self:
+        """For programs that score many answers and wait for none: with time for a judge's turn in the minute."""
+        judge = self.judge
+        if not judge.per_minute:
+            return self
+        minutes = math.ceil(judge.concurrency / judge.per_minute) * max(1, len(judge.models))
+        return replace(self, timeout=self.timeout + _MINUTE * minutes)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -124,5 +142,5 @@ class RewardSettings:
             timeout=data["timeout"],
             judge=JudgeSettings(**{**judge, "models": models}),
             composite=CompositeSettings(**{**composite, "gates": tuple(composite["gates"])}),
-            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}) if tools else None,
+            tools=ToolSettings(**{**tools, "servers": tuple(tools["servers"])}),
         )

@@ -67,7 +67,7 @@ class VerlProcessor(TrainerProcessor):
 
         Args:
             reward_func: a function, or where it is; with VeRL's signature it takes the place of all scorers, else it
-                is the scorer of tasks that name none. The name of a scorer is one too.
+                is the scorer of all tasks, in place of their own. The name of a scorer is one too.
 
         Raises:
             RewardError: it cannot be loaded by name, or not called as VeRL or a scorer is.

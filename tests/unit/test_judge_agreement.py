@@ -204,6 +204,44 @@ def test_the_key_of_a_judge_that_is_tried_comes_from_its_variable(
     assert "sk-secret" not in done.output
 
 
+def test_a_recipe_says_who_judges_and_may_be_changed(tmp_path: Path) -> None:
+    rows = [{**ROW, "id": at, "prediction": p, "label": r} for at, (p, r) in enumerate(LABELLED)]
+    file = write(tmp_path, *rows)
+    recipe = tmp_path / "recipe.yaml"
+    instructions = tmp_path / "judge.md"
+    instructions.write_text("Be fair to birds.")
+    with JudgeServer(honest) as server:
+        recipe.write_text(
+            f"endpoints: {{judge: {{url: '{server.url}', model: big, price_in: 1}}}}\n"
+            f"reward: {{judge: {{models: [judge], prompt: '{instructions}', cache: '{tmp_path}/kept'}}}}\n"
+        )
+        first = json.loads(run(file, "--recipe", recipe, "--json").stdout)
+        again = json.loads(run(file, "--recipe", recipe, "--json").stdout)
+        other = json.loads(run(file, "reward.judge.cache=null", "--recipe", recipe, "--json").stdout)
+        said = server.asked[0].body
+    assert said["model"] == "big" and "Be fair to birds." in said["messages"][0]["content"]
+    assert (first["calls"], first["cached"], first["cost"]) == (4, 0, pytest.approx(0.004))
+    assert (again["calls"], again["cached"]) == (0, 4)
+    assert other["calls"] == 4
+
+
+def test_a_recipe_without_a_judge_is_refused(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("reward: {scorer: gaia}\n")
+    done = run(write(tmp_path, ROW), "--recipe", recipe)
+    assert isinstance(done.exception, UsageError)
+    assert "names no judge; put one into reward.judge.models" in str(done.exception)
+    done = run(write(tmp_path, ROW), "reward.timeout=1", "--url", "http://127.0.0.1:9/v1", "--model", "m")
+    assert "name the recipe with --recipe" in str(done.exception)
+
+
+def test_a_judge_that_never_gives_a_verdict_is_no_success(tmp_path: Path) -> None:
+    with JudgeServer(words("Not correct")) as server:
+        done = run(write(tmp_path, ROW), "--url", server.url, "--model", "big", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["abstained"] == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [(), ("--url", "http://127.0.0.1:9/v1"), ("--model", "big"), ("--recipe", "r.yaml", "--model", "big")],

@@ -1,18 +1,22 @@
 """`aworld-train reward`: a file is scored line by line, and one answer is explained."""
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from aworld_train.cli.main import main
 from aworld_train.errors import DatasetError
-from aworld_train.reward.files import find_truth, read_truths
+from aworld_train.reward.truths import find_truth, read_truths
+from tests.judge_server import Asked, JudgeServer, honest
 
 
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
@@ -192,6 +196,100 @@ def test_a_long_file_is_scored_in_its_order(run: Any, tmp_path: Path) -> None:
     assert [one["id"] for one in found] == list(range(1000))
     assert {one["score"] for one in found} == {1.0}
     assert code == 0
+
+
+def judged(count: int) -> list[dict[str, Any]]:
+    """Lines for a judge, of which every other is right."""
+    return [
+        {"id": n, "prediction": f"<answer>{n}</answer>", "answer": str(n + n % 2), "scorer": "llm_judge"}
+        for n in range(count)
+    ]
+
+
+async def in_a_moment(asked: Asked) -> Any:
+    await asyncio.sleep(0.1)
+    return await honest(asked)
+
+
+@pytest.fixture
+def judge() -> Iterator[JudgeServer]:
+    with JudgeServer(in_a_moment) as server:
+        yield server
+
+
+def with_judge(folder: Path, server: JudgeServer, **reward: Any) -> str:
+    """A recipe with this judge; ``reward`` is more of its section."""
+    recipe = {
+        "name": "a",
+        "endpoints": {"judge": {"url": server.url, "model": "m"}},
+        "reward": {**reward, "judge": {"models": ["judge"], **reward.pop("judge", {})}},
+    }
+    file = folder / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe))
+    return str(file)
+
+
+@pytest.mark.parametrize("scorer", [None, "composite"])
+def test_lines_that_wait_for_a_judge_lose_no_time_by_it(
+    run: Any, tmp_path: Path, judge: JudgeServer, scorer: str | None
+) -> None:
+    # All of them take longer than a score may: 40 / 2 times 0.1 seconds.
+    recipe = with_judge(tmp_path, judge, timeout=1, scorer=scorer, judge={"concurrency": 2})
+    code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *judged(40))), "--recipe", recipe, "--json")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [one["score"] for one in found] == [float(n % 2 == 0) for n in range(40)]
+    assert judge.most_at_once == 2
+    assert code == 0
+
+
+def test_lines_that_no_judge_is_asked_about_do_not_wait_for_one(
+    run: Any, tmp_path: Path, judge: JudgeServer
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(f"from pathlib import Path\ndef own(answer, truth): Path('{tmp_path}/came').touch()\n")
+
+    async def after_the_other(asked: Asked) -> Any:
+        while not (tmp_path / "came").exists():  # noqa: ASYNC110  (it comes from another process)
+            await asyncio.sleep(0.01)
+        return await honest(asked)
+
+    judge.script = after_the_other
+    recipe = with_judge(tmp_path, judge, judge={"concurrency": 1})
+    other = {"id": "x", "prediction": "<answer>1</answer>", "answer": "1", "scorer": f"{own}:own"}
+    _, out, _ = run(
+        "score", str(lines(tmp_path / "p.jsonl", *judged(2), other)), "--recipe", recipe, "--json"
+    )
+    assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["scored", "scored", "error"]
+
+
+def test_a_recipe_and_what_is_changed_of_it_take_the_place_of_what_lines_say(
+    run: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "r.yaml").write_text("reward: {scorer: exact, answer_schema: boxed}\n")
+    line = {"id": 1, "prediction": r"\boxed{2} <answer>3</answer>", "answer": "3", "scorer": "gaia"}
+    file = str(lines(tmp_path / "p.jsonl", line))
+    asked = ("score", file, "--json", "--recipe", str(tmp_path / "r.yaml"))
+    assert json.loads(run(*asked)[1])["extracted"] == "2"
+    found = json.loads(run(*asked, "reward.answer_schema=answer")[1])
+    assert (found["score"], found["extracted"]) == (1.0, "3")
+    explained = ("explain", "--answer", "3", "--prediction", line["prediction"], "--json", "--recipe")
+    found = json.loads(run(*explained, str(tmp_path / "r.yaml"), "reward.scorer=contains")[1])
+    assert (found["scorer"], found["score"], found["extracted"]) == ("contains", 0.0, "2")
+
+
+def test_code_is_tested_where_the_recipe_or_the_variable_says(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.yaml").write_text("env: {url: 'http://127.0.0.1:9/mcp', token: '${oc.env:A_TOKEN}'}\n")
+    file = str(lines(tmp_path / "p.jsonl", GOOD[3]))
+    monkeypatch.setenv("A_TOKEN", "t")
+    monkeypatch.setenv("MCP_SERVER_TOKEN", "")  # put back at the end
+    monkeypatch.delenv("MCP_SERVER_URL", raising=False)
+    lost = "the tool environment was lost"
+    assert lost in run("score", file, "--recipe", str(tmp_path / "r.yaml"))[2]
+    assert lost not in run("score", file)[2]
+    monkeypatch.setenv("MCP_SERVER_URL", "http://127.0.0.1:9/mcp")
+    assert lost in run("score", file)[2]
 
 
 def test_an_answer_is_explained_step_by_step(run: Any) -> None:

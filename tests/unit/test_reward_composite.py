@@ -100,12 +100,15 @@ def test_a_scorer_that_runs_apart_keeps_its_time_limit() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"weights": {"corect": 1.0}}, "no part 'corect'. Did you mean 'correct'"),
-        ({"gates": ("tools_use",)}, "no part 'tools_use'. Did you mean 'tool_use'"),
-        ({"weights": {"correct": 0.0}}, "no weight but 0"),
-        ({"correct": "composite"}, "cannot have 'composite' say what is correct"),
+        (
+            {"weights": {"corect": 1.0}},
+            "`weights` has 'corect', which is not one of .*did you mean 'correct'",
+        ),
+        ({"gates": ("tools_use",)}, "`gates` has 'tools_use', which is not one of .*did you mean 'tool_use'"),
+        ({"weights": {"correct": 0.0}}, "`weights` has no weight but 0"),
+        ({"correct": "composite"}, "`correct` cannot be composite itself"),
         ({"correct": "exactly"}, "no scorer 'exactly'. Did you mean 'exact'"),
-        ({"most_chars": 0}, "at least 1"),
+        ({"most_chars": 0}, "`most_chars` must be at least 1, it is 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:

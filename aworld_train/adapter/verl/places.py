@@ -21,7 +21,7 @@ def command_place(part: str) -> str:
     return str(given.absolute()) if named and given.exists() else part
 
 
-def function_place(spec: str) -> str:
-    """``file.py:name`` with the whole path of the file; ``module:name`` as it is."""
+def function_place(spec: str, directory: str = "") -> str:
+    """``file.py:name`` with the whole path of the file, seen from ``directory``; ``module:name`` as it is."""
     origin, _, name = spec.rpartition(":")
-    return f"{Path(origin).expanduser().resolve()}:{name}" if origin.endswith(".py") else spec
+    return f"{(directory / Path(origin).expanduser()).resolve()}:{name}" if origin.endswith(".py") else spec

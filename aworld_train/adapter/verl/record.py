@@ -101,8 +101,9 @@ class EpisodeSlot:
         if played is None:
             return
         info = task.get("extra_info") or {}
+        attachments = info.get("attachments")
         query = "\n".join(
-            str(m.get("content") or "") for m in task.get("raw_prompt") or () if m["role"] == "user"
+            str(message.get("content") or "") for message in task["raw_prompt"] if message["role"] == "user"
         )
         found = suspicions(
             query=query,
@@ -111,7 +112,8 @@ class EpisodeSlot:
             right=float(scores["acc"]) >= 1.0,
             tools=tool_uses(played.episode),
             tool_calls=played.tools.calls,
-            files=[str(path) for path in info.get("attachments") or ()],
+            # An array, where the rows were read so.
+            files=[] if attachments is None else [str(path) for path in attachments],
         )
         if found:
             truth = str((task.get("reward_model") or {}).get("ground_truth") or "")

@@ -7,16 +7,15 @@ the worker leaves the episode out.
 """
 
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.places import function_place, place
+from aworld_train.adapter.verl.places import function_place
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.own_function import score_by_function
@@ -32,27 +31,48 @@ SCORING = "scoring"
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
     """What ``reward.yaml`` holds for a recipe, as plain data; no secret is among it."""
-    settings = reward_settings(recipe, tools_url="")
+    settings = reward_settings(recipe)
     settings = replace(
         settings,
         scorer=_place(settings.scorer),
         composite=replace(settings.composite, correct=_place(settings.composite.correct)),
     )
-    return {"function": _place(recipe.reward.function), **settings.to_plain()}
+    # Tasks may name files as they are seen from where the user is.
+    return {
+        "function": _place(recipe.reward.function),
+        "directory": str(Path.cwd()),
+        **settings.to_plain(),
+    }
 
 
 def _place(spec: str | None) -> str | None:
     return function_place(spec) if spec else None
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How a run scores.
+
+    Attributes:
+        function: One's own in place of the scorers.
+        directory: From where the paths of scorers that tasks name count.
+        settings: The scorers'.
+    """
+
+    function: str | None
+    directory: str
+    settings: RewardSettings
+
+    def scorer(self, named: str | None) -> str | None:
+        """What a task names, as it is found from anywhere."""
+        return function_place(named, self.directory) if named else None
+
+
 @lru_cache(maxsize=4)
-def _plan(file: str) -> tuple[str | None, RewardSettings]:
-    data = yaml.safe_load(Path(place(file) or file).read_text(encoding="utf-8"))
-    function = data.pop("function")
-    settings = RewardSettings.from_plain(data)
-    url = os.environ.get("MCP_SERVER_URL")
-    tools = replace(settings.tools, url=url) if settings.tools and url else None
-    return function, replace(settings, tools=tools)
+def _plan(file: str) -> _Plan:
+    data = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    function, directory = data.pop("function"), data.pop("directory")
+    return _Plan(function, directory, RewardSettings.from_plain(data))
 
 
 async def score(
@@ -77,13 +97,13 @@ async def score(
         ``score`` (not a number where there is none), ``acc``, ``answered``, ``used_tool``, ``tool_calls``,
         ``tool_errors``, agents' own ``score/<agent>``, and ``scoring``.
     """
-    function, how = _plan(settings)
+    plan = _plan(settings)
     spoken = extra_info.get("assistant_text")
     text = spoken if isinstance(spoken, str) else without_tool_text(solution_str)
-    if function:
+    if plan.function:
         scored = await score_by_function(
-            function,
-            how,
+            plan.function,
+            plan.settings,
             data_source=data_source,
             solution_str=solution_str,
             ground_truth=ground_truth,
@@ -94,12 +114,12 @@ async def score(
         scored = await score_answer(
             text,
             ground_truth=ground_truth,
-            scorer=extra_info.get("scorer"),
+            scorer=plan.scorer(extra_info.get("scorer")),
             answer_schema=extra_info.get("answer_schema"),
             query=str(extra_info.get("asked") or extra_info.get("question") or ""),
             info=extra_info,
             episode=extra_info,
-            settings=how,
+            settings=plan.settings,
         )
     return _for_verl(scored, extra_info)
 

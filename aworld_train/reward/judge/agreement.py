@@ -8,7 +8,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import RewardSettings
 
 _FIELDS = ("id", "query", "answer", "prediction", "label")
-_MINUTE = 60.0
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,7 @@ async def measure(
 
     No more are begun at a time than may be asked at a time, and each has, beside its time limit, the time for its turn.
     """
-    judge = settings.judge
-    turn = _MINUTE * math.ceil(judge.concurrency / judge.per_minute) if judge.per_minute else 0.0
-    patient = replace(settings, timeout=settings.timeout + turn)
+    patient = settings.patient()
     scores: dict[int, Score] = {}
     remaining = iter(enumerate(labelled))
 
@@ -120,7 +117,7 @@ async def measure(
             progress(len(scores))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(judge.concurrency, len(labelled))):
+        for _ in range(min(settings.judge.concurrency, len(labelled))):
             group.create_task(work())
     return agreement_of([(row, scores[at]) for at, row in enumerate(labelled)])
 

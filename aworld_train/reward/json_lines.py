@@ -1,0 +1,72 @@
+"""Files of JSON lines with tasks or predictions: an object a line, with an ``id`` and texts."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import RewardError, UsageError
+
+_TEXTS = ("answer", "scorer", "answer_schema", "query")
+
+
+def lines_of(path: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Of each line that is not empty: file and number, bytes of the file up to its end, and what stands there.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
+    end = 0
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                end += len(text)
+                if text.strip():
+                    yield f"{path}, line {number}", end, text
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def read_object(text: bytes) -> dict[str, Any]:
+    """The object of a line.
+
+    Raises:
+        RewardError: It is none.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RewardError(f"this is no JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise RewardError("this is no JSON object.")
+    return data
+
+
+def id_of(data: Mapping[str, Any]) -> str | int:
+    """Its ``id``.
+
+    Raises:
+        RewardError: It has none.
+    """
+    name = data.get("id")
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise RewardError("it has no 'id', which must be a text or a whole number.")
+    return name
+
+
+def texts_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """Those of ``answer``, ``scorer``, ``answer_schema`` and ``query`` that a line has.
+
+    Raises:
+        RewardError: One is no text.
+    """
+    return {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data[key]
+    if isinstance(value, str):
+        return value
+    if key == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise RewardError(f"its {key!r} must be a text, not {type(value).__name__}.")

@@ -1,0 +1,151 @@
+"""What the account of a run says of rewards: parts, episodes without a score, doubts, and how long episodes become."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aworld_train.launch.account import Account, Tally
+from aworld_train.launch.run_folder import open_run_folder
+from aworld_train.launch.summary import RunSummary
+
+PLAYED = {
+    "validate": False,
+    "outcome": "answered",
+    "treatment": "trained",
+    "tool_calls": 1,
+    "scorer": "composite",
+    "scoring": "scored",
+    "rows": 1,
+    "prompt_tokens": 10,
+    "response_tokens": 30,
+    "unique_tokens": 40,
+    "sampled_tokens": 20,
+}
+
+
+def scored(step: int = 1, reward: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {**PLAYED, "step": step, "reward": reward, "scores": {"acc": reward}, **more}
+
+
+def unscored(step: int = 1, **more: Any) -> dict[str, Any]:
+    why = {"scoring": "abstained", "scorer": "llm_judge", "treatment": "dropped", "cause": "no verdict"}
+    return {**PLAYED, "step": step, **why, **more}
+
+
+def tally(*lines: dict[str, Any]) -> Tally:
+    made = Tally()
+    for line in lines:
+        made.add(line)
+    return made
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    (tmp_path / "rows").write_bytes(b"rows")
+    folder = open_run_folder(tmp_path / "run", {"name": "r"}, [tmp_path / "rows"], resume=False)
+    return Account(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
+
+
+def refreshed(account: Account, *lines: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The rows by step, once these episodes were played and their steps trained on."""
+    account.folder.episodes.parent.mkdir(parents=True, exist_ok=True)
+    with account.folder.episodes.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    with (account.folder.path / "verl.jsonl").open("a") as file:
+        for step in sorted({line["step"] for line in lines}):
+            file.write(json.dumps({"step": step, "data": {"actor/loss": 0.1}}) + "\n")
+    account.refresh(1.0)
+    rows = [json.loads(line) for line in account.folder.metrics.read_text().splitlines()]
+    return {row["step"]: row for row in rows}
+
+
+def test_parts_are_means_over_the_episodes_that_have_them() -> None:
+    found = tally(
+        scored(parts={"correct": 1.0, "format": 0.5}),
+        scored(parts={"correct": 0.0}),
+        scored(parts={"penalty": -0.25}),
+        scored(),
+    )
+    assert found.part_means == {"correct": 0.5, "format": 0.5, "penalty": -0.25}
+
+
+def test_what_a_judge_was_paid_for_no_verdict_counts_too() -> None:
+    found = tally(scored(parts={"judge_cost": 0.1}), unscored(parts={"judge_cost": 0.3}))
+    assert found.part_means == {"judge_cost": pytest.approx(0.2)}
+
+
+def test_an_episode_without_a_score_is_counted_by_scorer_and_why_and_is_neither_right_nor_wrong() -> None:
+    found = tally(
+        scored(), unscored(), unscored(), unscored(scorer="/x/own.py:judge", scoring="timeout", cause="slow")
+    )
+    assert (found.episodes, found.scored, found.correct) == (4, 1, 1.0)
+    assert found.unscored == {"llm_judge: abstained": 2, "/x/own.py:judge: timeout": 1}
+    assert found.causes == {"no verdict": 2, "slow": 1}
+
+
+def test_an_episode_that_never_came_to_be_scored_is_not_one_without_a_score() -> None:
+    lost = {"step": 1, "validate": False, "outcome": "environment", "treatment": "dropped", "cause": "gone"}
+    found = tally(lost, {**lost, "retried": True})
+    assert not found.unscored
+    assert (found.episodes, found.environment_losses) == (1, 2)
+
+
+def test_doubts_are_shares_of_all_episodes() -> None:
+    found = tally(
+        scored(suspicions=["right_without_tool", "repeated_text"]),
+        scored(suspicions=["right_without_tool"]),
+        scored(),
+        unscored(),
+    )
+    assert found.suspicion_shares == {"repeated_text": 0.25, "right_without_tool": 0.5}
+    assert tally().suspicion_shares == tally().part_means == {}
+
+
+def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: Account) -> None:
+    lines = [scored(parts={"correct": 1.0}, suspicions=["repeated_text"]), unscored()]
+    row = refreshed(account, *lines, unscored(step=2), scored(step=2, validate=True, suspicions=["x"]))[1]
+    assert row["reward_parts"] == {"correct": 1.0}
+    assert row["unscored"] == {"llm_judge: abstained": 1}
+    assert row["suspicions"] == {"repeated_text": 0.5}
+    assert account.summary.unscored == {"llm_judge: abstained": 2}
+    assert account.summary.suspicions == {"repeated_text": 1}  # of training alone
+    assert (account.summary.episodes, account.summary.trained_episodes) == (3, 1)
+
+
+def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: Account) -> None:
+    rows = refreshed(account, scored(), scored(sampled_tokens=40), scored(step=2, sampled_tokens=60))
+    assert (rows[1]["length_drift"], rows[2]["length_drift"]) == (1.0, 2.0)
+
+
+def test_episodes_that_were_lost_make_the_others_no_shorter(account: Account) -> None:
+    lost = {"step": 1, "validate": False, "outcome": "environment", "cause": "gone"}
+    rows = refreshed(account, scored(), lost, lost, scored(step=2))
+    assert rows[2]["length_drift"] == 1.0
+
+
+def test_where_nothing_was_sampled_there_is_no_drift(account: Account) -> None:
+    lost = {"validate": False, "outcome": "environment", "cause": "gone"}
+    rows = refreshed(account, {**lost, "step": 1}, scored(step=2))
+    assert rows[1]["length_drift"] is rows[2]["length_drift"] is None
+    rows = refreshed(account, scored(step=3, sampled_tokens=0))
+    assert rows[3]["length_drift"] is None
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"reward": st.none() | st.floats(0, 1)},
+            optional={"parts": st.dictionaries(st.sampled_from("abc"), st.floats(-1, 1))},
+        )
+    )
+)
+def test_a_mean_lies_within_what_it_is_the_mean_of(lines: list[dict[str, Any]]) -> None:
+    found = tally(*(scored(**line) if line["reward"] is not None else unscored(**line) for line in lines))
+    assert found.scored + sum(found.unscored.values()) == found.episodes == len(lines)
+    for name, mean in found.part_means.items():
+        values = [line["parts"][name] for line in lines if name in line.get("parts", {})]
+        assert min(values) - 1e-9 <= mean <= max(values) + 1e-9
