@@ -168,6 +168,7 @@ class Account:
                 "val_accuracy": tally.correct / tally.scored,
                 "val_n": tally.scored,
                 "val_errors": tally.episodes - tally.scored,
+                "val_reward_parts": tally.part_means,
             }
 
     def _length_drift(self, tally: Tally) -> float | None:

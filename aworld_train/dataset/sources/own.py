@@ -4,14 +4,10 @@ The function takes the `SourceOptions`, or nothing, and yields tasks, or mapping
 (``id``, ``query``, ``answer``, ``scorer``, ``answer_schema``), which become tasks as those do.
 """
 
-import importlib
-import importlib.util
 import inspect
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aworld_train.dataset.sources.columns import Columns, entry
@@ -19,7 +15,8 @@ from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.rows import Row, RowReader, shown
 from aworld_train.dataset.sources.values import Unusable, answer_text, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
-from aworld_train.errors import AworldTrainError, DatasetError, UsageError, nearest
+from aworld_train.errors import AworldTrainError, DatasetError, UsageError
+from aworld_train.own_code import load_own
 
 if TYPE_CHECKING:
     from aworld_train.dataset.sources import Source
@@ -31,7 +28,7 @@ def load_source(spec: str) -> "Source":
     Raises:
         UsageError: It cannot be found or imported, or is no function of the options.
     """
-    function = _function(spec)
+    function = load_own(spec, "source")
     takes_options = _takes_options(spec, function)
 
     def source(options: SourceOptions) -> Iterator[Task | Dropped]:
@@ -109,53 +106,3 @@ def _takes_options(spec: str, function: Callable[..., Any]) -> bool:
     raise UsageError(
         f"The source {spec!r} takes {signature}: write it with one parameter, for the options, or without any."
     )
-
-
-def _function(spec: str) -> Callable[..., Any]:
-    origin, _, name = spec.rpartition(":")
-    module = (
-        _load_file(spec, Path(origin).expanduser()) if origin.endswith(".py") else _load_module(spec, origin)
-    )
-    function = getattr(module, name, None)
-    if function is None:
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        hint = nearest(name, known)
-        raise UsageError(
-            f"The source {spec!r}: {origin} has no {name!r}." + (f" Did you mean {hint!r}?" if hint else "")
-        )
-    if not callable(function):
-        raise UsageError(f"The source {spec!r} is of type {type(function).__name__}, not a function.")
-    return function  # type: ignore[no-any-return]
-
-
-def _load_file(spec: str, path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"The source {spec!r}: there is no file {path}.")
-    # A name of its own, so that two files with the same stem do not meet.
-    name = f"aworld_train_source_{abs(hash(str(path.resolve()))):x}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise UsageError(f"The source {spec!r}: {path} cannot be imported.")
-    module = importlib.util.module_from_spec(found)
-    # Dataclasses look their module up there.
-    sys.modules[name] = module
-    try:
-        found.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise UsageError(_import_message(spec, str(path), error)) from error
-    return module
-
-
-def _load_module(spec: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        raise UsageError(_import_message(spec, name, error)) from error
-
-
-def _import_message(spec: str, origin: str, error: BaseException) -> str:
-    message = f"The source {spec!r}: importing {origin} failed with {type(error).__name__}: {error}."
-    if isinstance(error, ModuleNotFoundError):
-        message += " Install it, or put its directory on PYTHONPATH."
-    return message
