@@ -57,6 +57,7 @@ def test_a_file_is_told_from_code_and_from_pages_of_the_web(
     assert found == ([Suspicion.other_file] if is_other else [])
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "arguments", ["a" * 1_000_000, "/a" * 500_000, "http://" * 150_000, "a." * 500_000, "-" * 1_000_000]
 )
