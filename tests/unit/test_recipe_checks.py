@@ -236,6 +236,14 @@ def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
             "`reward.composite.weights` has 'corect', which is not one of correct, format, tool_use, length, "
             "cost; did you mean 'correct'?",
         ),
+        (
+            "reward.composite.weights={format: x}",
+            "`reward.composite.weights` must be numbers, format has 'x'",
+        ),
+        (
+            "reward.composite.weights.format=true",
+            "`reward.composite.weights` must be numbers, format has True",
+        ),
         ("reward.composite.gates=[tools_use]", "`reward.composite.gates` has 'tools_use'"),
         ("reward.composite.weights.correct=0", "`reward.composite.weights` has no weight but 0"),
         (

@@ -323,6 +323,15 @@ def test_an_answer_in_a_file_is_compared_with_a_task_of_a_dataset(run: Any, tmp_
     assert code == 0 and "finds nothing" in out and "score       0 (no_answer)" in out
 
 
+def test_a_long_answer_is_cut_for_people_and_whole_for_programs(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "said.txt").write_text("a" * 5000)
+    arguments = ("explain", "--answer", "b" * 5000, "--answer-schema", "last_line", "--scorer", "exact")
+    said = run(*arguments, "--prediction", f"@{tmp_path}/said.txt")[1]
+    assert said.count("and 4000 more characters") == 2 and len(said) < 3000
+    found = json.loads(run(*arguments, "--prediction", f"@{tmp_path}/said.txt", "--json")[1])
+    assert (len(found["extracted"]), len(found["ground_truth"])) == (5000, 5000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
