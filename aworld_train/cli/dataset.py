@@ -177,8 +177,8 @@ def build_command(
         scorer=scorer,
         answer_schema=answer_schema,
         system=None if system_prompt is None else read_system_prompt(system_prompt),
-        attachments_at=attachments_at or SourceOptions.attachments_at,
-        tasks=tasks or SourceOptions.tasks,
+        attachments_at=SourceOptions.attachments_at if attachments_at is None else attachments_at,
+        tasks=SourceOptions.tasks if tasks is None else tasks,
     )
     if source.endswith((".yaml", ".yml")):
         _refuse_options(source, options)

@@ -200,7 +200,8 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
         values = pc.struct_field(batch.column("extra_info"), name)
     else:
         return {}
+    if pa.types.is_nested(values.type):
+        return {}
     found = pc.value_counts(values).to_pylist()
-    return {
-        item["values"]: item["counts"] for item in found if isinstance(item["values"], str) and item["values"]
-    }
+    # Other makers have fields of these names that hold numbers.
+    return {str(item["values"]): item["counts"] for item in found if item["values"] not in (None, "")}

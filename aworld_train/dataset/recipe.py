@@ -66,7 +66,7 @@ def read_recipe(name: str) -> Plan:
     Raises:
         RecipeError: There is no such file, or something in it is wrong; the message has its line.
     """
-    path = locate.find(name, Path.cwd())
+    path = locate.find(name, Path.cwd(), ready=locate.shipped_datasets())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)
     sources = layer.data.pop("sources", None) or []
