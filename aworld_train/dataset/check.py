@@ -94,7 +94,7 @@ def check_file(
     return FileSummary(
         path,
         check.rows,
-        **{title: dict(counts[name]) for name, title in _COUNTED.items()},
+        **{title: dict(sorted(counts[name].items())) for name, title in _COUNTED.items()},
         schema_version=version,
         bytes=path.stat().st_size,
         prompt_tokens=None if tokens is None else tokens.summary(),
