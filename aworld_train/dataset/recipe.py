@@ -146,7 +146,7 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
             meant = f"; did you mean `{hint}`?" if hint else f". There are: {', '.join(sorted(known))}"
             raise RecipeError(f"{layer.at(here)}: unknown key `{dotted(here)}`{meant}")
         # One file or level may be written without the list.
-        if isinstance(value, str | int) and str(section.__annotations__[key]).startswith("list"):
+        if isinstance(value, str | int | float) and str(section.__annotations__[key]).startswith("list"):
             data[key] = [value]
 
 
