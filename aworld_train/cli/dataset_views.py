@@ -131,9 +131,8 @@ def _panel(row: Mapping[str, Any], full: bool) -> Panel:
             head.add_row(Text(name, style="dim"), _text(listed, None if full else FACT_CHARACTERS))
     parts: list[RenderableType] = [head]
     for message in row.get("prompt") or ():
-        parts += _section(
-            message["role"] or "no role", message["content"], None if full else MESSAGE_CHARACTERS
-        )
+        role, content = (message["role"], message["content"]) if message else (None, None)
+        parts += _section(role or "no role", content, None if full else MESSAGE_CHARACTERS)
     parts += _section("answer", reward.get("ground_truth"), None if full else ANSWER_CHARACTERS, "green")
     title = Text(f"task {said.get('index', 'without index')}", style="bold")
     title.append(f" · {row.get('data_source') or 'no data source'}", style="not bold")

@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aworld_train import __version__
 from aworld_train.dataset.account import BuildReport
-from aworld_train.dataset.arrays import as_integers
+from aworld_train.dataset.arrays import as_integers, numbers
 from aworld_train.dataset.columns import Families, Family
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference, subjects
@@ -38,6 +39,8 @@ from aworld_train.errors import DatasetError
 
 DROPPED = "dropped.jsonl"
 
+_REASONS_SAID = 5
+
 
 class Build:
     """One build under way; each step fills in what the next one needs."""
@@ -48,6 +51,7 @@ class Build:
         self.families = Families()
         self.spool = Spool(work / "spool")
         self.distinct = Distinct(self.spool, self.families, work / "distinct")
+        self.attached: set[str] = set()
 
     def run(self) -> BuildReport:
         plan = self.plan
@@ -66,8 +70,11 @@ class Build:
             files = beside.submit(lambda: [_named(_read_by(source)) for source in plan.sources])
             rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
             report = self._report(gathered, drops, rows, levels, files.result())
-        attachments = (pair for source in plan.sources for pair in source.options.attachments)
-        copy_attachments(attachments, self.folder / ATTACHMENTS)
+        attachments = {pair for source in plan.sources for pair in source.options.attachments}
+        copy_attachments(
+            [(PurePosixPath(place).name, file) for place, file in attachments if place in self.attached],
+            self.folder / ATTACHMENTS,
+        )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
 
     def _near(self) -> Near | None:
@@ -139,6 +146,8 @@ class Build:
                 index = taken + np.arange(len(positions))
                 taken += len(positions)
                 places = assignment.assign(strata[codes])
+                inside = numbers(positions[places < len(names)])
+                self.attached.update(pc.list_flatten(batch.column("attachments").take(inside)).to_pylist())
                 for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
                     here = places == place
                     writer.add(batch, positions[here], index[here])
@@ -196,8 +205,10 @@ class _Account(NamedTuple):
 
     def __str__(self) -> str:
         seen = sum(count.seen for count in self.gathered)
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.dropped.most_common(_REASONS_SAID))
         return (
-            f"{seen} pieces of input were seen, {self.dropped.total()} dropped, {self.counts.merged} merged, "
+            f"{seen} pieces of input were seen, {self.dropped.total()} dropped"
+            f"{f' ({reasons})' if reasons else ''}, {self.counts.merged} merged, "
             f"{self.counts.against} left out by --against, {self.counts.near_duplicates} as near-duplicates"
         )
 

@@ -94,7 +94,7 @@ def check_file(
     return FileSummary(
         path,
         check.rows,
-        **{title: dict(counts[name]) for name, title in _COUNTED.items()},
+        **{title: dict(sorted(counts[name].items())) for name, title in _COUNTED.items()},
         schema_version=version,
         bytes=path.stat().st_size,
         prompt_tokens=None if tokens is None else tokens.summary(),
@@ -200,7 +200,8 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
         values = pc.struct_field(batch.column("extra_info"), name)
     else:
         return {}
+    if pa.types.is_nested(values.type):
+        return {}
     found = pc.value_counts(values).to_pylist()
-    return {
-        item["values"]: item["counts"] for item in found if isinstance(item["values"], str) and item["values"]
-    }
+    # Other makers have fields of these names that hold numbers.
+    return {str(item["values"]): item["counts"] for item in found if item["values"] not in (None, "")}

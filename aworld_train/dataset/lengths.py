@@ -71,8 +71,10 @@ def prompt_tokenizer(model: Path) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ModelError(f"{model} has no tokenizer that can be loaded: {reason}") from error
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise ModelError(
+            f"{model} has no tokenizer that can be loaded: {reason}. Give a model's directory, with its tokenizer.json."
+        ) from error
     if not tokenizer.chat_template:
         raise ModelError(f"The tokenizer of {model} has no chat template, so prompts cannot be measured.")
     return tokenizer

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -44,12 +45,16 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
             f"Source {available.index(0) + 1} of the mix has no task left, so its weight cannot be kept. "
             "Take it out, or give it more input."
         )
-    total = sum(weights)
-    most = min(count * total / weight for count, weight in zip(available, weights, strict=True))
-    rows = most if limit is None else min(most, limit)
-    return [
-        min(count, round(rows * weight / total)) for count, weight in zip(available, weights, strict=True)
-    ]
+    parts = [Fraction(str(weight)) for weight in weights]
+    total = sum(parts)
+    most = min(count * total / part for count, part in zip(available, parts, strict=True))
+    shares = [(most if limit is None else min(most, limit)) * part / total for part in parts]
+    taken = [math.floor(share) for share in shares]
+    # Rounded each by itself they could be more than the limit: those that lost most get what is left.
+    lost = sorted(range(len(shares)), key=lambda source: taken[source] - shares[source])
+    for source in lost[: math.floor(sum(shares)) - sum(taken)]:
+        taken[source] += 1
+    return taken
 
 
 class Selection:

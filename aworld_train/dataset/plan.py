@@ -85,6 +85,11 @@ class Plan:
         check_weights([(source.name, source.weight) for source in self.sources])
         for source in self.sources:
             check_options(source.name, source.options)
+            if not source.options.attachments_at.startswith("/"):
+                raise UsageError(
+                    f"--attachments-at {source.options.attachments_at!r} is no absolute path, and tools may work in "
+                    "any directory: give the one inside the tool environment, such as /attachments."
+                )
             try:
                 if source.options.scorer is not None:
                     check_scorer_name(source.options.scorer)

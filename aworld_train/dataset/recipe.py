@@ -66,7 +66,7 @@ def read_recipe(name: str) -> Plan:
     Raises:
         RecipeError: There is no such file, or something in it is wrong; the message has its line.
     """
-    path = locate.find(name, Path.cwd())
+    path = locate.find(name, Path.cwd(), ready=locate.shipped_datasets())
     layer = read_file(path, locate.display(path))
     _check_keys(layer)
     sources = layer.data.pop("sources", None) or []
@@ -146,7 +146,7 @@ def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyP
             meant = f"; did you mean `{hint}`?" if hint else f". There are: {', '.join(sorted(known))}"
             raise RecipeError(f"{layer.at(here)}: unknown key `{dotted(here)}`{meant}")
         # One file or level may be written without the list.
-        if isinstance(value, str | int) and str(section.__annotations__[key]).startswith("list"):
+        if isinstance(value, str | int | float) and str(section.__annotations__[key]).startswith("list"):
             data[key] = [value]
 
 

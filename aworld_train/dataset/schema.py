@@ -16,6 +16,9 @@ from aworld_train.errors import DatasetError
 SCHEMA_VERSION = 2
 VERSION_KEY = b"aworld_train.dataset.schema_version"
 
+_NAMES = ("scorer", "answer_schema")
+"""Fields of ``extra_info`` that say how an answer is judged; a file may lack them."""
+
 # "element" is what parquet itself calls a list's item, so a file reads back with this very schema.
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 
@@ -66,10 +69,11 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
             raise DatasetError(
                 f"{source}: column {name!r} is {schema.field(name).type}, not {wanted}. {_REMEDY}"
             )
-    if "agent_name" in schema.names and not _is_text(schema.field("agent_name").type):
-        raise DatasetError(
-            f"{source}: column 'agent_name' is {schema.field('agent_name').type}, not text. {_REMEDY}"
-        )
+    info = schema.field("extra_info").type
+    own = {"agent_name": schema.field("agent_name").type if "agent_name" in schema.names else pa.null()}
+    for name, kind in (own | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
+        if not (_is_text(kind) or pa.types.is_null(kind)):
+            raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
     stated = (schema.metadata or {}).get(VERSION_KEY)
     if stated is None:
         return None

@@ -106,7 +106,7 @@ class _Counting:
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self.rows += len(rows)
-        prompts = [row["prompt"] for row in rows if row["prompt"]]
+        prompts = [[message for message in row["prompt"] if message] for row in rows if row["prompt"]]
         answers = [(row["reward_model"] or {}).get("ground_truth") for row in rows]
         texts = ["\n".join(message["content"] or "" for message in prompt) for prompt in prompts]
         self.prompts.extend(map(_fingerprint, texts))

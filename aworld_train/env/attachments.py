@@ -5,14 +5,21 @@ where it is. Both are told by the variable ``ATTACHMENTS``.
 """
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NoReturn
 
 from aworld_train.errors import UsageError
 
 PLACE = "/attachments"
 """Where it is in a container."""
 VARIABLE = "ATTACHMENTS"
-_ANSWERS = b"Final answer"
+_ANSWERS = {
+    "metadata*.jsonl": b"Final answer",
+    "metadata*.parquet": b"Final answer",
+    "*.parquet": b"ground_truth",
+}
+"""How the columns of answers are called, by the files that hold them: GAIA's questions, and datasets made of them."""
 _LOOKED_AT = 1 << 16  # bytes at either end of a file, where its columns are named
 _OTHERS_READ = 0o004
 _OTHERS_ENTER = 0o005
@@ -39,9 +46,10 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
             "before; tools can then read them"
             + (f" at {PLACE}." if for_containers else f" there (the variable {VARIABLE}).")
         )
-    for path in (*found.glob("metadata*.jsonl"), *found.glob("metadata*.parquet")):
-        _check_no_answers(path)
     for name, folders, files in os.walk(found, onerror=_refuse):
+        # First of all: what else is wrong with a snapshot's folder is not worth mending.
+        for file in files:
+            _check_no_answers(Path(name, file))
         for path in [Path(name), *(Path(name, one) for one in (*folders, *files))]:
             if path.is_symlink():
                 _check_link(path, found)
@@ -56,12 +64,18 @@ def identity(folder: Path | None) -> list[int | str]:
 
 
 def _check_no_answers(file: Path) -> None:
-    """GAIA's snapshots have the answers beside the files of its questions."""
-    with file.open("rb") as opened:
-        begins = opened.read(_LOOKED_AT)
-        opened.seek(max(0, file.stat().st_size - _LOOKED_AT))
-        ends = opened.read(_LOOKED_AT)
-    if _ANSWERS in begins or _ANSWERS in ends:
+    """GAIA's snapshots have the answers beside the files of its questions, and datasets beside their attachments."""
+    columns = {column for name, column in _ANSWERS.items() if fnmatchcase(file.name, name)}
+    if not columns or not file.is_file():
+        return
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(_LOOKED_AT)
+            opened.seek(max(0, file.stat().st_size - _LOOKED_AT))
+            ends = opened.read(_LOOKED_AT)
+    except OSError as error:
+        _refuse(error)
+    if any(column in begins or column in ends for column in columns):
         raise UsageError(
             f"{file} (--data) holds the answers of the tasks, and tools could read them. Give the folder "
             "`attachments` of the dataset that `aworld-train dataset build gaia` makes: it has the tasks' files alone."
@@ -86,5 +100,5 @@ def _check_mode(path: Path) -> None:
         )
 
 
-def _refuse(error: OSError) -> None:
+def _refuse(error: OSError) -> NoReturn:
     raise UsageError(f"{error.filename} (--data) cannot be read: {error.strerror}.") from error

@@ -1,5 +1,6 @@
 """Where recipes are: files the user names, and the ready ones that ship with the package."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import aworld_train
@@ -26,7 +27,17 @@ def shipped() -> dict[str, Path]:
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
 
 
-def find(name: str, folder: Path, asked_by: str = "") -> Path:
+def shipped_datasets() -> list[str]:
+    """The ready recipes of datasets, as paths that `find` knows."""
+    folder = shipped_folder()
+    return (
+        []
+        if folder is None
+        else [f"recipes/datasets/{file.name}" for file in sorted(folder.glob("datasets/*.yaml"))]
+    )
+
+
+def find(name: str, folder: Path, asked_by: str = "", ready: Collection[str] | None = None) -> Path:
     """The file that ``name`` means.
 
     Args:
@@ -34,22 +45,23 @@ def find(name: str, folder: Path, asked_by: str = "") -> Path:
             ``.yaml``.
         folder: What a relative path starts from.
         asked_by: Place that names it (``file:line``), for the message.
+        ready: Ready ones that the message lists; None for those of runs.
 
     Raises:
         RecipeError: When there is no such file; it lists the recipes nearby.
     """
     wanted = Path(name).expanduser()
     tries = [folder / wanted]
-    if ready := shipped_folder():
+    if home := shipped_folder():
         # `recipes/quickstart.yaml`, as in a checkout, means the ready one where only a wheel is installed.
         below = Path(*wanted.parts[1:]) if wanted.parts[:1] == ("recipes",) else wanted
-        tries += [ready / wanted, ready / below]
+        tries += [home / wanted, home / below]
     for place in tries:
         for candidate in (place, place.with_name(f"{place.name}.yaml")):
             if candidate.is_file():
                 return candidate
-    nearby = [file.name for file in sorted((folder / wanted).parent.glob("*.yaml"))]
-    known = [str(wanted.parent / file) for file in nearby] + [key for key in shipped() if key not in nearby]
+    nearby = [str(wanted.parent / file.name) for file in sorted((folder / wanted).parent.glob("*.yaml"))]
+    known = list(dict.fromkeys([*nearby, *(shipped() if ready is None else ready)]))
     meant = nearest(name, known)
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     raise RecipeError(

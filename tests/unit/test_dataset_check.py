@@ -74,6 +74,14 @@ def test_a_file_from_elsewhere_with_more_columns_in_another_order_is_good(tmp_pa
     assert (summary.rows, summary.schema_version, summary.agents) == (1, None, {})
 
 
+def test_what_a_file_from_elsewhere_says_in_numbers_is_counted_and_its_empty_names_are_none(
+    tmp_path: Path,
+) -> None:
+    info = {"index": 0, "level": 3, "split": ["a"], "scorer": "", "answer_schema": ""}
+    summary = check_file(write(tmp_path / "theirs.parquet", [{**good(), "extra_info": info}], schema=None))
+    assert (summary.levels, summary.splits, summary.scorers, summary.answer_schemas) == ({"3": 1}, {}, {}, {})
+
+
 def changed(**columns: Any) -> list[dict[str, Any]]:
     return [good(0), {**good(1), **columns}]
 
@@ -97,7 +105,7 @@ def changed(**columns: Any) -> list[dict[str, Any]]:
         (changed(extra_info={"index": 0}), r"row 1 has the extra_info\.index 0 of row 0"),
         (
             changed(extra_info={"index": 1, "scorer": "gaja"}),
-            "row 1 has an unknown scorer 'gaja'.*Did you mean gaia",
+            r"row 1 has an unknown scorer 'gaja'.*Did you mean gaia\?$",
         ),
         (
             changed(extra_info={"index": 1, "answer_schema": "box"}),
@@ -125,6 +133,12 @@ def test_a_row_that_cannot_be_trained_on_is_named(
         ("extra_info", {"index": "0"}, "not a struct with the integer 'index'"),
         ("data_source", 3, "'data_source' is int64, not text"),
         ("agent_name", 3, "'agent_name' is int64, not text"),
+        ("extra_info", {"index": 0, "scorer": 3}, r"'extra_info\.scorer' is int64, not text"),
+        (
+            "extra_info",
+            {"index": 0, "answer_schema": ["a"]},
+            r"'extra_info\.answer_schema' is list.*, not text",
+        ),
     ],
 )
 def test_a_column_of_another_type_is_named(tmp_path: Path, column: str, value: Any, message: str) -> None:
@@ -238,5 +252,5 @@ def test_a_model_that_cannot_count_is_an_error(tmp_path: Path) -> None:
         check_file(file, tmp_path / "nowhere")
     pytest.importorskip("transformers")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match="no tokenizer that can be loaded"):
+    with pytest.raises(ModelError, match=r"no tokenizer that can be loaded: .*its tokenizer\.json"):
         check_file(file, tmp_path / "empty")

@@ -27,7 +27,7 @@ row = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {
                 "index": st.none() | st.integers(0, 3),
-                "scorer": st.sampled_from([None, "gaia", "own.py:score", "gaja"]),
+                "scorer": st.sampled_from([None, "", "gaia", "own.py:score", "gaja"]),
                 "answer_schema": st.sampled_from([None, "boxed", "json:a.b", "json:", "box"]),
             }
         ),

@@ -193,7 +193,7 @@ def test_what_a_source_of_ones_own_does_wrong_is_found_before_anything_is_writte
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("own.py:tasks", "there is no file own.py"),
+        ("own.py:tasks", r"there is no file .*/own\.py"),
         ("{own}:task", "Did you mean 'tasks'"),
         ("nothing_like_it:tasks", "importing nothing_like_it failed"),
     ],
@@ -211,6 +211,7 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("jsonl", {}, "give it --file"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
         ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
+        ("gaia", {"files": ["x"], "attachments_at": "files"}, "--attachments-at 'files' is no absolute path"),
     ],
 )
 def test_options_that_would_do_nothing_or_harm_are_refused(

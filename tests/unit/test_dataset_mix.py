@@ -29,9 +29,17 @@ def test_sources_are_taken_in_their_shares_and_never_beyond_what_they_have(
     rows = rows if limit is None else min(rows, limit)
     for count, weight, own in zip(available, weights, taken, strict=True):
         assert own <= count
-        assert abs(own - rows * weight / math.fsum(weights)) <= 0.5 + 1e-6
+        assert abs(own - rows * weight / math.fsum(weights)) <= 1 + 1e-6
+    assert abs(sum(taken) - rows) < 1 + 1e-6
+    assert limit is None or sum(taken) <= limit
     if limit is None:
         assert any(own == count for own, count in zip(taken, available, strict=True))
+
+
+def test_the_limit_holds_where_shares_are_rounded() -> None:
+    assert quotas([9, 9, 9], [1, 1, 2], 3) == [1, 1, 1]
+    assert quotas([9, 9, 9], [1, 1, 2], 1) == [0, 0, 1]
+    assert quotas([7473, 4000], [3, 1], None) == [7473, 2491]
 
 
 def test_a_source_without_a_task_has_no_share() -> None:

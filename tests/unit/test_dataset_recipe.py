@@ -122,3 +122,9 @@ def test_shipped_recipes_of_datasets_can_be_read_and_are_none_for_training() -> 
     for recipe in recipes:
         read_recipe(str(recipe)).check()
         assert f"datasets/{recipe.stem}" not in shipped()
+
+
+def test_a_recipe_that_is_not_there_is_said_with_those_of_datasets() -> None:
+    with pytest.raises(RecipeError, match=r"did you mean recipes/datasets/mix\.yaml") as caught:
+        read_recipe("recipes/datasets/mixx.yaml")
+    assert "quickstart" not in caught.value.message

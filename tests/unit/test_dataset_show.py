@@ -112,9 +112,10 @@ def test_neither_markup_nor_terminal_codes_in_a_text_are_obeyed(tmp_path: Path) 
 
 
 def test_a_row_with_holes_is_shown_and_says_what_is_missing(tmp_path: Path) -> None:
-    text = run(file_of(tmp_path, {"data_source": "gaia"}))
-    assert "without index" in text
-    assert "there is none" in text
+    for row in ({"data_source": "gaia"}, {"data_source": "gaia", "prompt": [None]}):
+        text = run(file_of(tmp_path, row))
+        assert "without index" in text
+        assert "there is none" in text
 
 
 def test_a_file_of_another_maker_is_shown_with_its_own_fields(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_with_json_there_is_one_object_that_says_where_the_picture_is(file: Path
     "rows",
     [
         [row(0, "one")],
-        [row(0, "", ""), {"data_source": "x"}],
+        [row(0, "", ""), {"data_source": "x"}, {"data_source": "x", "prompt": [None]}],
         [row(i, "q" * 10 ** min(i, 6), "$x$ {", level=f"${i}$ level with a long name") for i in range(12)],
         [row(i, "q" * i, f"{i}", scorer=f"own.py:f_{i}") for i in range(60)],
     ],

@@ -1,6 +1,8 @@
 """GAIA snapshots as a source, in both their layouts; the questions are invented, only the shape is GAIA's."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -187,6 +189,17 @@ def test_a_file_that_was_not_pulled_is_no_file(tmp_path: Path) -> None:
     assert isinstance(dropped, Dropped) and "git lfs pull" in dropped.reason
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_file_that_is_none_costs_its_question_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    root = snapshot(tmp_path)
+    path = root / "2023/validation/bb-2.xlsx"
+    path.unlink()
+    make(path)
+    first, dropped, third = read(root)
+    assert isinstance(dropped, Dropped) and dropped.reason == "its file is a folder or a device"
+    assert isinstance(first, Task) and isinstance(third, Task)
+
+
 def test_a_file_named_by_its_path_in_the_snapshot_alone_is_found(tmp_path: Path) -> None:
     folder = snapshot(tmp_path) / "2023" / "validation"
     row = {**ROWS[0], "file_name": None, "file_path": "2023/validation/bb-2.xlsx"}
@@ -257,8 +270,21 @@ def test_the_dataset_comes_with_the_files_of_its_tasks_and_without_the_answers(
     outputs = json.loads((out / "dataset.json").read_text())["outputs"]
     assert {"attachments/bb-2.xlsx", "attachments/cc-3.png", "train.parquet"} <= set(outputs)
     assert find_data(out / "attachments", for_containers=True) == out / "attachments"
-    with pytest.raises(UsageError, match="holds the answers"):
-        find_data(given / "2023" / "validation", for_containers=False)
+    # Nor may they be anywhere below.
+    for folder in (given / "2023" / "validation", given, out, tmp_path):
+        with pytest.raises(UsageError, match=r"holds the answers.*the folder `attachments`"):
+            find_data(folder, for_containers=False)
+
+
+def test_files_of_tasks_that_are_not_in_the_dataset_are_not_copied(tmp_path: Path) -> None:
+    given, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
+    build("gaia", out, files=[given], levels=["1", "2"], splits={"train": 1})
+    assert [path.name for path in (out / "attachments").iterdir()] == ["bb-2.xlsx"]
+    for seed in range(4):
+        build("gaia", out, files=[given], seed=seed, splits={"train": 1 / 3})
+        paths = [row["extra_info"]["attachments"] for row in pq.read_table(out / "train.parquet").to_pylist()]
+        copied = [f"/attachments/{path.name}" for path in (out / "attachments").glob("*")]
+        assert copied == [path for row in paths for path in row or ()]
 
 
 def test_a_dataset_with_attachments_and_pictures_is_replaced_and_nothing_of_ones_own_with_it(

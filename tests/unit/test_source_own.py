@@ -84,6 +84,10 @@ def test_an_error_in_it_says_where(tmp_path: Path) -> None:
             "def tasks():\n    yield {'query': 'q', 'answer': 'a', 'scorer': 'exakt'}\n",
             "mine.py, line 1: unknown scorer",
         ),
+        (
+            "def tasks():\n    yield {}\n    raise SystemExit(3)\n",
+            "failed after 1 items.*line 3: SystemExit: 3",
+        ),
     ],
 )
 def test_what_it_yields_must_be_tasks(code: str, message: str, tmp_path: Path) -> None:
@@ -119,3 +123,18 @@ def test_a_module_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         find_source(f"{tmp_path / 'nothing.py'}:tasks")
+
+
+def test_what_it_dropped_is_listed_as_text(tmp_path: Path) -> None:
+    code = "from aworld_train.dataset.tasks import Dropped\ndef tasks():\n    yield Dropped('', 0, None, 'no text')\n"
+    assert run(code, tmp_path) == [Dropped("mine.py", 1, "null", "no text")]
+
+
+def test_fields_that_no_item_has_are_an_error(tmp_path: Path) -> None:
+    code = "def tasks():\n    yield {'foo': 1, 'answer': 2}\n"
+    with pytest.raises(
+        UsageError, match=r"tasks' has no column that is known to be the query.*'foo', 'answer'"
+    ):
+        run(code, tmp_path)
+    with pytest.raises(UsageError, match=r"--map level=hard: .*has no column 'hard'"):
+        run(code, tmp_path, columns={"query": "foo", "level": "hard"})

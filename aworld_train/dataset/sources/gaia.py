@@ -8,9 +8,10 @@ sees, and the answer is in the ground truth alone.
 """
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from aworld_train.dataset.prompts import prompt_text, with_attachments
 from aworld_train.dataset.sources.columns import Plan
@@ -73,9 +74,13 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         tasks = hidden = 0
         for path in files:
             options.opened(path)
-            for item in reader.tasks(_with_files(_rows(path), folder, options), path.name):
-                tasks += isinstance(item, Task)
-                hidden += isinstance(item, Dropped) and item.reason in (HIDDEN_ANSWER, NO_ANSWER)
+            for item in reader.tasks(_with_files(_rows(path), folder), path.name):
+                if isinstance(item, Task):
+                    tasks += 1
+                    for place in item.attachments:
+                        options.attached(place, folder / PurePosixPath(place).name)
+                else:
+                    hidden += item.reason in (HIDDEN_ANSWER, NO_ANSWER)
                 yield item
         if hidden and not tasks:
             raise DatasetError(_REFUSED.format(what=f"not one question in {folder} has its answer"))
@@ -89,7 +94,7 @@ def _plan(names: tuple[str, ...], where: str) -> Plan:
     return Plan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
 
 
-def _with_files(rows: Iterator[Row], folder: Path, options: SourceOptions) -> Iterator[Row]:
+def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
     """The rows with their file's path in the folder; one whose file tools could not read is unusable."""
     faults = _file_faults(folder)
     prefix = f"{YEAR}/{folder.name}/"
@@ -100,8 +105,6 @@ def _with_files(rows: Iterator[Row], folder: Path, options: SourceOptions) -> It
         # `path` is from the top of the snapshot.
         name = str(name).removeprefix(prefix)
         fault = faults.get(name, "its file is not in the snapshot")
-        if not fault:
-            options.attached(name, folder / name)
         yield line, raw, fault or {**fields, "attachments": name}
 
 
@@ -115,14 +118,17 @@ def _file_faults(folder: Path) -> dict[str, str]:
                 continue
             # A link of a download whose cache is gone leads nowhere.
             with suppress(FileNotFoundError):
-                faults[entry.name] = _LFS_FAULT if _is_pointer(entry) else ""
+                faults[entry.name] = _file_fault(entry)
     return faults
 
 
-def _is_pointer(entry: "os.DirEntry[str]") -> bool:
-    if entry.stat().st_size > _LONGEST_POINTER or not entry.is_file():
-        return False
-    return Path(entry.path).read_bytes().startswith(_LFS_POINTER)
+def _file_fault(entry: "os.DirEntry[str]") -> str:
+    status = entry.stat()
+    if not stat.S_ISREG(status.st_mode):
+        return "its file is a folder or a device"
+    if status.st_size > _LONGEST_POINTER:
+        return ""
+    return _LFS_FAULT if Path(entry.path).read_bytes().startswith(_LFS_POINTER) else ""
 
 
 def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:

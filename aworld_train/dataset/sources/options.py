@@ -23,7 +23,7 @@ class SourceOptions:
         tasks: What gsm8k asks for: ``annotations`` or ``questions``.
         limit: Most tasks that are wanted, so how many a source that makes them up yields; None for its default.
         read: The files that `opened` was told of.
-        attachments: The files that `attached` was told of: the name that tasks have for one, and where it is.
+        attachments: The files that `attached` was told of: the path that a task has for one, and where it is.
     """
 
     files: tuple[str, ...] = ()
@@ -48,6 +48,6 @@ class SourceOptions:
             self.read.append(path)
         return path
 
-    def attached(self, name: str, path: Path) -> None:
-        """Say that a task comes with a file, so that the dataset comes with it too."""
-        self.attachments.add((name, path))
+    def attached(self, place: str, path: Path) -> None:
+        """Say that a task comes with a file, which it has at ``place``, so that the dataset comes with it too."""
+        self.attachments.add((place, path))

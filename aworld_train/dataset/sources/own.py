@@ -46,6 +46,7 @@ def load_source(spec: str) -> "Source":
                     f"The source {spec!r}: its item {number} is of type {type(item).__name__}. It yields tasks "
                     "(aworld_train.dataset.tasks.Task), or mappings such as {'query': ..., 'answer': ...}."
                 )
+        columns.check_met(f"The source {spec!r}")
 
     return source
 
@@ -65,7 +66,7 @@ def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptio
             yield item
     except AworldTrainError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise DatasetError(
             f"The source {spec!r} failed after {number} items, in {frame.filename}, line {frame.lineno}: "
@@ -83,7 +84,7 @@ def _row(item: Mapping[str, object], number: int, columns: Columns, where: str) 
 def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
     """The item, if it is one that training can use; a task of one's own making may be anything."""
     if isinstance(item, Dropped):
-        return item
+        return Dropped(item.file or origin, item.line or number, shown(item.text), str(item.reason))
     try:
         check_encodable(
             (item.subject, item.message, item.answer, item.id, item.system, item.level, *item.attachments)
