@@ -46,7 +46,7 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
             "Take it out, or give it more input."
         )
     parts = [Fraction(str(weight)) for weight in weights]
-    total = sum(parts)
+    total = sum(parts, Fraction(0))
     most = min(count * total / part for count, part in zip(available, parts, strict=True))
     shares = [(most if limit is None else min(most, limit)) * part / total for part in parts]
     taken = [math.floor(share) for share in shares]

@@ -189,8 +189,8 @@ def test_no_bracket_is_lost_when_annotations_are_found(text: str) -> None:
 def test_lines_are_read_as_those_of_other_sources_are(tmp_path: Path) -> None:
     row = {"question": "How much is 2+3?", "answer": "<<2+3=5>>5\n#### 5"}
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + json.dumps(row).encode()))
-    for given in (tmp_path / "train.jsonl.gz", tmp_path):
-        (task,) = gsm8k(SourceOptions(files=(str(given),)))
+    for source in (tmp_path / "train.jsonl.gz", tmp_path):
+        (task,) = gsm8k(SourceOptions(files=(str(source),)))
         assert isinstance(task, Task) and task.answer == "5"
     with pytest.raises(DatasetError, match=r"There is no file .*nowhere \(--file\)"):
         list(gsm8k(SourceOptions(files=(str(tmp_path / "nowhere"),))))
