@@ -1,5 +1,7 @@
 """GSM8K's rows: every annotation and every row comes out, as a task or with the reason why not."""
 
+import gzip
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -12,9 +14,11 @@ from aworld_train.dataset.sources.gsm8k import (
     agrees,
     annotation_tasks,
     annotations,
+    gsm8k,
     question_tasks,
     read_annotation,
 )
+from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError
 
@@ -180,3 +184,13 @@ def test_no_bracket_is_lost_when_annotations_are_found(text: str) -> None:
     brackets = len(re.findall("<<|>>", text))
     found = list(annotations(text))
     assert sum(2 if closed else 1 for _, closed in found) == brackets
+
+
+def test_lines_are_read_as_those_of_other_sources_are(tmp_path: Path) -> None:
+    row = {"question": "How much is 2+3?", "answer": "<<2+3=5>>5\n#### 5"}
+    (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + json.dumps(row).encode()))
+    for source in (tmp_path / "train.jsonl.gz", tmp_path):
+        (task,) = gsm8k(SourceOptions(files=(str(source),)))
+        assert isinstance(task, Task) and task.answer == "5"
+    with pytest.raises(DatasetError, match=r"There is no file .*nowhere \(--file\)"):
+        list(gsm8k(SourceOptions(files=(str(tmp_path / "nowhere"),))))

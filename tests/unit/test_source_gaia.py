@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import build
-from aworld_train.dataset.sources.gaia import gaia
+from aworld_train.dataset.sources.gaia import PLACES, gaia
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
 from aworld_train.env.attachments import find_data
 from aworld_train.errors import DatasetError, UsageError
+from aworld_train.reward.extraction import extract
 
 NOTE = "The annotator went to the shelf and counted."
 ROWS = [
@@ -90,6 +91,30 @@ def test_each_question_becomes_a_task(layout: str, tmp_path: Path) -> None:
     assert first.subject == "How many jars are on the shelf?" and first.message.startswith(first.subject)
     assert first.attachments == () and "/attachments" not in first.message
     assert "<answer>" in first.system
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("answer", "So it is <answer>17</answer>"),
+        ("boxed", r"So it is \boxed{17}"),
+        ("last_line", "So it is\n17"),
+    ],
+)
+def test_the_prompts_ask_for_the_answer_where_its_schema_finds_it(
+    schema: str, said: str, tmp_path: Path
+) -> None:
+    task = read(snapshot(tmp_path), answer_schema=schema)[0]
+    assert isinstance(task, Task) and task.answer_schema == schema
+    assert extract(said, schema) == "17"
+    for prompt in (task.system, task.message):
+        assert PLACES[schema] in prompt
+        assert "{" not in prompt.replace(PLACES[schema], "")
+
+
+def test_an_answer_schema_that_the_prompts_cannot_ask_for_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--answer-schema json:a: .*answer, boxed, last_line"):
+        read(snapshot(tmp_path), answer_schema="json:a")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -18,7 +18,7 @@ from aworld_train.dataset.sources.columns import Plan
 from aworld_train.dataset.sources.jsonl import json_rows
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import parquet_rows
-from aworld_train.dataset.sources.rows import Row, RowReader
+from aworld_train.dataset.sources.rows import DEFAULT_SCHEMA, Row, RowReader
 from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError, UsageError, nearest
@@ -37,6 +37,13 @@ COLUMNS = (
 )
 """Fields by the names that GAIA has for them; ``path`` is the file's in the snapshot, in parquet files only."""
 
+PLACES = {
+    "answer": "between <answer> and </answer>",
+    "boxed": r"in \boxed{}",
+    "last_line": "on the last line",
+}
+"""Where the agent is asked to put its answer, by the answer schema that finds it there."""
+
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_POINTER = 1024
 _LFS_FAULT = "its file is a Git LFS pointer: `git lfs pull` gets it"
@@ -50,13 +57,23 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
     """One item per question of the part; a question whose file is not in the snapshot is left out.
 
     Raises:
-        UsageError: The part is unknown, or the one whose answers are hidden.
+        UsageError: The part is unknown or the one whose answers are hidden, there is no such level, or the prompts
+            cannot ask for the answer schema.
         DatasetError: There is no snapshot, or it cannot be read.
     """
     for level in options.levels:
         if level not in LEVELS:
             raise UsageError(f"--level {level}: GAIA has the levels {', '.join(LEVELS)}.")
-    before, _, after = prompt_text("gaia_task.txt").partition("{question}")
+    schema = options.answer_schema or DEFAULT_SCHEMA
+    if schema not in PLACES:
+        raise UsageError(
+            f"--answer-schema {schema}: GAIA's prompts ask for the answer where the schema finds it, as they can for "
+            f"{', '.join(PLACES)}."
+        )
+    system, task = (
+        prompt_text(name).replace("{place}", PLACES[schema]) for name in ("gaia_system.txt", "gaia_task.txt")
+    )
+    before, _, after = task.partition("{question}")
 
     def compose(question: str, paths: Sequence[str]) -> str:
         return f"{before}{with_attachments(question, paths)}{after}"
@@ -66,7 +83,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         "gaia",
         ability="general assistance",
         scorer="gaia",
-        system=prompt_text("gaia_system.txt"),
+        system=system,
         compose=compose,
     )
     for name in options.files:

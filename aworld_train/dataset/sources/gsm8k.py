@@ -14,9 +14,11 @@ from pathlib import Path
 
 from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number, normalize
 from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
+from aworld_train.dataset.sources.input_files import input_files, read_lines
 from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.values import NOT_UNICODE
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
-from aworld_train.errors import DatasetError, UsageError
+from aworld_train.errors import UsageError
 
 LARGEST = 10**15  # beyond it a calculator that works in doubles is no longer exact
 
@@ -31,14 +33,14 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
 
     Raises:
         UsageError: ``options.tasks`` is neither.
-        DatasetError: A file cannot be read.
+        DatasetError: A file is not there or cannot be read.
     """
     if options.tasks not in _TASKS:
         raise UsageError(f"--tasks {options.tasks!r} is not one of {', '.join(_TASKS)}.")
     read = annotation_tasks if options.tasks == "annotations" else question_tasks
     judging = judged_as(options, "number" if options.tasks == "annotations" else "math")
-    for file in options.files:
-        yield from read(options.opened(file), judging)
+    for path in input_files(options, (".jsonl",)):
+        yield from read(path, judging)
 
 
 def annotation_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
@@ -180,12 +182,11 @@ def _answer(value: Fraction) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str] | Dropped]]:
-    try:
-        with path.open("rb") as file:
-            for line, raw in enumerate(file, 1):
-                yield line, _row(path.name, line, raw)
-    except OSError as error:
-        raise DatasetError(f"Cannot read {path}: {error.strerror}. Give GSM8K's JSONL files.") from error
+    for line, raw in read_lines(path):
+        yield (
+            line,
+            Dropped(path.name, line, "", "line is too long") if raw is None else _row(path.name, line, raw),
+        )
 
 
 def _row(file: str, line: int, raw: bytes) -> dict[str, str] | Dropped:
@@ -199,7 +200,7 @@ def _row(file: str, line: int, raw: bytes) -> dict[str, str] | Dropped:
         else:
             (row["question"] + row["answer"]).encode()  # a lone surrogate is legal JSON but no text
     except UnicodeError:
-        reason = "not valid Unicode"
+        reason = NOT_UNICODE
     except (ValueError, RecursionError):
         reason = "not JSON" if raw.strip() else "blank line"
     return Dropped(file, line, raw.decode("utf-8", errors="replace").strip(), reason) if reason else row
