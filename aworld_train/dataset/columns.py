@@ -3,20 +3,19 @@
 Most of a task's fields take few values (which source, scorer, level, file), so these are kept once, as a
 `Family`, and each task has its family's number. So is what stands before the question in every message, and the
 question itself is held once, not again within the message. The digest gives the order and says what is the same
-task: it is sha256 of the seed and the task's key.
+task.
 """
 
-import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import binaries, lists_of_texts, numbers, texts
-from aworld_train.dataset.tasks import Task, TaskKind, question_key
+from aworld_train.dataset.digests import DIGEST_BYTES, digest, named_by, question_keys
+from aworld_train.dataset.tasks import Shared, Task, TaskTable
 from aworld_train.errors import DatasetError
 
-DIGEST_BYTES = 32
 FLAT = pa.schema(
     [
         ("digest", pa.binary(DIGEST_BYTES)),
@@ -37,15 +36,8 @@ _TEXTS = (
     *("data_source", "ability", "subject", "message", "answer"),
     *("scorer", "answer_schema", "id", "system", "level", "file"),
 )
-_FIRST_TEXT = 4
-_QUESTION = TaskKind.question
-_ID_CHARS = 16
 _MOST_SHARED = 256
 """How many different system prompts, and beginnings of messages, are held once; more belong to their tasks."""
-
-
-_Fields = tuple[int, bool, bool, bool, str, str, str, str, str, str, str, str]
-"""Those of a `Family`, which take less time to make than a family."""
 
 
 class Family(NamedTuple):
@@ -72,64 +64,54 @@ class Family(NamedTuple):
     file: str
 
 
+_Known = tuple[int, Shared, bool, bool, str, str, str]
+"""What a `Family` is made of; it takes less time to make than a family."""
+
+
 class Families:
     """The distinct families of a build, numbered in the order they came."""
 
     def __init__(self) -> None:
-        self.numbers: dict[_Fields, int] = {}
+        self._numbers: dict[_Known, int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self._numbers)
 
     def listed(self) -> list[Family]:
-        return [Family(*family) for family in self.numbers]
+        return [_family(*known) for known in self._numbers]
 
-    def place(self, source: int, tasks: Sequence[Task]) -> tuple[list[int], list[str], list[str]]:
+    def place(self, source: int, table: TaskTable) -> tuple[list[int], list[str], list[str]]:
         """For each task the number of its family, and what is left of its message and of its system prompt."""
         found: list[int] = []
         afters: list[str] = []
         systems: list[str] = []
-        known, befores, shared = self.numbers, self._befores, self._systems
-        for task in tasks:
-            message, subject, system, own_system = task.message, task.subject, task.system, ""
-            at = message.find(subject)
-            before = message[:at] if at > 0 else ""
-            if at < 0 or not _shared(before, befores):
-                at, before, after = -1, "", message
-            else:
-                after = message[at + len(subject) :]
-            has_system = bool(system)
-            if not _shared(system, shared):
+        numbers, known_befores, known_systems = self._numbers, self._befores, self._systems
+        for shared, message, subject, system, level in zip(
+            table.shared, table.messages, table.subjects, table.systems, table.levels, strict=True
+        ):
+            has_subject, has_system = True, bool(system)
+            before = after = own_system = ""
+            if message is not subject:
+                at = message.find(subject)
+                before = message[:at] if at > 0 else ""
+                if at < 0 or not _held_once(before, known_befores):
+                    has_subject, before, after = False, "", message
+                else:
+                    after = message[at + len(subject) :]
+            if not _held_once(system, known_systems):
                 system, own_system = "", system
-            family = (
-                source,
-                task.kind is _QUESTION,
-                has_system,
-                at >= 0,
-                task.data_source,
-                task.ability,
-                task.scorer,
-                task.answer_schema,
-                system,
-                before,
-                task.level,
-                task.file,
-            )
-            number = known.get(family)
+            known = (source, shared, has_system, has_subject, system, before, level)
+            number = numbers.get(known)
             if number is None:
-                "".join(cast(tuple[str, ...], family[_FIRST_TEXT:])).encode()  # raises for what is no text
-                number = known[family] = len(known)
+                # Raises for what is no text.
+                "".join((*shared[1:], system, before, level)).encode()
+                number = numbers[known] = len(numbers)
             found.append(number)
             afters.append(after)
             systems.append(own_system)
         return found, afters, systems
-
-
-def digest(key: str, seed: int) -> bytes:
-    """What orders a task and is equal for equal tasks only."""
-    return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: Families, seed: int) -> pa.RecordBatch:
@@ -139,32 +121,56 @@ def to_columns(tasks: Sequence[Task], source: int, families: Families, seed: int
         DatasetError: A task of one's own source has something other than text where text belongs.
     """
     try:
-        return _batch(tasks, source, families, seed)
+        return table_to_columns(TaskTable.of(tasks), source, families, seed)
     except (TypeError, ValueError, AttributeError) as error:
         _name_fault(tasks)
         raise DatasetError(f"The source gave tasks that cannot be kept: {error}.") from error
 
 
-def _batch(tasks: Sequence[Task], source: int, families: Families, seed: int) -> pa.RecordBatch:
-    keys = [task.subject if task.kind is not _QUESTION else question_key(task.subject) for task in tasks]
-    found, afters, systems = families.place(source, tasks)
+def table_to_columns(table: TaskTable, source: int, families: Families, seed: int) -> pa.RecordBatch:
+    """The tasks of a table, which holds what its annotations say, as a batch of `FLAT`."""
+    found, afters, systems = families.place(source, table)
+    subjects = texts(table.subjects)
+    keys = question_keys(table.subjects, subjects)
+    for row, shared in enumerate(table.shared):
+        if not shared.is_question:
+            keys[row] = table.subjects[row].encode()
     return pa.RecordBatch.from_arrays(
         [
             binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
             numbers(found, pa.int32()),
-            texts([task.subject for task in tasks]),
+            subjects,
             texts(afters),
             texts(systems),
-            texts([task.answer for task in tasks]),
-            texts([task.id or _named_by(key) for task, key in zip(tasks, keys, strict=True)]),
-            numbers([task.line for task in tasks]),
-            lists_of_texts([task.attachments for task in tasks], FLAT.field("attachments").type),
+            texts(table.answers),
+            texts([id or named_by(key) for id, key in zip(table.ids, keys, strict=True)]),
+            numbers(table.lines),
+            lists_of_texts(table.attachments, FLAT.field("attachments").type),
         ],
         schema=FLAT,
     )
 
 
-def _shared(text: str, known: set[str]) -> bool:
+def _family(
+    source: int, shared: Shared, has_system: bool, has_subject: bool, system: str, before: str, level: str
+) -> Family:
+    return Family(
+        source=source,
+        is_question=shared.is_question,
+        has_system=has_system,
+        has_subject=has_subject,
+        data_source=shared.data_source,
+        ability=shared.ability,
+        scorer=shared.scorer,
+        answer_schema=shared.answer_schema,
+        system=system,
+        before=before,
+        level=level,
+        file=shared.file,
+    )
+
+
+def _held_once(text: str, known: set[str]) -> bool:
     """Whether the text is one of the few that are held once; it becomes one while there are not many."""
     if not text or text in known:
         return True
@@ -172,11 +178,6 @@ def _shared(text: str, known: set[str]) -> bool:
         return False
     known.add(text)
     return True
-
-
-def _named_by(key: str) -> str:
-    """The id of a task that its input does not name: the same in every build, whatever the seed."""
-    return hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARS]
 
 
 def _name_fault(tasks: Sequence[Task]) -> None:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from aworld_train.dataset.arrays import binaries
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.columns import DIGEST_BYTES, Families, digest
+from aworld_train.dataset.columns import Families
+from aworld_train.dataset.digests import DIGEST_BYTES, digest
 from aworld_train.dataset.expressions import ExpressionError, normalize
 from aworld_train.dataset.tasks import TaskKind, question_key
 from aworld_train.errors import DatasetError
@@ -76,7 +77,7 @@ def read_reference(files: Sequence[Path], seed: int) -> Reference:
     reference = Reference(files)
     for kind, subject, path in subjects(files):
         reference.kinds.add(kind)
-        reference.digests.add(digest(_key(subject, kind, path), seed))
+        reference.digests.add(digest(_key(subject, kind, path).encode(), seed))
     return reference
 
 

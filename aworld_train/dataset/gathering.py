@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aworld_train.dataset.columns import Families, to_columns
+import pyarrow as pa
+
+from aworld_train.dataset.columns import Families, table_to_columns, to_columns
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.sources import Source, SourceOptions
 from aworld_train.dataset.spool import Spool
-from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 
 BATCH_TASKS = 4096
 BATCH_CHARS = 8 << 20
@@ -37,20 +39,30 @@ def gather(
         DatasetError: The source cannot be read.
     """
     count, held, size = Gathered(), list[Task](), 0
+
+    def add(batch: pa.RecordBatch) -> None:
+        count.kept += len(batch)
+        spool.add(batch)
+
     for item in source(options):
-        count.seen += 1
         if isinstance(item, Dropped):
+            count.seen += 1
             drops.drop(item)
             continue
-        held.append(item)
-        size += len(item.message)
-        if len(held) == BATCH_TASKS or size > BATCH_CHARS:
-            spool.add(to_columns(held, number, families, options.seed))
-            count.kept += len(held)
+        if isinstance(item, Task):
+            count.seen += 1
+            held.append(item)
+            size += len(item.message)
+        is_table = isinstance(item, TaskTable)
+        # Tasks stay in the order they came in.
+        if held and (is_table or len(held) == BATCH_TASKS or size > BATCH_CHARS):
+            add(to_columns(held, number, families, options.seed))
             held, size = [], 0
+        if is_table:
+            count.seen += len(item)
+            add(table_to_columns(item, number, families, options.seed))
     if held:
-        spool.add(to_columns(held, number, families, options.seed))
-        count.kept += len(held)
+        add(to_columns(held, number, families, options.seed))
     return count
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import numbers
-from aworld_train.dataset.columns import DIGEST_BYTES
+from aworld_train.dataset.digests import DIGEST_BYTES
 
 HELD_BYTES = 112 << 20
 RUN_BYTES = 32 << 20
@@ -67,8 +67,9 @@ class Spool:
     def parts(self) -> Iterator[Part]:
         """Everything that was added, in parts that follow each other in order of digest."""
         if not self._runs:
-            if self._held:
+            if len(self._held) > 1:
                 self._held = [pa.concat_batches(self._held)]
+            if self._held:
                 yield _in_order(self._held[0])
             return
         self._spill()

@@ -4,7 +4,10 @@ A source never skips anything silently: everything it looked at comes out as one
 build can hold ``kept + dropped == seen``.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -58,6 +61,60 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def key(self) -> str:
         """Equal for tasks that are the same task."""
         return self.subject if self.kind is TaskKind.expression else question_key(self.subject)
+
+
+class Shared(NamedTuple):
+    """What a task has in common with most others of its source, by the names that `Task` has for it."""
+
+    is_question: bool
+    data_source: str
+    ability: str
+    scorer: str
+    answer_schema: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTable:
+    """Many tasks, column by column, each [tasks]: a source that reads many rows at once need not make each a `Task`."""
+
+    shared: Sequence[Shared]
+    subjects: Sequence[str]
+    messages: Sequence[str]
+    answers: Sequence[str]
+    ids: Sequence[str]
+    systems: Sequence[str]
+    levels: Sequence[str]
+    attachments: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task]) -> Self:
+        """The same tasks as a table."""
+        return cls(
+            shared=[
+                Shared(
+                    task.kind is TaskKind.question,
+                    task.data_source,
+                    task.ability,
+                    task.scorer,
+                    task.answer_schema,
+                    task.file,
+                )
+                for task in tasks
+            ],
+            subjects=[task.subject for task in tasks],
+            messages=[task.message for task in tasks],
+            answers=[task.answer for task in tasks],
+            ids=[task.id for task in tasks],
+            systems=[task.system for task in tasks],
+            levels=[task.level for task in tasks],
+            attachments=[task.attachments for task in tasks],
+            lines=[task.line for task in tasks],
+        )
+
+    def __len__(self) -> int:
+        return len(self.subjects)
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

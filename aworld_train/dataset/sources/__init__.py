@@ -1,6 +1,7 @@
 """Where tasks come from: each source is a function from options to tasks, found by name and loaded when used.
 
-A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``. One's own is named
+A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``, and may
+yield a `TaskTable` in place of many tasks. One's own is named
 ``module:function`` or ``path/to/file.py:function`` and is used like those of the table.
 """
 
@@ -9,12 +10,12 @@ from dataclasses import MISSING, Field, dataclass, fields
 from importlib import import_module
 
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.errors import UsageError, nearest
 
 __all__ = ["SOURCES", "Source", "SourceEntry", "SourceOptions", "check_options", "find_source", "given_flags"]
 
-Source = Callable[[SourceOptions], Iterator[Task | Dropped]]
+Source = Callable[[SourceOptions], Iterator[Task | Dropped | TaskTable]]
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,12 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
     return [options.opened(path) for path in found]
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Number, from 1, and bytes of each line; None for one longer than `LONGEST_LINE`.
+Line = tuple[int, bytes | None]
+"""Number, from 1, and bytes of a line; None for one longer than `LONGEST_LINE`."""
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a file.
 
     Raises:
         DatasetError: The file cannot be read to its end, or is in UTF-16.

@@ -1,29 +1,33 @@
 """JSON lines as tasks: an object in each line, with AgentRL's fields or others that stand for them.
 
 A line that is no task is left out with its reason. Only the columns in use are taken apart, and numbers keep their
-digits.
+digits. Lines that are all of one make become tasks many at once (`json_tables`), all others one by one.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from aworld_train.dataset.sources.columns import Columns, Plan, PlanFor, entry
-from aworld_train.dataset.sources.input_files import input_files, read_lines
+from aworld_train.dataset.sources.input_files import Line, input_files, read_lines
+from aworld_train.dataset.sources.json_tables import Tables, runs
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.rows import Row, RowReader
 from aworld_train.dataset.sources.values import NOT_UNICODE, WrittenNumber
-from aworld_train.dataset.tasks import Dropped, Task
+from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.errors import DatasetError
+
+_FEW = 32
+"""So many lines, or fewer, are read one by one where one of them is odd."""
 
 _ROW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder(float_hook=WrittenNumber)
 
 
-def jsonl(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per line of the files.
+def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
+    """One item per line of the files, or one for many lines.
 
     Raises:
         UsageError: It cannot be told which column is which.
@@ -32,8 +36,24 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped]:
     columns, reader = Columns(options.columns), RowReader(options)
     paths = input_files(options, (".jsonl", ".ndjson"))
     for path in paths:
-        yield from reader.tasks(json_rows(path, columns.plan), path.name)
+        tables = Tables(path, columns.plan, reader)
+        for run in runs(_lines(path)):
+            yield from _items(run, tables, path, columns.plan, reader)
     columns.check_met(", ".join(map(str, paths)))
+
+
+def _items(
+    run: list[Line], tables: Tables, path: Path, plan_for: PlanFor, reader: RowReader
+) -> Iterator[Task | Dropped | TaskTable]:
+    """The lines of a run as a table; where one of them is odd the run is halved, so that only few lines go singly."""
+    if len(run) <= _FEW:
+        yield from reader.tasks(_rows(run, path, plan_for), path.name)
+    elif table := tables.read(run):
+        yield table
+    else:
+        middle = len(run) // 2
+        yield from _items(run[:middle], tables, path, plan_for, reader)
+        yield from _items(run[middle:], tables, path, plan_for, reader)
 
 
 def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
@@ -46,10 +66,14 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
     Raises:
         DatasetError: It cannot be read, or is one JSON array.
     """
+    return _rows(_lines(path), path, plan_for)
+
+
+def _rows(lines: Iterable[Line], path: Path, plan_for: PlanFor) -> Iterator[Row]:
     names: tuple[str, ...] = ()
-    plan, begun = Plan((), ()), False
+    plan = Plan((), ())
     row_of, value_of = _ROW.decode, _VALUE.decode
-    for line, raw in read_lines(path):
+    for line, raw in lines:
         if raw is None:
             yield line, b"", "line is too long"
             continue
@@ -61,15 +85,23 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
             for field, column, inside in plan.nested:
                 fields[field] = entry(value_of(row[column]), inside)
         except (ValueError, RecursionError):
-            if not begun and raw.lstrip()[:1] == b"[":
-                raise DatasetError(
-                    f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
-                    f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
-                ) from None
             yield line, raw, _fault(raw)
         else:
             yield line, raw, fields
-        begun = begun or bool(raw.strip())
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """The lines of a file that is not one JSON array."""
+    begun = False
+    for line, raw in read_lines(path):
+        if not begun and raw is not None and (start := raw.lstrip()[:1]):
+            begun = True
+            if start == b"[":
+                raise DatasetError(
+                    f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
+                    f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
+                )
+        yield line, raw
 
 
 def _fault(raw: bytes) -> str:

@@ -14,7 +14,7 @@ from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import Unusable, answer_text, file_names, label_text, question_text
-from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Task, TaskKind
+from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
 
 Row = tuple[int, object, Mapping[str, object] | str]
@@ -37,6 +37,9 @@ class _Said(NamedTuple):
 
 
 _SELDOM = frozenset(_Said._fields)
+
+IN_TABLES = frozenset({"id", "query", "answer", "level", "attachments"})
+"""The fields of rows that can be read many at once."""
 
 
 class RowReader:
@@ -110,13 +113,13 @@ class RowReader:
         if self._levels and level not in self._levels:
             raise Unusable(NOT_ASKED_FOR)
         said = self._usual if _SELDOM.isdisjoint(fields) else self._said(fields, file, line)
-        answer = answer_text(get("answer"), structured=said.scorer == "code_tests" or ":" in said.scorer)
+        answer = answer_text(get("answer"), structured=_is_structured(said.scorer))
         system = said.system or system or self._system
         if self._options.system is not None:
             system = self._options.system
         paths: tuple[str, ...] = ()
         if names := get("attachments"):
-            paths = tuple([self._path(name) for name in file_names(names)])
+            paths = self._paths(names)
         message = self._compose(question, paths)
         id = label_text(get("id"), "id")
         if id:
@@ -138,6 +141,56 @@ class RowReader:
             line=line,
         )
 
+    def table(
+        self, rows: Mapping[str, Sequence[object]], lines: Sequence[int], file: str
+    ) -> TaskTable | None:
+        """The tasks of rows that say only what most do; None where one of them is to be looked at by itself.
+
+        Args:
+            rows: The rows' values by field, each [rows]; those of `IN_TABLES` and no others.
+            lines: Line or row of each in the file, from 1.
+            file: Base name of the input file.
+        """
+        usual, asked_system = self._usual, self._options.system
+        none: Sequence[object] = [None] * len(lines)
+        structured = _is_structured(usual.scorer)
+        if self._levels:
+            return None
+        try:
+            asked = [question_text(value) for value in rows.get("query", none)]
+            levels = [label_text(value, "level") for value in rows.get("level", none)]
+            answers = [answer_text(value, structured=structured) for value in rows.get("answer", none)]
+            paths = [self._paths(value) if value else () for value in rows.get("attachments", none)]
+            ids = [label_text(value, "id") for value in rows.get("id", none)]
+            systems = [
+                (system or self._system) if asked_system is None else asked_system for _, system in asked
+            ]
+            messages = [self._compose(question, names) for (question, _), names in zip(asked, paths, strict=True)]
+            for id, *content in zip(ids, messages, answers, systems, strict=True):
+                if id:
+                    self._check_id(id, hash((*content, usual.scorer)))
+        except Unusable:
+            return None
+        shared = Shared(
+            is_question=True,
+            data_source=usual.data_source or _stem(file),
+            ability=self._ability,
+            scorer=usual.scorer,
+            answer_schema=usual.answer_schema,
+            file=file,
+        )
+        return TaskTable(
+            shared=[shared] * len(lines),
+            subjects=[question for question, _ in asked],
+            messages=messages,
+            answers=answers,
+            ids=ids,
+            systems=systems,
+            levels=levels,
+            attachments=paths,
+            lines=lines,
+        )
+
     def _said(self, fields: Mapping[str, object], file: str, line: int) -> "_Said":
         usual = self._usual
         own = {name: label_text(fields.get(name), name) for name in _SELDOM}
@@ -156,13 +209,20 @@ class RowReader:
             ) from error
         return said
 
-    def _path(self, name: str) -> str:
-        return name if name.startswith("/") else f"{self._folder}/{name}"
+    def _paths(self, names: object) -> tuple[str, ...]:
+        return tuple(
+            [name if name.startswith("/") else f"{self._folder}/{name}" for name in file_names(names)]
+        )
 
     def _check_id(self, id: str, content: int) -> None:
         # Hashes, of 64 bits: what is kept of a row is then small, whatever its id.
         if self._contents.setdefault(hash(id), content) != content:
             raise Unusable("id of another row with other content")
+
+
+def _is_structured(scorer: str) -> bool:
+    """Whether a scorer reads JSON, or may do so."""
+    return scorer == "code_tests" or ":" in scorer
 
 
 def shown(raw: object) -> str:
