@@ -5,6 +5,7 @@ spaces; these are folded many at once, on their bytes, and `question_key` is ask
 """
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,7 +43,7 @@ def question_keys(questions: Sequence[str], array: pa.StringArray) -> list[bytes
     # Bytes below "A" wrap around and are no capitals either.
     folded = (text | ((text - ord("A") < 26) * np.uint8(ord("a") - ord("A")))).tobytes()
     starts = bounds.tolist()
-    keys = [folded[start:end].strip(b" ") for start, end in zip(starts, starts[1:], strict=False)]
+    keys = [folded[start:end].strip(b" ") for start, end in itertools.pairwise(starts)]
     space = text == ord(" ")
     odd = (text < ord(" ")) | (text > ord("~"))
     odd[1:] |= space[1:] & space[:-1]

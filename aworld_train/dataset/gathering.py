@@ -41,6 +41,7 @@ def gather(
     count, held, size = Gathered(), list[Task](), 0
 
     def add(batch: pa.RecordBatch) -> None:
+        count.seen += len(batch)
         count.kept += len(batch)
         spool.add(batch)
 
@@ -50,16 +51,14 @@ def gather(
             drops.drop(item)
             continue
         if isinstance(item, Task):
-            count.seen += 1
             held.append(item)
             size += len(item.message)
-        is_table = isinstance(item, TaskTable)
-        # Tasks stay in the order they came in.
-        if held and (is_table or len(held) == BATCH_TASKS or size > BATCH_CHARS):
+            if len(held) < BATCH_TASKS and size <= BATCH_CHARS:
+                continue
+        if held:
             add(to_columns(held, number, families, options.seed))
             held, size = [], 0
-        if is_table:
-            count.seen += len(item)
+        if isinstance(item, TaskTable):
             add(table_to_columns(item, number, families, options.seed))
     if held:
         add(to_columns(held, number, families, options.seed))

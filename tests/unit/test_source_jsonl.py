@@ -17,6 +17,7 @@ from aworld_train.dataset.sources.jsonl import jsonl
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError, UsageError
+from tests.unit.task_tables import one_by_one
 
 
 def read(
@@ -29,7 +30,7 @@ def read(
     if isinstance(content, list):
         content = "".join(json.dumps(row) + "\n" for row in content)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(jsonl(SourceOptions(files=(str(path),), **options)))  # type: ignore[arg-type]
+    return one_by_one(jsonl(SourceOptions(files=(str(path),), **options)))  # type: ignore[arg-type]
 
 
 def test_agentrls_fields_become_a_task(tmp_path: Path) -> None:
@@ -327,7 +328,10 @@ def test_a_folder_stands_for_its_files_in_order(tmp_path: Path) -> None:
         content = f'{{"query": "{name}", "answer": "a"}}\n'.encode()
         (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     options = SourceOptions(files=(str(tmp_path),))
-    assert [item.message for item in jsonl(options) if isinstance(item, Task)] == ["a.jsonl.gz", "b.jsonl"]
+    assert [item.message for item in one_by_one(jsonl(options)) if isinstance(item, Task)] == [
+        "a.jsonl.gz",
+        "b.jsonl",
+    ]
     assert [path.name for path in options.read] == ["a.jsonl.gz", "b.jsonl"]
 
 
@@ -358,7 +362,7 @@ def test_every_line_becomes_a_task_or_is_dropped_in_order(lines: list[bytes]) ->
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tasks.jsonl")
         path.write_bytes(b"".join(line + b"\n" for line in lines))
-        items = list(jsonl(SourceOptions(files=(str(path),))))
+        items = one_by_one(jsonl(SourceOptions(files=(str(path),))))
     assert [item.line for item in items] == list(range(1, len(lines) + 1))
     for item in items:
         if isinstance(item, Task):

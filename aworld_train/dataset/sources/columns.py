@@ -196,7 +196,8 @@ def _own_path(field: str, names: Path, where: str) -> Path | None:
             f"Say which it is: --map {field}={meant[0]!r}."
         )
     if meant:
-        return (min(meant, key=lambda name: wanted[plain[name]]),)
+        # Of names that differ in spelling alone always the same one, whatever the order of the columns.
+        return (min(meant, key=lambda name: (wanted[plain[name]], name)),)
     path = _IN_VERL_ROWS.get(field)
     return path if path and set(names) >= _IS_VERL else None
 

@@ -46,10 +46,10 @@ def _items(
     run: list[Line], tables: Tables, path: Path, plan_for: PlanFor, reader: RowReader
 ) -> Iterator[Task | Dropped | TaskTable]:
     """The lines of a run as a table; where one of them is odd the run is halved, so that only few lines go singly."""
-    if len(run) <= _FEW:
-        yield from reader.tasks(_rows(run, path, plan_for), path.name)
-    elif table := tables.read(run):
+    if table := tables.read(run):
         yield table
+    elif len(run) <= _FEW:
+        yield from reader.tasks(_rows(run, path, plan_for), path.name)
     else:
         middle = len(run) // 2
         yield from _items(run[:middle], tables, path, plan_for, reader)
@@ -92,16 +92,17 @@ def _rows(lines: Iterable[Line], path: Path, plan_for: PlanFor) -> Iterator[Row]
 
 def _lines(path: Path) -> Iterator[Line]:
     """The lines of a file that is not one JSON array."""
-    begun = False
-    for line, raw in read_lines(path):
-        if not begun and raw is not None and (start := raw.lstrip()[:1]):
-            begun = True
-            if start == b"[":
-                raise DatasetError(
-                    f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
-                    f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
-                )
+    lines = read_lines(path)
+    for line, raw in lines:
+        if raw is not None and raw.lstrip()[:1] == b"[":
+            raise DatasetError(
+                f"{path} is one JSON array, and JSON lines have an object in each line. Turn it into them: "
+                f"jq -c '.[]' {path.name} > {path.stem}-lines.jsonl"
+            )
         yield line, raw
+        if raw is not None and raw.strip():
+            break
+    yield from lines
 
 
 def _fault(raw: bytes) -> str:

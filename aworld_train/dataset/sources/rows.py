@@ -7,6 +7,7 @@ source's own way.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import repeat
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -165,10 +166,13 @@ class RowReader:
             systems = [
                 (system or self._system) if asked_system is None else asked_system for _, system in asked
             ]
-            messages = [self._compose(question, names) for (question, _), names in zip(asked, paths, strict=True)]
-            for id, *content in zip(ids, messages, answers, systems, strict=True):
+            messages = [
+                self._compose(question, names) for (question, _), names in zip(asked, paths, strict=True)
+            ]
+            contents = map(hash, zip(messages, answers, systems, repeat(usual.scorer)))
+            for id, content in zip(ids, contents, strict=True):
                 if id:
-                    self._check_id(id, hash((*content, usual.scorer)))
+                    self._check_id(id, content)
         except Unusable:
             return None
         shared = Shared(

@@ -1,0 +1,29 @@
+"""The tasks of tables as the tasks that they stand for, to be held against what was read one by one."""
+
+from collections.abc import Iterable, Iterator
+
+from aworld_train.dataset.tasks import Dropped, Task, TaskKind, TaskTable
+
+
+def one_by_one(items: Iterable[Task | Dropped | TaskTable]) -> list[Task | Dropped]:
+    return [one for item in items for one in (_tasks(item) if isinstance(item, TaskTable) else [item])]
+
+
+def _tasks(table: TaskTable) -> Iterator[Task]:
+    for row, shared in enumerate(table.shared):
+        yield Task(
+            data_source=shared.data_source,
+            ability=shared.ability,
+            kind=TaskKind.question if shared.is_question else TaskKind.expression,
+            subject=table.subjects[row],
+            message=table.messages[row],
+            answer=table.answers[row],
+            scorer=shared.scorer,
+            answer_schema=shared.answer_schema,
+            id=table.ids[row],
+            system=table.systems[row],
+            level=table.levels[row],
+            attachments=tuple(table.attachments[row]),
+            file=shared.file,
+            line=table.lines[row],
+        )
