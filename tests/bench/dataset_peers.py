@@ -59,7 +59,7 @@ def json_then_pandas(source: str, folder: Path) -> None:
     import pandas as pd
 
     rows: dict[str, list[Any]] = {}
-    with open(source, encoding="utf-8") as lines:
+    with Path(source).open(encoding="utf-8") as lines:
         for index, line in enumerate(lines):
             for name, value in to_row(json.loads(line), index).items():
                 rows.setdefault(name, []).append(value)

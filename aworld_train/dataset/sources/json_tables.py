@@ -24,7 +24,8 @@ _MOST_SHAPES = 16
 
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-Decode = Callable[[bytes], Any]
+_Shape = tuple[Callable[[bytes], Any], tuple[tuple[str, str], ...]]
+"""Decodes a line with certain columns, and the fields of tasks with the attributes that then have them."""
 
 
 def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -69,10 +70,6 @@ class Tables:
             return None
         columns = {field: [getattr(row, place) for row in rows] for field, place in places}
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
-
-
-_Shape = tuple[Decode, tuple[tuple[str, str], ...]]
-"""Decodes a line with certain columns, and the fields of tasks with the attributes that then have them."""
 
 
 def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | None:
