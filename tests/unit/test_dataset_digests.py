@@ -20,6 +20,7 @@ any_text = st.text(st.characters(codec="utf-8"), max_size=8)
 )
 @example(["a ", " b"])
 @example(["", "", "Z", ""])
+@example([""])
 def test_keys_are_the_same_many_at_once_and_one_by_one(questions: list[str]) -> None:
     assert question_keys(questions, texts(questions)) == [question_key(text).encode() for text in questions]
 
