@@ -1,4 +1,4 @@
-"""JSON lines that are read many at once say what they say one by one, and only few are read one by one."""
+"""JSON lines that are read many at once say what they say one by one, whatever stands between them."""
 
 import json
 import tempfile
@@ -65,7 +65,7 @@ def test_lines_say_the_same_read_many_at_once_or_one_by_one(
         path = Path(folder, "tasks.jsonl")
         path.write_bytes(b"".join(line + b"\n" for line in [FIRST, *lines]))
         told = SourceOptions(files=(str(path),), **options)  # type: ignore[arg-type]
-        with patch.object(source, "_FEW", 1), patch.object(json_tables, "_RUN_LINES", length):
+        with patch.object(json_tables, "_RUN_LINES", length):
             at_once = one_by_one(source.jsonl(told))
         with patch.object(source.Tables, "read", lambda tables, run: None):
             singly = list(source.jsonl(told))
@@ -83,15 +83,15 @@ def written(path: Path, odd: dict[int, bytes], count: int = 5000) -> Path:
     return path
 
 
-def test_only_few_lines_are_read_one_by_one_where_few_are_odd(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "in.jsonl", {1500: b"nonsense", 4000: b'{"id": 7, "query": "q", "answer": "other"}'}
-    )
-    items = list(source.jsonl(SourceOptions(files=(str(path),))))
+def test_only_the_runs_with_an_odd_line_are_read_one_by_one(tmp_path: Path) -> None:
+    odd = {1500: b"nonsense", 4500: b'{"id": 7, "query": "q", "answer": "other"}'}
+    items = list(source.jsonl(SourceOptions(files=(str(written(tmp_path / "in.jsonl", odd)),))))
     dropped = [(item.line, item.reason) for item in items if isinstance(item, Dropped)]
-    assert dropped == [(1500, "not JSON"), (4000, "id of another row with other content")]
-    assert sum(isinstance(item, Task) for item in items) <= 2 * source._FEW
-    assert len(one_by_one(items)) == 5000
+    assert dropped == [(1500, "not JSON"), (4500, "id of another row with other content")]
+    singly = [item.line for item in items if isinstance(item, Task)]
+    assert (singly[0], singly[-1]) == (1025, 5000) and 2049 not in singly
+    assert sum(len(item) for item in items if isinstance(item, TaskTable)) == 3 * 1024
+    assert [item.line for item in one_by_one(items)] == list(range(1, 5001))
 
 
 def test_a_run_is_bounded_in_bytes() -> None:

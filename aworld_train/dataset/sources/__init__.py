@@ -1,8 +1,8 @@
 """Where tasks come from: each source is a function from options to tasks, found by name and loaded when used.
 
-A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``; those of the table may yield a `TaskTable`
-in place of many tasks. One's own is named ``module:function`` or ``path/to/file.py:function`` and is used like those
-of the table.
+A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``; those of the table may yield a
+`TaskTable` in place of many tasks. One's own is named ``module:function`` or ``path/to/file.py:function`` and is
+used like those of the table.
 """
 
 from collections.abc import Callable, Iterator

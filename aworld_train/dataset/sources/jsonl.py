@@ -1,7 +1,8 @@
 """JSON lines as tasks: an object in each line, with AgentRL's fields or others that stand for them.
 
 A line that is no task is left out with its reason. Only the columns in use are taken apart, and numbers keep their
-digits. Lines that are all of one make become tasks many at once (`json_tables`), all others one by one.
+digits. Lines are read in runs: where all of a run are of one make they become tasks at once (`json_tables`), else one
+by one.
 """
 
 import json
@@ -19,9 +20,6 @@ from aworld_train.dataset.sources.values import NOT_UNICODE, WrittenNumber
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.errors import DatasetError
 
-_FEW = 32
-"""So many lines, or fewer, are read one by one where one of them is odd."""
-
 _ROW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder(float_hook=WrittenNumber)
 
@@ -38,22 +36,11 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
     for path in paths:
         tables = Tables(path, columns.plan, reader)
         for run in runs(_lines(path)):
-            yield from _items(run, tables, path, columns.plan, reader)
+            if table := tables.read(run):
+                yield table
+            else:
+                yield from reader.tasks(_rows(run, path, columns.plan), path.name)
     columns.check_met(", ".join(map(str, paths)))
-
-
-def _items(
-    run: list[Line], tables: Tables, path: Path, plan_for: PlanFor, reader: RowReader
-) -> Iterator[Task | Dropped | TaskTable]:
-    """The lines of a run as a table; where one of them is odd the run is halved, so that only few lines go singly."""
-    if table := tables.read(run):
-        yield table
-    elif len(run) <= _FEW:
-        yield from reader.tasks(_rows(run, path, plan_for), path.name)
-    else:
-        middle = len(run) // 2
-        yield from _items(run[:middle], tables, path, plan_for, reader)
-        yield from _items(run[middle:], tables, path, plan_for, reader)
 
 
 def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
