@@ -18,6 +18,8 @@ from aworld_train.errors import UsageError
 if TYPE_CHECKING:
     from aworld_train.reward.truths import Truth
 
+_CHARS = 1000  # of an answer
+
 
 def explain(
     overrides: OverridesArgument = None,
@@ -73,11 +75,11 @@ def explain(
         console.print_json({**asdict(scored), "answer_schema": schema, "ground_truth": truth.answer})
         return
     text = assistant_text(said)
-    found = "nothing" if scored.extracted is None else repr(scored.extracted)
+    found = "nothing" if scored.extracted is None else _short(scored.extracted)
     lines = [
         f"said        {len(text)} characters by the assistant",
         f"schema      {schema} finds {found}",
-        f"truth       {truth.answer!r}",
+        f"truth       {_short(truth.answer)}",
         f"scorer      {scored.scorer}",
         *(f"  - {step}" for step in scored.steps),
         *(f"part        {name} {value:g}" for name, value in scored.parts.items()),
@@ -85,6 +87,13 @@ def explain(
         *([f"because     {scored.cause}"] if scored.cause else []),
     ]
     console.out.print(writable("\n".join(lines)), markup=False, soft_wrap=True)
+
+
+def _short(text: str) -> str:
+    """As Python writes it, its end left out where it is long; ``--json`` has all of it."""
+    return (
+        repr(text) if len(text) <= _CHARS else f"{text[:_CHARS]!r} and {len(text) - _CHARS} more characters"
+    )
 
 
 def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Truth":

@@ -95,6 +95,8 @@ def _settings(
         return settings
     if url is None or model is None:
         raise UsageError("Say who judges: with --recipe, or with --url and --model.")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--url must begin with http:// or https://, it is {url!r}.")
     judge = JudgeModel(model, url, model, key_variable)
     # Nobody waits for a single score here, so the judge gets all the time of a request, some of them twice.
     return RewardSettings(timeout=2 * judge.timeout, judge=JudgeSettings(models=(judge,)))

@@ -43,7 +43,10 @@ def suspects(
         meant = nearest(sign, known)
         hint = f" Did you mean {meant}?" if meant else ""
         raise UsageError(f"--sign {sign!r} is none of {', '.join(known)}.{hint}")
-    lines = [line for line in read_lines(file) if not line.get("retried")]
+    try:
+        lines = [line for line in read_lines(file) if not line.get("retried")]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}.") from error
     found = [
         line for line in lines if sign in line.get("suspicions", ()) or (not sign and line.get("suspicions"))
     ]

@@ -47,9 +47,8 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
         )
     parts = [Fraction(str(weight)) for weight in weights]
     total = sum(parts, Fraction(0))
-    rows = min(count * total / part for count, part in zip(available, parts, strict=True))
-    if limit is not None:
-        rows = min(rows, Fraction(limit))
+    most = min(count * total / part for count, part in zip(available, parts, strict=True))
+    rows = most if limit is None else min(most, Fraction(limit))
     shares = [rows * part / total for part in parts]
     taken = [math.floor(share) for share in shares]
     # Rounded each by itself they could be more than the limit: those that lost most get what is left.

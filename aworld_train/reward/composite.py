@@ -34,6 +34,9 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
                 hint = nearest(name, PARTS)
                 meant = f"; did you mean {hint!r}?" if hint else ""
                 yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}{meant}"
+    for name, weight in settings.weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            yield "weights", f"must be numbers, {name} has {weight!r}"
     if not any(settings.weights.values()):
         yield "weights", "has no weight but 0, so every score would be 0"
     if settings.correct == "composite":

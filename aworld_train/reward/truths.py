@@ -36,6 +36,11 @@ def read_truths(path: Path) -> dict[str, Truth]:
     Raises:
         DatasetError: It cannot be read, or two tasks have the same id.
     """
+    if path.is_dir():
+        files = [str(file) for file in sorted(path.glob("*.parquet"))]
+        raise DatasetError(
+            f"{path} is a directory; name a file in it{', as ' if files else ''}{' or '.join(files)}."
+        )
     found: dict[str, Truth] = {}
     tasks = _parquet_tasks(path) if path.suffix == ".parquet" else _json_tasks(path)
     for place, name, truth in tasks:

@@ -207,12 +207,17 @@ async def test_a_ground_truth_without_tests_scores_nothing(run: RewardSettings, 
     assert scored.cause is not None and "ground truth" in scored.cause
 
 
-async def test_where_there_is_no_environment_there_is_no_score(run: RewardSettings) -> None:
+async def test_where_there_is_no_environment_there_is_no_score(
+    run: RewardSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MCP_SERVER_URL", raising=False)
     scored = await ask(RewardSettings(), "def add(a, b): return a + b")
     assert (scored.outcome, scored.cause) == (
         ScoreOutcome.abstained,
-        "there is no tool environment to run the tests in",
+        "there is no tool environment to run the tests in: MCP_SERVER_URL is not set",
     )
+    monkeypatch.setenv("MCP_SERVER_URL", run.tools.url or "")
+    assert (await ask(RewardSettings(timeout=60), "def add(a, b): return a + b")).score == 1.0
     lost = RewardSettings(tools=ToolSettings("http://127.0.0.1:9/mcp"), timeout=10)
     scored = await ask(lost, "def add(a, b): return a + b")
     assert scored.outcome == ScoreOutcome.abstained
@@ -220,7 +225,6 @@ async def test_where_there_is_no_environment_there_is_no_score(run: RewardSettin
 
 
 async def test_a_tool_that_does_not_run_python_is_named(run: RewardSettings) -> None:
-    assert run.tools is not None
     other = RewardSettings(tools=ToolSettings(run.tools.url, tool="no_such_tool"), timeout=30)
     scored = await ask(other, "def add(a, b): return a + b")
     assert scored.outcome == ScoreOutcome.abstained

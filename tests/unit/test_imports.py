@@ -16,17 +16,25 @@ def imported_by(script: str, names: list[str]) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_help_imports_nothing_heavy() -> None:
-    script = """
+COMMAND = """
 import sys
 from aworld_train.cli.main import main
-sys.argv = ["aworld-train", "--help"]
+sys.argv = ["aworld-train", *{!r}]
 try:
     main()
 except SystemExit as end:
     assert end.code == 0
 """
-    assert imported_by(script, HEAVY) == "[]"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert imported_by(COMMAND.format(["--help"]), HEAVY) == "[]"
+
+
+@pytest.mark.parametrize("command", ["reward --help", "reward score --help", "recipe check quickstart"])
+def test_what_only_looks_at_rewards_imports_nothing_that_scores_or_asks(command: str) -> None:
+    names = ["aiohttp", "httpx", "mcp", "numpy", "pandas", "pyarrow", "ray", "sympy", "torch", "transformers"]
+    assert imported_by(COMMAND.format(command.split()), [*names, "verl"]) == "[]"
 
 
 @pytest.mark.parametrize("package", ["recipe", "env", "dataset", "reward"])

@@ -235,6 +235,12 @@ def test_a_recipe_without_a_judge_is_refused(tmp_path: Path) -> None:
     assert "name the recipe with --recipe" in str(done.exception)
 
 
+def test_an_address_that_is_none_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    done = run(write(tmp_path, ROW), "--url", "localhost:8000/v1", "--model", "m")
+    assert isinstance(done.exception, UsageError)
+    assert "--url must begin with http:// or https://, it is 'localhost:8000/v1'" in str(done.exception)
+
+
 def test_a_judge_that_never_gives_a_verdict_is_no_success(tmp_path: Path) -> None:
     with JudgeServer(words("Not correct")) as server:
         done = run(write(tmp_path, ROW), "--url", server.url, "--model", "big", "--json")

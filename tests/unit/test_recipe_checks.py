@@ -222,3 +222,43 @@ def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
     name = key.partition("=")[0]
     assert f"`agent.context.{name}` names the endpoint 'helpr', which `endpoints` does not have" in said
     assert "did you mean 'helper'?" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("reward.scorer=gaja", "`reward.scorer` is 'gaja', which is none of number, gaia,"),
+        ("reward.answer_schema=boxd", "`reward.answer_schema`: "),
+        ("reward.composite.correct=composite", "`reward.composite.correct` cannot be composite itself"),
+        ("reward.composite.correct=exactly", "`reward.composite.correct` is 'exactly', which is none of"),
+        (
+            "reward.composite.weights.corect=1",
+            "`reward.composite.weights` has 'corect', which is not one of correct, format, tool_use, length, "
+            "cost; did you mean 'correct'?",
+        ),
+        (
+            "reward.composite.weights={format: x}",
+            "`reward.composite.weights` must be numbers, format has 'x'",
+        ),
+        (
+            "reward.composite.weights.format=true",
+            "`reward.composite.weights` must be numbers, format has True",
+        ),
+        ("reward.composite.gates=[tools_use]", "`reward.composite.gates` has 'tools_use'"),
+        ("reward.composite.weights.correct=0", "`reward.composite.weights` has no weight but 0"),
+        (
+            "reward.composite.weights.correct=.nan",
+            "`reward.composite.weights.correct` must be a finite number",
+        ),
+        ("reward.composite.most_chars=0", "`reward.composite.most_chars` must be at least 1, it is 0"),
+        ("reward.composite.most_calls=-1", "`reward.composite.most_calls` must be at least 1, it is -1"),
+        ("reward.judge.models=[big]", "`reward.judge.models` names the endpoint 'big'"),
+        ("reward.judge.concurrency=0", "`reward.judge.concurrency` must be at least 1"),
+        ("reward.judge.attempts=0", "`reward.judge.attempts` must be at least 1"),
+        ("reward.judge.per_minute=-1", "`reward.judge.per_minute` must not be negative"),
+    ],
+)
+def test_a_reward_that_makes_no_sense_is_refused_by_its_key(override: str, sentence: str) -> None:
+    said = refusal(override)
+    assert sentence in said
+    assert f"override {override}" in said

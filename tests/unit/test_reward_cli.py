@@ -186,6 +186,15 @@ def test_a_dataset_that_cannot_be_joined_to_is_refused(tmp_path: Path, data: lis
         read_truths(lines(tmp_path / "d.jsonl", *data))
 
 
+def test_a_directory_is_no_dataset_and_its_files_are_named(tmp_path: Path) -> None:
+    for name in ("train", "val"):
+        parquet(tmp_path / f"{name}.parquet", {"query": "?", "answer": "7"})
+    with pytest.raises(
+        DatasetError, match=r"is a directory; name a file in it, as .*train.* or .*val.parquet"
+    ):
+        read_truths(tmp_path)
+
+
 def test_a_long_file_is_scored_in_its_order(run: Any, tmp_path: Path) -> None:
     data = [
         {"id": n, "prediction": f"<answer>{n}</answer>", "answer": str(n), "scorer": ("exact", "math")[n % 2]}
@@ -314,6 +323,15 @@ def test_an_answer_in_a_file_is_compared_with_a_task_of_a_dataset(run: Any, tmp_
     assert code == 0 and "finds nothing" in out and "score       0 (no_answer)" in out
 
 
+def test_a_long_answer_is_cut_for_people_and_whole_for_programs(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "said.txt").write_text("a" * 5000)
+    arguments = ("explain", "--answer", "b" * 5000, "--answer-schema", "last_line", "--scorer", "exact")
+    said = run(*arguments, "--prediction", f"@{tmp_path}/said.txt")[1]
+    assert said.count("and 4000 more characters") == 2 and len(said) < 3000
+    found = json.loads(run(*arguments, "--prediction", f"@{tmp_path}/said.txt", "--json")[1])
+    assert (len(found["extracted"]), len(found["ground_truth"])) == (5000, 5000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -330,6 +348,22 @@ def test_an_answer_in_a_file_is_compared_with_a_task_of_a_dataset(run: Any, tmp_
 def test_what_cannot_be_done_as_asked_is_said(run: Any, arguments: tuple[str, ...], message: str) -> None:
     code, _, err = run(*arguments)
     assert code in (1, 2) and message in err
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("> /dev/full", "error: The output cannot be written: No space left on device.\n"), ("| head -n 1", "")],
+)
+def test_output_that_nobody_takes_ends_the_command_in_a_line(
+    tmp_path: Path, where: str, message: str
+) -> None:
+    data = [{"id": n, "prediction": "x" * 1000, "answer": "1"} for n in range(2000)]
+    file = lines(tmp_path / "p.jsonl", *data)
+    program = f"'{sys.executable}' -m aworld_train reward score '{file}' --json {where}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 def test_help_shows_how() -> None:

@@ -1,10 +1,11 @@
 """Signs of a reward that was won by something else than the task: each is seen, and honest episodes show none."""
 
+import time
 from typing import Any
 
 import pytest
 
-from aworld_train.reward.hacking import Suspicion, ToolUse, suspicions
+from aworld_train.reward.hacking import Suspicion, ToolUse, look, suspicions
 
 HONEST: dict[str, Any] = {
     "query": "How many birds are in the table? It is at /attachments/birds.csv",
@@ -33,6 +34,43 @@ def test_an_answer_in_a_file_that_the_task_did_not_come_with() -> None:
     shell = [ToolUse('{"command": "grep -r birds answers.txt"}', "1,734 Birds")]
     assert signs(tools=shell, files=[]) == [Suspicion.other_file]
     assert signs(tools=[ToolUse('{"query": "birds of Peru"}', "1,734 birds")], files=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "files", "is_other"),
+    [
+        ('{"code": "print(math.sqrt(4), requests.get(u).json(), math.log(2))"}', [], False),
+        ('{"code": "x = 10/2/5"}', [], False),
+        ('{"url": "https://en.wikipedia.org/wiki/Bird.html"}', [], False),
+        ('{"url": "https://example.com/report.pdf?a=b"}', [], False),
+        ('{"url": "https://example.com/resolve/main/metadata.jsonl"}', [], True),
+        ('{"path": "/attachments/my birds.csv"}', ["/attachments/my birds.csv"], False),
+        ('{"path": "/attachments/other.csv"}', ["/attachments/my birds.csv"], True),
+        ('{"path": "Answers.XLSX"}', [], True),
+        ('{"command": "cat /data/val.parquet | head"}', [], True),
+    ],
+)
+def test_a_file_is_told_from_code_and_from_pages_of_the_web(
+    arguments: str, files: list[str], is_other: bool
+) -> None:
+    found = signs(tools=[ToolUse(arguments, "1,734 birds")], files=files)
+    assert found == ([Suspicion.other_file] if is_other else [])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "arguments", ["a" * 1_000_000, "/a" * 500_000, "http://" * 150_000, "a." * 500_000, "-" * 1_000_000]
+)
+def test_no_call_takes_long_to_look_through(arguments: str) -> None:
+    began = time.process_time()
+    signs(tools=[ToolUse(arguments, "1,734 birds")])
+    assert time.process_time() - began < 5  # what grows with the square takes minutes
+
+
+def test_what_is_kept_to_look_at_is_short() -> None:
+    kept = look("q" * 10**6, "s" * 10**6, "a" * 10**6, "t" * 10**6)
+    assert sum(len(text or "") for text in kept.values()) < 5000
+    assert look("q", "s", None, "t")["extracted"] is None
 
 
 @pytest.mark.parametrize(

@@ -67,3 +67,9 @@ def test_an_unknown_sign_is_refused(run: Path, arguments: list[str], message: st
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["reward", "suspects", str(tmp_path)])
     assert "no run's folder" in str(said.exception)
+
+
+def test_a_record_that_cannot_be_read_is_said_with_its_file(run: Path) -> None:
+    (run / "traces" / "episodes.jsonl").write_text("{\n")
+    said = CliRunner().invoke(app, ["reward", "suspects", str(run)])
+    assert "episodes.jsonl cannot be read: Expecting property name" in str(said.exception)

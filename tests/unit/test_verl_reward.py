@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ SAID = "So it is <answer>4</answer>"
 def call(tmp_path: Path) -> Any:
     """Scores as VeRL asks for it, with the settings that a recipe writes into its run folder."""
 
-    def call(*overrides: str, **extra_info: Any) -> dict[str, Any]:
+    def call(
+        *overrides: str, truth: str = "4", elsewhere: Path | None = None, **extra_info: Any
+    ) -> dict[str, Any]:
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"  # a run's file never changes
         recipe = recipes.load({"name": "a"}, list(overrides))
         file.write_text(yaml.safe_dump(reward_plan(recipe)))
         info = {"assistant_text": SAID, **extra_info}
-        return asyncio.run(score("x", f"<answer>9</answer> {SAID}", "4", info, str(file)))
+        with chdir(elsewhere or "."):  # VeRL works in the run folder, not where the user is
+            return asyncio.run(score("x", f"<answer>9</answer> {SAID}", truth, info, str(file)))
 
     return call
 
@@ -134,3 +138,35 @@ def test_a_judge_that_cannot_be_reached_abstains(call: Any) -> None:
 def test_an_agent_of_several_may_have_a_score_of_its_own(call: Any, tmp_path: Path) -> None:
     own = written(tmp_path, f"def score({ARGUMENTS}):\n    return {{'score': 1, 'score/critic': -1}}")
     assert call(f"reward.function={own}")["score/critic"] == -1.0
+
+
+def test_a_function_is_loaded_once_and_its_loading_is_not_in_its_time(call: Any, tmp_path: Path) -> None:
+    own = written(
+        tmp_path,
+        f"time.sleep(1)\ncalls = []\ndef score({ARGUMENTS}):\n    calls.append(1)\n    return len(calls)",
+    )
+    asked = (f"reward.function={own}", "reward.timeout=0.5")
+    assert [call(*asked)["score"] for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+def test_a_scorer_that_a_task_names_by_its_file_is_found_from_the_run_folder(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "def score(answer, truth):\n    return 0.25")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    result = call(scorer="scorer.py:score", elsewhere=tmp_path / "run")
+    assert (result["score"], result["scoring"]["scorer"]) == (0.25, f"{tmp_path}/scorer.py:score")
+
+
+def test_code_is_tested_in_the_environment_of_the_run(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_SERVER_URL", "http://127.0.0.1:9/mcp")
+    recipe = recipes.load({"name": "a"}, ["reward.code_tool=run_it", "env.servers=[python]"])
+    assert reward_plan(recipe)["tools"] == {
+        "url": None,
+        "tool": "run_it",
+        "argument": "code",
+        "servers": ("python",),
+    }
+    scoring = call(scorer="code_tests", truth='{"tests": "assert x"}')["scoring"]
+    assert scoring["outcome"] == "abstained" and "the tool environment was lost" in scoring["cause"]

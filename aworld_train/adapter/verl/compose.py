@@ -12,9 +12,8 @@ from typing import Any
 
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
-from aworld_train.adapter.verl.places import place
-from aworld_train.adapter.verl.reward import REWARD_FILE
-from aworld_train.adapter.verl.settings import EPISODES_FILE, min_group
+from aworld_train.adapter.verl.groups import min_group
+from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret

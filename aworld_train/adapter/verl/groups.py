@@ -2,6 +2,8 @@
 
 import asyncio
 
+from aworld_train.recipe.schema import Recipe
+
 
 class Group:
     """A group in the making.
@@ -29,3 +31,8 @@ class Group:
         """Whether there are too few healthy episodes, once that is known; others' time limits end the wait."""
         await self._complete.wait()
         return self._healthy < self._least
+
+
+def min_group(recipe: Recipe) -> int:
+    """Fewest healthy episodes that a group is trained on with."""
+    return recipe.rollout.min_group or min(2, recipe.rollout.n)

@@ -1,6 +1,11 @@
-"""Paths in a recipe as VeRL's processes find them, which do not run where the user is."""
+"""Paths in a recipe as VeRL's processes find them, which do not run where the user is, and files of a run's folder."""
 
 from pathlib import Path
+
+EPISODES_FILE = "episodes.yaml"
+"""How episodes are played; see `settings`."""
+REWARD_FILE = "reward.yaml"
+"""How they are scored; see `reward`."""
 
 
 def place(path: str | None) -> str | None:

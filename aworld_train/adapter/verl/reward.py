@@ -24,7 +24,6 @@ from aworld_train.reward.scoring import score as score_answer
 from aworld_train.reward.settings import RewardSettings
 from aworld_train.reward.spoken import without_tool_text
 
-REWARD_FILE = "reward.yaml"
 SCORING = "scoring"
 """Key of what VeRL does not take: how the score came about, and named parts of it."""
 

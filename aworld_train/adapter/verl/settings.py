@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from aworld_train.adapter.verl.groups import min_group
 from aworld_train.adapter.verl.places import command_place, function_place, place
 from aworld_train.recipe.schema import AgentSection, CassetteSection, Recipe, SmallGroup, Treatment
 from aworld_train.rollout.cassette import Cassette, open_cassette
@@ -21,8 +22,6 @@ from aworld_train.rollout.episode import Limits
 from aworld_train.rollout.model import Sampling
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
-
-EPISODES_FILE = "episodes.yaml"
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,6 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
         "endpoints": _plain(recipe.endpoints),
         "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
     }
-
-
-def min_group(recipe: Recipe) -> int:
-    """Fewest healthy episodes that a group is trained on with."""
-    return recipe.rollout.min_group or min(2, recipe.rollout.n)
 
 
 @lru_cache(maxsize=4)
