@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -43,7 +44,12 @@ _REASONS_SAID = 5
 
 
 class Build:
-    """One build under way; each step fills in what the next one needs."""
+    """One build under way; each step fills in what the next one needs.
+
+    Attributes:
+        files: The files that tasks come with, by the path that tasks have for them.
+        attached: Those of the paths that a written row has.
+    """
 
     def __init__(self, plan: Plan, reference: Reference, folder: Path) -> None:
         self.plan, self.reference, self.folder = plan, reference, folder
@@ -51,6 +57,7 @@ class Build:
         self.families = Families()
         self.spool = Spool(work / "spool")
         self.distinct = Distinct(self.spool, self.families, work / "distinct")
+        self.files: dict[str, set[Path]] = {}
         self.attached: set[str] = set()
 
     def run(self) -> BuildReport:
@@ -65,14 +72,15 @@ class Build:
                 ]
             self.reference.check_comparable(self.families)
             self.distinct.find(self.reference, self._near(), drops)
+        for place, file in chain.from_iterable(source.options.attachments for source in plan.sources):
+            self.files.setdefault(place, set()).add(file)
         with ThreadPoolExecutor(max_workers=1) as beside:
             # Hashing leaves the interpreter to the rows that are made meanwhile.
             files = beside.submit(lambda: [_named(_read_by(source)) for source in plan.sources])
             rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
             report = self._report(gathered, drops, rows, levels, files.result())
-        attachments = {pair for source in plan.sources for pair in source.options.attachments}
         copy_attachments(
-            [(PurePosixPath(place).name, file) for place, file in attachments if place in self.attached],
+            [(PurePosixPath(place).name, file) for place in self.attached for file in self.files[place]],
             self.folder / ATTACHMENTS,
         )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
@@ -146,8 +154,9 @@ class Build:
                 index = taken + np.arange(len(positions))
                 taken += len(positions)
                 places = assignment.assign(strata[codes])
-                inside = numbers(positions[places < len(names)])
-                self.attached.update(pc.list_flatten(batch.column("attachments").take(inside)).to_pylist())
+                if self.files:
+                    inside = batch.column("attachments").take(numbers(positions[places < len(names)]))
+                    self.attached |= self.files.keys() & set(pc.list_flatten(inside).to_pylist())
                 for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
                     here = places == place
                     writer.add(batch, positions[here], index[here])

@@ -28,6 +28,8 @@ def check_replaceable(out: Path) -> None:
     Raises:
         DatasetError: Something else is there; the message says what.
     """
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise DatasetError(f"--out {out} is the working directory, or above it; name another directory.")
     try:
         present = _files(out)
     except FileNotFoundError:

@@ -66,7 +66,10 @@ class Plan:
     def told(self) -> "Plan":
         """The plan with every source told the seed and the limit."""
         sources = [
-            replace(source, options=replace(source.options, seed=self.seed, limit=self.limit, read=[]))
+            replace(
+                source,
+                options=replace(source.options, seed=self.seed, limit=self.limit, read=[], attachments=set()),
+            )
             for source in self.sources
         ]
         return replace(self, sources=sources)

@@ -50,7 +50,8 @@ def train(
     # What was sampled is what is trained on: the trainer finds the sampler's probabilities again.
     rows = workspace.metrics(name)[1:]
     assert all(row["rollout_probs_diff_max"] < 1e-4 for row in rows), rows
-    return workspace.episodes(name)
+    # What was lost and played again is told in a line of its own.
+    return [line for line in workspace.episodes(name) if not line.get("retried")]
 
 
 def rewards(episodes: list[dict[str, Any]]) -> dict[int, float]:

@@ -114,7 +114,7 @@ def test_an_episode_with_a_served_model_is_shown_and_bold_is_exactly_what_it_sam
 
     plain = ANSI.sub("", done.stdout)
     assert "episode 1 of 1 · agent" in plain
-    assert "outcome answered (trained) · reward 1 · " in plain
+    assert "outcome answered (trained) · reward 1 by number · " in plain
     assert "1 tool call, 0 errors" in plain
     assert "Rule 1." in plain
     assert "Rule 20." not in plain

@@ -215,6 +215,16 @@ def test_an_empty_directory_and_missing_parents_are_filled(tmp_path: Path) -> No
     assert check_file(tmp_path / "a" / "b" / "val.parquet").rows == 3
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_the_working_directory_is_not_replaced(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(DatasetError, match="is the working directory"):
+        build("arithmetic", name, limit=20)
+
+
 def test_files_of_others_are_never_replaced(tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     strange.mkdir()

@@ -209,6 +209,7 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("arithmetic", {"levels": ["1"]}, "no use for --level"),
         ("gsm8k", {"files": ["x"], "columns": {"query": "q"}}, "no use for --map"),
         ("jsonl", {}, "give it --file"),
+        ("jsonl", {"files": [""]}, "jsonl is given a file without a name"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
         ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
         ("gaia", {"files": ["x"], "attachments_at": "files"}, "--attachments-at 'files' is no absolute path"),

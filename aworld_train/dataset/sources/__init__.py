@@ -80,6 +80,10 @@ def check_options(name: str, options: SourceOptions) -> None:
     Raises:
         UsageError: There is no such source, an option is missing, or one would do nothing.
     """
+    if "" in options.files:
+        raise UsageError(
+            f"The source {name} is given a file without a name (--file ''). Is a variable empty?"
+        )
     if ":" in name:
         return
     entry = _find_entry(name)

@@ -20,7 +20,7 @@ from aworld_train.rollout.tool_gateway.relay import LOST, Passage
 from aworld_train.rollout.tools import ToolServer
 
 _BODY_BYTES = 64 << 20
-_CONNECT_SECONDS = 10.0
+_CONNECT_SECONDS = 60.0  # frameworks are imported in this process, and keep its event loop waiting meanwhile
 # Shorter than the five seconds that uvicorn keeps them: a connection that is closed while it is taken up again would
 # look like a lost environment.
 _KEPT_SECONDS = 4.0
