@@ -83,9 +83,12 @@ def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(workspa
         assert sum(line["tool_errors"] for line in episodes) == 0
         assert all(line["branches"] == {} for line in episodes)
         assert all(line["rows"] == 1 for line in episodes)
-    assert len(rewards(own)) == TASKS
-    assert rewards(aworld) == rewards(own)
-    assert measured == rewards(own)
+    assert len(measured) == TASKS
+    assert rewards(aworld) == measured
+    # The quickstart measures 256 of the 400 tasks: most of these are among them.
+    shared = rewards(own)
+    assert len(shared) > TASKS // 2
+    assert {index: measured[index] for index in shared} == shared
 
 
 def test_of_a_swarm_only_the_agent_that_is_named_is_trained(workspace: Workspace) -> None:
