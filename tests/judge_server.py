@@ -9,14 +9,14 @@ import argparse
 import asyncio
 import json
 import re
-import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
+
+from tests.server_thread import ServerThread
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 1000, 100
 _TEXT = re.compile(r"<(question|reference|answer)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", re.DOTALL)
@@ -73,37 +73,21 @@ async def honest(asked: Asked) -> web.StreamResponse:
     return rules(asked, asked.right)
 
 
-class JudgeServer:
-    """``with JudgeServer(script) as server: server.url``; what it was asked is in ``asked``.
-
-    It has a thread and an event loop of its own, so that judges in several loops and processes may ask it.
-    """
+class JudgeServer(ServerThread):
+    """``with JudgeServer(script) as server: server.url``; what it was asked is in ``asked``."""
 
     def __init__(self, script: Script = honest):
+        super().__init__()
         self.script = script
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self._at_once = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.url = ""
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._runner = self._run(_serve(self._answer))
-        self.url = _address(self._runner)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._run(self._runner.cleanup())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+    async def _start(self) -> web.AppRunner:
+        runner = await _serve(self._answer)
+        self.url = _address(runner)
+        return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request, await request.json())

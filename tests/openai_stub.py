@@ -1,7 +1,6 @@
 """A model that answers by a script, behind a real socket and the OpenAI chat API: what agents are tested against.
 
-The server has a thread and an event loop of its own, so that agents in this process, agents in other processes and the
-test itself can all wait for it. The episode is named by the URL (``/episodes/NAME/v1``) and the agent by its key, which
+The episode is named by the URL (``/episodes/NAME/v1``) and the agent by its key, which
 is how the gateway tells them apart too.
 """
 
@@ -9,14 +8,14 @@ import asyncio
 import itertools
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
+
+from tests.server_thread import ServerThread
 
 Message = dict[str, Any]
 
@@ -89,17 +88,16 @@ def calculates(asked: Asked) -> Message:
     return calls(tool, expression=expression[1])
 
 
-class OpenAIStub:
+class OpenAIStub(ServerThread):
     """``with OpenAIStub(script) as stub: stub.url("one")``; what it was asked is in ``asked``."""
 
     def __init__(self, script: Script = calculates, *, delay: float = 0.0):
+        super().__init__()
         self.script = script
         self.delay = delay
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self._at_once = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._port = 0
 
     def url(self, episode: str = "one") -> str:
@@ -109,21 +107,6 @@ class OpenAIStub:
     def of(self, episode: str) -> list[Asked]:
         """What was asked in an episode."""
         return [asked for asked in self.asked if asked.episode == episode]
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._runner = self._run(self._start())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._run(self._runner.cleanup())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
-    def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     async def _start(self) -> web.AppRunner:
         app = web.Application()
