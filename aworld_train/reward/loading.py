@@ -22,7 +22,12 @@ def load_reward(spec: str) -> Callable[..., Any]:
         RewardError: It cannot be found or imported, is not callable, or cannot be called as verl does.
     """
     function = load_function(spec)
-    _check_signature(spec, function)
+    if fault := _unlike_verl(function):
+        raise RewardError(
+            f"The reward {spec!r} cannot be called as verl calls it, with the keywords "
+            f"{', '.join(ARGUMENTS)}: {fault}. Write def {getattr(function, '__name__', 'score')}"
+            "(data_source, solution_str, ground_truth, extra_info=None, **kwargs)."
+        )
     return function
 
 
@@ -37,19 +42,13 @@ def load_function(spec: str) -> Callable[..., Any]:
 
 def has_verl_signature(function: Callable[..., Any]) -> bool:
     """Whether a function can be called as verl calls rewards."""
-    try:
-        inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
-    except (TypeError, ValueError):
-        return False
-    return True
+    return not _unlike_verl(function)
 
 
-def _check_signature(spec: str, function: Callable[..., Any]) -> None:
+def _unlike_verl(function: Callable[..., Any]) -> str:
+    """Why a function cannot be called as verl calls rewards; empty if it can."""
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
     except (TypeError, ValueError) as error:
-        raise RewardError(
-            f"The reward {spec!r} cannot be called as verl calls it, with the keywords "
-            f"{', '.join(ARGUMENTS)}: {error}. Write def {getattr(function, '__name__', 'score')}"
-            "(data_source, solution_str, ground_truth, extra_info=None, **kwargs)."
-        ) from error
+        return str(error)
+    return ""
