@@ -363,6 +363,8 @@ class AgentConversation:
 
 def _with_tool_names(messages: Sequence[Message]) -> list[Message]:
     """The same messages; a tool's result names its tool where the call that it answers is there."""
+    if all(message.name or message.role != "tool" for message in messages):
+        return list(messages)
     names = {call.call_id: call.name for message in messages for call in message.tool_calls if call.call_id}
     return [
         replace(message, name=names.get(message.call_id, ""))

@@ -134,18 +134,15 @@ class ConversationGraph:
     def __init__(self) -> None:
         self._roots: list[tuple[Any, Node]] = []  # with what identifies the tools
         self._tip: Node | None = None
+        self._tip_keys: tuple[Any, ...] = ()  # of all messages up to it
         self._tip_tools: Any = None
         self.branches: Counter[Cause] = Counter()
 
     def match(self, messages: Sequence[Message], tools: Any) -> Match:
         """Find where a request goes on; ``tools`` is anything hashable that is equal for equal tools."""
-        keys = tuple(message.key for message in messages)
-        node, at, asked = None, 0, None
-        for known, root in reversed(self._roots):
-            if known == tools:
-                found = _walk(root, keys, 0)
-                if found is not None and found[1] > at:
-                    node, at = found
+        keys = tuple([message.key for message in messages])
+        node, at = self._goes_on_from(keys, tools)
+        asked = None
         if node is not None:
             rest = keys[at:]
             asked = next((child for child in node.children if child.keys == rest), None)
@@ -176,7 +173,10 @@ class ConversationGraph:
         """
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
+        known = context.parent is self._tip
+        before = self._tip_keys if known else tuple(key for node in context.path[:-1] for key in node.keys)
         self._tip = Node(context, (message,), tokens, logprobs, ended)
+        self._tip_keys = (*before, *context.keys, *self._tip.keys)
         self._tip_tools = tools
         return self._tip
 
@@ -205,14 +205,28 @@ class ConversationGraph:
         """Tokens held, each once."""
         return sum(len(node.tokens) for node in self.nodes())
 
+    def _goes_on_from(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
+        """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""
+        tip = self._tip_keys
+        newest = self._tip if tools == self._tip_tools and keys[: len(tip)] == tip else None
+        # Nothing is deeper where no turn follows, and of turns that mean the same, the newest one counts.
+        if newest is not None and not any(key[0] == "assistant" for key in keys[len(tip) :]):
+            return newest, len(tip)
+        node, at = None, 0
+        for known, root in reversed(self._roots):
+            if known == tools:
+                found = _walk(root, keys, 0)
+                if found is not None and found[1] > at:
+                    node, at = found
+        return node, at
+
     def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
         """Why a request does not go on from the newest turn."""
         if self._tip is None or node is self._tip:
             return None
         if tools != self._tip_tools:
             return "tools"
-        known = [key for each in self._tip.path for key in each.keys]
-        for position, (ours, theirs) in enumerate(zip(known, keys, strict=False)):
+        for position, (ours, theirs) in enumerate(zip(self._tip_keys, keys, strict=False)):
             if ours != theirs:
                 return "new" if position == 0 else "rewritten" if ours[0] == "assistant" else "edited"
         return "resampled"

@@ -21,6 +21,7 @@ _STAND_IN_TOOL: Mapping[str, Any] = {
     "type": "function",
     "function": {"name": "tool", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
+_FEW_TOOLS: Sequence[Sequence[Mapping[str, Any]]] = ((), (_STAND_IN_TOOL,))
 _CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
 
 
@@ -48,7 +49,7 @@ class ChatTemplate:
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # how many tokens all calls together came to
         self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
-        self._tools_matter: dict[tuple[str, ...], bool] = {}
+        self._enough_tools: dict[tuple[str, ...], Sequence[Mapping[str, Any]] | None] = {}
 
     def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
         """Token ids of a conversation, up to where the assistant begins.
@@ -91,23 +92,31 @@ class ChatTemplate:
     def _new_text(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         """The text that ``messages`` come to.
 
-        Few templates show the tool list again after a turn. That costs more than all the rest where there are many
-        tools, so it is found out once for each sequence of roles, with a list of one tool of ours, and only done for
-        those in which it matters.
+        Few templates show the tool list again after a turn. To give it costs more than all the rest where there are
+        many tools, so it is found out once for each sequence of roles whether it takes all of them, any, or none.
         """
-        roles = tuple(message.role for message in messages)
-        if not tools or self._tools_matter.get(roles, False):
-            return self._after_turn(messages, tools)
-        text = self._after_turn(messages, [_STAND_IN_TOOL])
-        if roles not in self._tools_matter:
-            with_ours, text = text, self._after_turn(messages, tools)
-            self._tools_matter[roles] = with_ours != text
+        if not tools:
+            return self._after_turn(messages, ())
+        roles = tuple([message.role for message in messages])
+        if roles in self._enough_tools:
+            enough = self._enough_tools[roles]
+            return self._after_turn(messages, tools if enough is None else enough)
+        text = self._after_turn(messages, tools)
+        self._enough_tools[roles] = next(
+            (few for few in _FEW_TOOLS if self._with(few, messages) == text), None
+        )
         return text
+
+    def _with(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
+        try:
+            return self._after_turn(messages, tools)
+        except CannotContinue:
+            return None
 
     def _after_turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         """The text between the content of an assistant's turn and its next one, with ``messages`` in between."""
         first = messages[0]
-        stand_in = _stand_in(first)
+        stand_in = _stand_in(first.role == "tool", first.name)
         try:
             whole = self._render(
                 [*stand_in, *(message.for_template() for message in messages)], tools, begin_turn=True
@@ -126,9 +135,7 @@ class ChatTemplate:
     def _find_after_finished_turn(self, name: str) -> str:
         """What follows the marker in a call of that tool that has no result yet."""
         try:
-            return _after_marker(
-                self._render(_stand_in(Message("tool", "", name=name)), [_STAND_IN_TOOL], begin_turn=False)
-            )
+            return _after_marker(self._render(_stand_in(True, name), [_STAND_IN_TOOL], begin_turn=False))
         except TemplateFailure as error:
             raise CannotContinue(str(error)) from error
 
@@ -168,14 +175,14 @@ class ChatTemplate:
         return tokens
 
 
-def _stand_in(first: Message) -> list[dict[str, Any]]:
-    """A short conversation that ends with an assistant's turn, after which ``first`` may come."""
+@lru_cache(maxsize=256)
+def _stand_in(calls: bool, name: str) -> tuple[Mapping[str, Any], ...]:
+    """A short conversation that ends with an assistant's turn; the turn is a call of the tool ``name``, or text."""
     turn = Message("assistant", _MARKER)
-    if first.role == "tool":
-        arguments = json.dumps({"value": _MARKER})
-        call = ToolCall(first.name or "tool", arguments, _CALL_ID)
+    if calls:
+        call = ToolCall(name or "tool", json.dumps({"value": _MARKER}), _CALL_ID)
         turn = Message("assistant", "", (call,))
-    return [Message("user", _STAND_IN).for_template(), turn.for_template()]
+    return Message("user", _STAND_IN).for_template(), turn.for_template()
 
 
 def _after_marker(text: str) -> str:

@@ -250,6 +250,31 @@ def test_a_template_that_wants_tools_is_continued_with_tools() -> None:
         picky.continuation([Message("user", "and?")], (), made.eos_token_id, ended=True)
 
 
+@pytest.mark.parametrize(
+    "shown", ["", "{{ tools[0].function.name if tools else 'none' }}", "{{ tools | tojson }}"]
+)
+def test_a_turn_is_followed_by_the_tools_as_the_template_shows_them(shown: str) -> None:
+    made = deepcopy(templates.tokenizer("chatml_tools"))
+    made.chat_template += "{%- if add_generation_prompt -%}" + shown + "{%- endif -%}"
+    template = ChatTemplate(made, [made.eos_token_id])
+    result = Message("tool", "4", name="calc", call_id="c")
+    other = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
+    for tools in (TOOLS, MORE_TOOLS, TOOLS, other):
+        tokens = template.continuation([result], tools, made.eos_token_id, ended=True)
+        conversation = [
+            Message("user", "?").for_template(),
+            Message("assistant", "", (ToolCall("calc", "{}", "c"),)).for_template(),
+            result.for_template(),
+        ]
+        whole = made.apply_chat_template(
+            conversation, tools=tools, add_generation_prompt=True, tokenize=False
+        )
+        told = made.decode(tokens)
+        assert told
+        assert whole.endswith(told)
+        assert whole.removesuffix(told).rstrip().endswith("<|im_end|>")
+
+
 def test_causes_of_branches_are_told_apart() -> None:
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
         text = '<tool_call>\n{"name": "calc", "arguments": {}}\n</tool_call>'

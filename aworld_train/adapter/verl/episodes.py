@@ -13,7 +13,7 @@ from aworld_train.adapter.verl.groups import Group
 from aworld_train.adapter.verl.places import EPISODES_FILE
 from aworld_train.adapter.verl.record import Unscored, current_episode, open_slot
 from aworld_train.adapter.verl.settings import read_settings
-from aworld_train.rollout.pauses import keep_pauses_short
+from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
 
 @ray.remote
@@ -43,6 +43,8 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             await super()._run_prompt(prompt, *args, **kwargs)
         finally:
             del self._groups[uid]
+            if not self._groups:
+                while_nobody_waits()
 
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any

@@ -10,6 +10,7 @@ The path wins: agents that were given a made-up API key work with the address al
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 DEFAULT_AGENT = "agent"
@@ -42,18 +43,22 @@ def api_key(key: str, agent: str | None) -> str:
 
 def read(raw_path: str, headers: Mapping[str, str]) -> Target:
     """What a request is for, from its path as it was sent and its headers."""
+    in_path = _in(raw_path)
+    return in_path if in_path.callers else Target(tuple(_sent(headers)), in_path.endpoint)
+
+
+@lru_cache(maxsize=4096)
+def _in(raw_path: str) -> Target:
+    """What a path says."""
     steps = [step for step in raw_path.split("/") if step]
-    callers: list[tuple[str, str]] = []
+    callers: tuple[tuple[str, str], ...] = ()
     if steps[:1] == ["rollouts"] and len(steps) > 1:
         key, steps = steps[1], steps[2:]
         agent = DEFAULT_AGENT
         if steps[:1] == ["agents"] and len(steps) > 1:
             agent, steps = _agent(steps[1]), steps[2:]
-        callers.append((key, agent))
-    else:
-        callers.extend(_sent(headers))
-    endpoint = "/".join(steps[1:]) if steps[:1] == ["v1"] else ""
-    return Target(tuple(callers), endpoint)
+        callers = ((key, agent),)
+    return Target(callers, "/".join(steps[1:]) if steps[:1] == ["v1"] else "")
 
 
 def _sent(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -263,4 +263,4 @@ def error_event(refused: Refused) -> bytes:
     return event(error(refused), "error")
 
 
-DIALECT = Dialect(read, answer, events, error, error_event)
+DIALECT = Dialect("messages", read, answer, events, error, error_event)

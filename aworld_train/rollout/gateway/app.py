@@ -18,8 +18,9 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.gateway import address, anthropic, chat, fields, models, responses
+from aworld_train.rollout.gateway import address, anthropic, chat, models, responses
 from aworld_train.rollout.gateway.address import Target
+from aworld_train.rollout.gateway.bodies import Bodies
 from aworld_train.rollout.gateway.dialect import Asked, Dialect, encode
 from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Refused
@@ -59,6 +60,7 @@ class Admission:
         self._gateway = gateway
         self._conversation_of = conversation_of
         self._conversations: dict[str, Conversation] = {}
+        self._bodies: dict[tuple[str, Dialect], Bodies] = {}
         self._asked: dict[tuple[str, Dialect], Asked] = {}
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -82,9 +84,12 @@ class Admission:
         for task in self._under_way:
             task.cancel()
 
-    def _read(self, agent: str, dialect: Dialect, body: Json) -> Asked:
-        asked = dialect.read(body, self._asked.get((agent, dialect)))
-        self._asked[agent, dialect] = asked
+    def _read(self, agent: str, dialect: Dialect, body: bytes) -> Asked:
+        caller = (agent, dialect)
+        if caller not in self._bodies:
+            self._bodies[caller] = Bodies(dialect.history)
+        asked = dialect.read(self._bodies[caller].read(body), self._asked.get(caller))
+        self._asked[caller] = asked
         return asked
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
@@ -181,8 +186,8 @@ class LlmGateway:
                 return _json(_about_models(request, target, admission))
             if request.method != "POST":
                 raise Refused(f"{request.method} is not possible here; POST is", status=405)
-            body = fields.parse_body(await _read(request))
-            return await _serve(request, dialect, admission._read(agent, dialect, body), admission, agent)
+            asked = admission._read(agent, dialect, await _read(request))
+            return await _serve(request, dialect, asked, admission, agent)
         except Refused as refused:
             return _refusal(dialect or chat.DIALECT, refused)
         except ConnectionError:  # the client is gone; a conversation's own have become `Refused`
@@ -221,8 +226,9 @@ def _request(
 
 async def _read(request: web.BaseRequest) -> bytes:
     try:
-        # Most bodies are there with their heads: no clock has to be set.
-        async with asyncio.timeout(None if request.content.is_eof() else _BODY_SECONDS):
+        if request.content.is_eof():  # most bodies are there with their heads
+            return await request.read()
+        async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise Refused(

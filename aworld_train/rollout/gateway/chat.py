@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aworld_train.rollout.gateway import fields, sampling, tools
-from aworld_train.rollout.gateway.dialect import Asked, Dialect, encode, event, new_id, token_logprobs
+from aworld_train.rollout.gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
 from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.gateway.history import History
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, Role, ToolCall
@@ -80,8 +80,10 @@ def _messages(sent: Sequence[Any], last: Asked | None) -> tuple[Message, ...]:
 
 def _common(sent: Sequence[Any], before: Sequence[Any]) -> int:
     """How many messages are at the beginning of both. What is read of one is text, which is equal or is not."""
-    pairs = enumerate(zip(sent, before, strict=False))
-    return next((at for at, (new, old) in pairs if new != old), min(len(sent), len(before)))
+    for at, (new, old) in enumerate(zip(sent, before, strict=False)):
+        if new is not old and new != old:
+            return at
+    return min(len(sent), len(before))
 
 
 def _add(history: History, plain: Json, where: str) -> None:
@@ -237,7 +239,7 @@ def error(refused: Refused) -> Json:
 
 def error_event(refused: Refused) -> bytes:
     """A refusal in a stream that has begun: the official clients raise on data that has an ``error``."""
-    return b"data: " + encode(error(refused)) + b"\n\n"
+    return event(error(refused))
 
 
-DIALECT = Dialect(read, answer, events, error, error_event)
+DIALECT = Dialect("messages", read, answer, events, error, error_event)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.gateway.tools import Offered
 from aworld_train.rollout.messages import ChatRequest, Completion, Refused
@@ -41,6 +43,7 @@ class Dialect:
     """One way to ask.
 
     Attributes:
+        history: The parameter that holds the history.
         read: A body becomes a request; raises `Refused`. What it has in common with the agent's last request in this
             dialect, where there is one, is taken from there: an agent sends its whole history every time.
         answer: The answer's body; the string is the model's name.
@@ -49,6 +52,7 @@ class Dialect:
         error_event: The same once a stream has begun.
     """
 
+    history: str
     read: Callable[[Json, Asked | None], Asked]
     answer: Callable[[Completion, Asked, str], Json]
     events: Callable[[Completion, Asked, str], Iterator[bytes]]
@@ -62,14 +66,21 @@ def new_id(prefix: str) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """``value`` as JSON, in ASCII: a lone surrogate in it is an escape and no failure."""
+    """``value`` as JSON."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair, which can be written as an escape only
+        return _in_ascii(value)
+
+
+def _in_ascii(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
 def event(data: Json, name: str = "") -> bytes:
-    """One server-sent event."""
+    """One server-sent event; in ASCII, in which no client finds more ends of lines than there are."""
     head = b"event: " + name.encode() + b"\n" if name else b""
-    return head + b"data: " + encode(data) + b"\n\n"
+    return head + b"data: " + _in_ascii(data) + b"\n\n"
 
 
 def token_logprobs(completion: Completion) -> list[Json]:

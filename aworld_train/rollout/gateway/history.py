@@ -10,13 +10,10 @@ class History:
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self.messages = list(messages)
-        self._names = {call.call_id: call.name for message in messages for call in message.tool_calls}
 
     def add(self, message: Message) -> None:
         """Put a message at the end."""
         self.messages.append(message)
-        for call in message.tool_calls:
-            self._names[call.call_id] = call.name
 
     def add_call(self, call: ToolCall) -> None:
         """Put a call into the last message, which is an assistant's."""
@@ -27,8 +24,15 @@ class History:
 
     def add_result(self, call_id: str, text: str, name: str = "") -> None:
         """Put a tool's result at the end; ``name`` is needed only where there is no identifier."""
-        name = name or (self._names.get(call_id, "") if call_id else "")
-        self.messages.append(Message("tool", text, call_id=call_id, name=name))
+        self.add(Message("tool", text, call_id=call_id, name=name or self._called(call_id)))
+
+    def _called(self, call_id: str) -> str:
+        """The tool that was called last with this identifier."""
+        for message in reversed(self.messages):
+            for call in reversed(message.tool_calls):
+                if call_id and call.call_id == call_id:
+                    return call.name
+        return ""
 
     def complete(self, parameter: str) -> tuple[Message, ...]:
         """All of them.

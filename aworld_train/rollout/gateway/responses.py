@@ -305,4 +305,4 @@ def error_event(refused: Refused) -> bytes:
     return event(data | {"type": "error"}, "error")
 
 
-DIALECT = Dialect(read, answer, events, chat.error, error_event)
+DIALECT = Dialect("input", read, answer, events, chat.error, error_event)

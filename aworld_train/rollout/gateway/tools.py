@@ -5,7 +5,7 @@ and an empty description says nothing: both are left out, so that the same tools
 them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,12 @@ class Offered:
     """The tools of a request.
 
     Attributes:
-        text: What tells them from others as they were sent: to ``==``, 1 is as true as ``True``, and to JSON it is not.
+        sent: As they were sent.
+        text: What tells them from others: to ``==``, 1 is as true as ``True``, and to JSON it is not.
         functions: What the model is told of.
     """
 
+    sent: Sequence[Any]
     text: str
     functions: tuple[Json, ...]
 
@@ -38,10 +40,12 @@ def offered(body: Json, before: Offered | None, read: Callable[[Any, str], Json]
         read: Reads one tool; the string is its parameter's name.
     """
     sent = fields.array(body, "tools")
+    if before is not None and sent is before.sent:
+        return before
     text = repr(sent)
     if before is not None and text == before.text:
         return before
-    return Offered(text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
+    return Offered(sent, text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
 
 
 def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
