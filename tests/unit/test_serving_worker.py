@@ -38,13 +38,16 @@ app.wipe = wipe
 
 
 @contextmanager
-def worker(folder: Path, before: str = "") -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """A worker with one of the odd servers, and its socket; ``before`` is run in it first."""
+def worker(
+    folder: Path, before: str = "", sessions: int = 1
+) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """A worker with one of the odd servers, for so many sessions, and its socket; ``before`` is run in it first."""
     places = {name: folder / name for name in ("run", "workspace", "home", "tmp")}
     for place in places.values():
         place.mkdir(mode=0o700)
     manifest = folder / "manifest.json"
-    manifest.write_text(json.dumps(asdict(find_directory(ODD).manifest)))
+    described = asdict(find_directory(ODD).manifest) | {"sessions_per_worker": sessions}
+    manifest.write_text(json.dumps(described))
     socket = str(places["run"] / "worker.sock")
     settings = {
         "socket": socket,
@@ -69,15 +72,17 @@ def worker(folder: Path, before: str = "") -> Iterator[tuple["subprocess.Popen[b
 
 @asynccontextmanager
 async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
-    """A client of the worker, and what it says of itself; None when it has ended."""
+    """A client of the worker, and what it says of itself where that changes; None when it has ended."""
     said: asyncio.Queue[Any] = asyncio.Queue()
 
     async def follow() -> None:
+        ready = None
         with suppress(aiohttp.ClientPayloadError):
             async with http.get("http://worker/state") as state:
                 async for line in state.content:
-                    if "ready" in (news := json.loads(line)):
-                        said.put_nowait(news["ready"])
+                    if (now := json.loads(line).get("ready", ready)) != ready:
+                        ready = now
+                        said.put_nowait(ready)
         said.put_nowait(None)
 
     async with (

@@ -16,6 +16,8 @@ from aiohttp import web
 from aworld_train.serving.gateway.app import Gateway, Limits
 from aworld_train.serving.gateway.desktop import PREFIX, DesktopPages
 
+_BACKLOG = 4096  # clients that connect at the same moment
+
 
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
@@ -38,7 +40,7 @@ async def _serve(app: web.Application, host: str, port: int) -> None:
         loop.add_signal_handler(number, stopped.set)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
+    await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
     await stopped.wait()
     await runner.cleanup()
 

@@ -185,13 +185,13 @@ class Gateway:
             response: web.StreamResponse | None = None
             try:
                 response = await self._pass_on(request, session, body, opening=True)
-                if response.status in (502, 503):
-                    # The worker was lost, or is not as free as it seemed; it says so itself when it is again.
+                if response.status == 503:
+                    # The worker is not as free as it seemed; it says so itself when it is again.
                     link.ready = False
             finally:
                 if response is None or response.status >= 400:
                     await self._end(session, "not opened")
-            if response.status in (502, 503):
+            if response.status in (502, 503) and time.monotonic() - began < self._limits.queue_seconds:
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             if response.status < 400:
@@ -249,14 +249,25 @@ class Gateway:
         link.ready = was_ready and not link.exclusive
         try:
             async with asyncio.timeout(_END_SECONDS):
-                headers = {SESSION_HEADER: session.session_id}
-                async with link.request("DELETE", "/mcp", headers=headers) as answer:
-                    if answer.status == 404:  # it had not been opened: nothing to clean
-                        link.ready = link.ready or was_ready
-        except (aiohttp.ClientError, TimeoutError, OSError):
+                if (
+                    await self._close(link, session.session_id) == 404
+                ):  # it had not been opened: nothing to clean
+                    link.ready = link.ready or was_ready
+        except TimeoutError:
             await link.reset(http)  # it has no session any more that it does not hear of
         finally:
             self.pool.release(link, session.session_id)
+
+    async def _close(self, link: WorkerLink, session_id: str) -> int:
+        """Tell a worker of the end, as often as it takes while it lives: others may have sessions there."""
+        while True:
+            try:
+                async with link.request("DELETE", "/mcp", headers={SESSION_HEADER: session_id}) as answer:
+                    return int(answer.status)
+            except (aiohttp.ClientError, OSError):
+                if not link.alive:
+                    return 404
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def _lost(self, link: WorkerLink) -> None:
         for session_id in link.sessions:

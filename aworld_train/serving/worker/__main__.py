@@ -24,6 +24,7 @@ from aworld_train.serving.worker.wipe import Ground, bury, container_folders
 
 _PR_SET_DUMPABLE = 4  # from linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
+_BACKLOG = 4096  # connections at the same moment: a socket of this kind refuses the one too many
 
 
 def main() -> None:
@@ -58,7 +59,7 @@ async def _serve(settings: dict[str, Any], manifest: Manifest) -> None:
     app = worker.application()
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    await web.UnixSite(runner, settings["socket"]).start()
+    await web.UnixSite(runner, settings["socket"], backlog=_BACKLOG).start()
     await stopped.wait()
     relay.stop_servers()
     spawner.close()

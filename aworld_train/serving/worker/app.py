@@ -6,7 +6,6 @@ after that does the worker say that it is ready again, and if it cannot be seen 
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -92,7 +91,7 @@ class Worker:
         self._tell({"call": [server, outcome, round(seconds, 6)]})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        """Lines of JSON: whether it takes sessions and how many, each call, and a sign of life."""
+        """Lines of JSON: whether it takes sessions and how many, over and over as a sign of life, and each call."""
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -100,9 +99,10 @@ class Worker:
         self._watchers.add(news)
         try:
             while True:
-                line: dict[str, Any] = {"alive": True}
-                with contextlib.suppress(TimeoutError):
+                try:
                     line = await asyncio.wait_for(news.get(), STATE_SECONDS)
+                except TimeoutError:
+                    line = self._description()
                 await response.write(json.dumps(line).encode() + b"\n")
         except ConnectionError:
             return response
