@@ -249,24 +249,26 @@ class Gateway:
         link.ready = was_ready and not link.exclusive
         try:
             async with asyncio.timeout(_END_SECONDS):
-                if (
-                    await self._close(link, session.session_id) == 404
-                ):  # it had not been opened: nothing to clean
-                    link.ready = link.ready or was_ready
+                known = await self._close(link, session.session_id)
+            if not known:  # there is nothing to clean
+                link.ready = link.ready or was_ready
         except TimeoutError:
             await link.reset(http)  # it has no session any more that it does not hear of
         finally:
             self.pool.release(link, session.session_id)
 
-    async def _close(self, link: WorkerLink, session_id: str) -> int:
-        """Tell a worker of the end, as often as it takes while it lives: others may have sessions there."""
+    async def _close(self, link: WorkerLink, session_id: str) -> bool:
+        """Tell a worker of the end, as often as it takes while it lives, and say whether it knew the session.
+
+        The connection is not broken for that: others may have sessions there.
+        """
         while True:
             try:
                 async with link.request("DELETE", "/mcp", headers={SESSION_HEADER: session_id}) as answer:
-                    return int(answer.status)
+                    return bool(answer.status != 404)
             except (aiohttp.ClientError, OSError):
                 if not link.alive:
-                    return 404
+                    return False
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def _lost(self, link: WorkerLink) -> None:
