@@ -70,16 +70,12 @@ def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
     run_dir = workspace.runs / "raw"
     shutil.rmtree(run_dir, ignore_errors=True)
     (run_dir / "traces" / "validation").mkdir(parents=True)
-    text = (
-        (workspace.runs / "ours" / "verl.yaml")
-        .read_text()
-        .replace(str(workspace.runs / "ours"), str(run_dir))
-    )
-    config = yaml.safe_load(text)
+    for file in (workspace.runs / "ours").glob("*.yaml"):
+        text = file.read_text().replace(str(workspace.runs / "ours"), str(run_dir))
+        (run_dir / file.name).write_text(text)
+    config = yaml.safe_load((run_dir / "verl.yaml").read_text())
     ray_dir = Path(config["ray_kwargs"]["ray_init"]["_temp_dir"])
     ray_dir.mkdir(mode=0o700)
-    (run_dir / "verl.yaml").write_text(text)
-    shutil.copy(workspace.runs / "ours" / "agent.yaml", run_dir / "agent.yaml")
     recipe = load("recipes/quickstart.yaml", [f"model.path={workspace.path / 'models/tiny'}"])
     environment = {
         **os.environ,
