@@ -2,8 +2,8 @@
 
 The engine is a stub that takes its time: the same delays are asked of it directly, in one process, and through the
 gateway, by clients in another. The gateway has one core to itself and does all that it does in training: it finds the
-history, renders what is new, reads tool calls, and records. Whoever asks the engine needs tokens, so a loop is measured
-beside it that makes them of each new message, in the engine's process.
+history, renders what is new, reads tool calls, and records. How much of that is making tokens, which whoever asks an
+engine has to do, is told beside it: by a loop in the engine's process that does nothing else.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 ROLLOUTS = 64
 TURNS = 20
-ROUNDS = 3  # of which the quietest counts: what else happens on a machine only adds
+ROUNDS = 3  # of which the middle one counts
 MEDIAN_SECONDS = (
     1.0  # of a turn in the engine: a hundred tokens from a model that serves 64 requests at a time
 )
@@ -302,7 +302,7 @@ def test_a_turn_through_the_gateway_costs_about_a_millisecond(awake: None) -> No
         process.join(10)
         process.kill()
     (median, p99), (tokens_median, tokens_p99) = (
-        [min(figures) for figures in zip(*added, strict=True)]
+        [statistics.median(figures) for figures in zip(*added, strict=True)]
         for added in ([one[0] for one in rounds], [one[1] for one in rounds])
     )
     told = rounds[-1][2]
@@ -316,8 +316,8 @@ def test_a_turn_through_the_gateway_costs_about_a_millisecond(awake: None) -> No
         print("  a round: {:.2f} and {:.2f} ms; by the loop {:.2f} and {:.2f} ms".format(*added, *tokens))
     assert told["rows"] == ROLLOUTS
     assert told["rendered"] <= 1.05 * told["final"]
-    assert median - tokens_median <= 1.0
-    assert p99 - tokens_p99 <= 3.0
+    assert median <= 1.0
+    assert p99 <= 3.0
 
 
 def _beyond(direct: list[float], seconds: list[float]) -> tuple[float, float]:

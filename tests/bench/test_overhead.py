@@ -66,7 +66,7 @@ def ours(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]
 
 
 def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
-    """The same ``verl.yaml`` that ours ran, in a folder of its own, without anything of ours around it."""
+    """The same files that ours ran with, in a folder of their own, without anything of ours around it."""
     run_dir = workspace.runs / "raw"
     shutil.rmtree(run_dir, ignore_errors=True)
     (run_dir / "traces" / "validation").mkdir(parents=True)

@@ -126,6 +126,7 @@ def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.
             await step
 
     asyncio.run(play())
+    assert engine.calls
     check(episode, engine)
 
 
@@ -151,6 +152,7 @@ def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, d
         await asyncio.gather(*(work(f"{i}", plan) for i, plan in enumerate(plans)))
 
     asyncio.run(play())
+    assert engine.calls
     check(episode, engine)
 
 

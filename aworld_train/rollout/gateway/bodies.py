@@ -16,7 +16,7 @@ from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.messages import Refused
 
 _PROBE = secrets.token_hex(16)
-_UNKNOWN = -1
+_UNKNOWN = -1  # the next body will tell
 _NONE = -2
 _DECODER: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[Any])
 
