@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -188,15 +187,15 @@ sys.exit({code})
 """
 
 
-def guarded(tmp_path: Path, *, seconds: float, code: int, stop_after: float = 600) -> tuple[Any, int]:
-    began = time.monotonic()
+def guarded(tmp_path: Path, *, seconds: float, code: int, stop: bool = False) -> tuple[Any, int]:
+    """Run TREE and wait for its end; with `stop`, it is stopped as soon as its child is there."""
     log = tmp_path / "log"
     end = run_guarded(
         [sys.executable, "-c", TREE.format(seconds=seconds, code=code)],
         environment=os.environ,
         cwd=tmp_path,
         log=log,
-        watch=lambda: "enough" if time.monotonic() - began > stop_after else None,
+        watch=lambda: "enough" if stop and log.read_text().endswith("\n") else None,
         every=0.1,
     )
     return end, int(log.read_text().split()[0])
@@ -209,7 +208,7 @@ def test_a_guarded_command_ends_with_its_exit_code_and_takes_its_children_along(
 
 
 def test_a_watched_command_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
-    end, child = guarded(tmp_path, seconds=600, code=0, stop_after=1.0)
+    end, child = guarded(tmp_path, seconds=600, code=0, stop=True)
     assert end.stopped_because == "enough"
     assert not psutil.pid_exists(child)
 
