@@ -9,11 +9,13 @@ raised and the caller renders the whole conversation as a new one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from aworld_train.rollout import frames
 from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.tokens import encoder
 
 _MARKER = "a1w2o3r4l5d6"
 _STAND_IN = "hello"
@@ -22,6 +24,7 @@ _STAND_IN_TOOL: Mapping[str, Any] = {
     "function": {"name": "tool", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
 _FEW_TOOLS: Sequence[Sequence[Mapping[str, Any]]] = ((), (_STAND_IN_TOOL,))
+_MOST_FRAMES = 256
 _CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
 
 
@@ -44,11 +47,13 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
         self._tokenizer = tokenizer
+        self._tokens_of = encoder(tokenizer)
         self._options = dict(options or {})
         self._end_texts = [tokenizer.decode([token]) for token in ends]
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # how many tokens all calls together came to
         self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
+        self._frames: dict[Hashable, frames.Frame | None] = {}
         self._enough_tools: dict[tuple[str, ...], Sequence[Mapping[str, Any]] | None] = {}
 
     def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -96,16 +101,28 @@ class ChatTemplate:
         many tools, so it is found out once for each sequence of roles whether it takes all of them, any, or none.
         """
         if not tools:
-            return self._after_turn(messages, ())
+            return self._framed(messages, ())
         roles = tuple([message.role for message in messages])
         if roles in self._enough_tools:
             enough = self._enough_tools[roles]
-            return self._after_turn(messages, tools if enough is None else enough)
+            return self._after_turn(messages, tools) if enough is None else self._framed(messages, enough)
         text = self._after_turn(messages, tools)
         self._enough_tools[roles] = next(
             (few for few in _FEW_TOOLS if self._with(few, messages) == text), None
         )
         return text
+
+    def _framed(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
+        """As ``_after_turn``, for tools that are always the same."""
+        shape = frames.shape(messages)
+        source = getattr(self._tokenizer, "chat_template", None)
+        if shape is None or not source:
+            return self._after_turn(messages, tools)
+        known = (shape, bool(tools))
+        if known not in self._frames and len(self._frames) < _MOST_FRAMES:
+            self._frames[known] = frames.find(lambda them: self._with(tools, them), messages, source)
+        frame = self._frames.get(known)
+        return frame.around(messages) if frame is not None else self._after_turn(messages, tools)
 
     def _with(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
         try:
@@ -164,13 +181,7 @@ class ChatTemplate:
             ) from error
 
     def _encode(self, text: str) -> list[int]:
-        # What `tokenizer.encode` calls in the end, but for where in the text each token is; what it does around that
-        # costs as much as a short text.
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is not None:
-            tokens = list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
-        else:
-            tokens = list(self._tokenizer.encode(text, add_special_tokens=False))
+        tokens = self._tokens_of(text)
         self.rendered_tokens += len(tokens)
         return tokens
 

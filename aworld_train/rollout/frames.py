@@ -1,0 +1,147 @@
+"""What a chat template writes around messages, found once, so that most of them need no rendering.
+
+Most templates write a tool's result as it is, between texts that do not depend on it. Whether one does is found out by
+rendering texts that notice when they are looked into, and that no filter leaves as they are; what stands around them is
+the frame. As a template may copy a text before it looks into it, a frame counts only if it gives what the template
+gives for texts made of all strings that the template could compare with.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aworld_train.rollout.messages import Message
+
+Render = Callable[[Sequence[Message]], str | None]
+"""The text that a template writes for messages; None where it writes none."""
+
+_CORE = "q5w6e7r8t9"
+_MARKER = " \t\n\"'<&{{\\n e\u0301 Aa{}{} aA \\u00e9 }}&>'\" \n\t "  # changed by whatever changes texts
+_BORDERS = (
+    "x",
+    " ",
+    "\n",
+    "\t\n ",
+    "1",
+    "{}",
+    '{"a": "<b>"}',
+    "[1]",
+    "é\u0301",
+    "\\n",
+    "null",
+    "None",
+    "True",
+)
+
+
+class _Opaque(str):
+    """A text that notices when somebody asks what is in it, beyond whether that is anything."""
+
+    looked_into = False
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _noticing(name: str) -> Callable[..., Any]:
+    known = getattr(str, name)
+
+    def method(self: _Opaque, *args: Any, **options: Any) -> Any:
+        self.looked_into = True
+        return known(self, *args, **options)
+
+    return method
+
+
+# What only copies a text, and what all objects have that tells nothing of them.
+_COPYING = {"__str__", "__format__", "__add__", *dir(object)} - {
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__repr__")
+}
+for _name in set(dir(str)) - _COPYING:
+    setattr(_Opaque, _name, _noticing(_name))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Texts, and the numbers of the texts of messages that stand between them."""
+
+    parts: tuple[str | int, ...]
+
+    def around(self, messages: Sequence[Message]) -> str:
+        """The text that the template writes for ``messages``, which have the shape that the frame was found for."""
+        texts = _texts(messages)
+        return "".join([part if isinstance(part, str) else texts[part] for part in self.parts])
+
+
+def shape(messages: Sequence[Message]) -> Hashable | None:
+    """What a frame depends on; None where there can be none."""
+    found = []
+    for message in messages:
+        if message.role not in ("tool", "user") or not message.content or message.tool_calls:
+            return None
+        found.append((message.role, message.name, bool(message.call_id)))
+    return tuple(found)
+
+
+def find(render: Render, messages: Sequence[Message], template: str | Mapping[str, str]) -> Frame | None:
+    """What ``render`` writes around messages of this shape; None where that depends on what is in them.
+
+    Args:
+        render: Writes messages.
+        messages: Some of the shape.
+        template: The source of what it writes them with.
+    """
+    frame = _around_markers(render, messages)
+    if frame is None:
+        return None
+    texts = list(_telling_texts(template))
+    for at in range(len(texts)):
+        told = [replace(one, content=texts[at - i]) for i, one in enumerate(messages)]
+        if render(told) != frame.around(told):
+            return None
+    return frame
+
+
+def _around_markers(render: Render, messages: Sequence[Message]) -> Frame | None:
+    marked = [
+        replace(
+            one,
+            content=_Opaque(_MARKER.format(_CORE, f"c{i}")),
+            call_id=_Opaque(f"{_CORE}i{i}z") if one.call_id else "",
+        )
+        for i, one in enumerate(messages)
+    ]
+    text = render(marked)
+    markers = _texts(marked)
+    if text is None or any(isinstance(one, _Opaque) and one.looked_into for one in markers):
+        return None
+    plain = [str(marker) for marker in markers]
+    between = re.split("(" + "|".join(re.escape(marker) for marker in plain if marker) + ")", text)
+    parts = tuple(plain.index(part) if i % 2 else part for i, part in enumerate(between))
+    whole = all(i in parts for i in range(0, len(plain), 2))
+    changed = any(isinstance(part, str) and _CORE in part for part in parts)
+    return Frame(parts) if whole and not changed else None
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    return [text for message in messages for text in (message.content, message.call_id)]
+
+
+def _telling_texts(template: str | Mapping[str, str]) -> Iterator[str]:
+    """Texts that are, begin with, hold and end with each string that is in a template; a long one; short ones."""
+    from jinja2 import Environment
+
+    sources = [template] if isinstance(template, str) else template.values()
+    strings = [
+        value[1:-1].encode("ascii", "backslashreplace").decode("unicode-escape")
+        for source in sources
+        for _, kind, value in Environment().lex(source)
+        if kind == "string"
+    ]
+    pieces = [piece for piece in dict.fromkeys([*strings, *_BORDERS]) if piece]
+    yield "long " * 20_000
+    for at, piece in enumerate(pieces):
+        yield piece
+        yield f"{piece}x{pieces[at - 1]}"
+        yield f"x{piece}x"

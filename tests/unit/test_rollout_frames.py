@@ -1,0 +1,156 @@
+"""A template's text around messages, found once, is what the template writes, whatever it does with them."""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from aworld_train.rollout.messages import Message
+from aworld_train.rollout.template import _MARKER, CannotContinue, ChatTemplate
+from tests import templates
+
+TOOLS = [{"type": "function", "function": {"name": "calc", "description": "", "parameters": {}}}]
+AS_IT_IS = "message.content"
+COPYING = [
+    AS_IT_IS,
+    "message.content ~ message.content",
+    "message['content'] + ''",
+    "'%s' | format(message.content)",
+    "message.content if message.content else 'nothing'",
+    "message.content if message.content is string else 'no text'",
+    "message.tool_call_id ~ ': ' ~ message.content",
+    "message.name ~ ': ' ~ message.content",
+    "shown(message.content)",
+]
+LOOKING = [
+    "message.content | trim",
+    "(message.content ~ '') | trim",
+    "('' ~ message.content) | upper",
+    "message.content | tojson",
+    "message.content | e",
+    "message.content | title",
+    "message.content | replace('<', '(')",
+    "(message.content ~ '') | replace('<', '(')",
+    "message.content | length",
+    "'long' if (message.content ~ '') | length > 1000 else message.content",
+    "message.content[:5]",
+    "message.content.split('</think>')[-1]",
+    "(message.content ~ '').split('</think>')[-1]",
+    "shown(message.content).split('</think>')[-1]",
+    "'failed' if 'Error' in message.content else message.content",
+    "'failed' if 'Error' in (message.content ~ '') else message.content",
+    "'failed' if (message.content ~ '').startswith('Error') else message.content",
+    "'failed' if (message.content ~ '').endswith('Error') else message.content",
+    "'none' if (message.content ~ '') == 'null' else message.content",
+    "'none' if message.content in ['null', 'none'] else message.content",
+    "'none' if message.content in {'null': 1} else message.content",
+    "'digit' if (message.content ~ '')[0] in '0123456789' else message.content",
+    "'less' if message.content < 'm' else message.content",
+    "message.content | list | join(' ')",
+    "message.content * 2",
+    "message.content if message.tool_call_id | length == 9 else 'bad'",
+]
+TEXTS = st.one_of(
+    st.text(min_size=1, max_size=30),
+    st.lists(
+        st.sampled_from(
+            [
+                "Error",
+                "null",
+                "none",
+                "</think>",
+                "<",
+                "7",
+                " ",
+                "\n",
+                "x",
+                "é",
+                '{"a": 1}',
+                "<|im_end|>",
+                "\\n",
+            ]
+        ),
+        min_size=1,
+        max_size=4,
+    ).map("".join),
+    st.just("Error" * 400),
+)
+MACRO = "{%- macro shown(text) -%}{{- text -}}{%- endmacro -%}"
+
+
+@cache
+def template(expression: str) -> ChatTemplate:
+    made: Any = deepcopy(templates.tokenizer("chatml_tools"))
+    before = "'\\n<tool_response>\\n' + message.content + '\\n</tool_response>'"
+    assert before in made.chat_template
+    made.chat_template = MACRO + made.chat_template.replace(
+        before, f"'\\n<tool_response>\\n' ~ ({expression}) ~ '\\n</tool_response>'"
+    )
+    return ChatTemplate(made, [made.eos_token_id])
+
+
+def results(contents: list[str]) -> list[Message]:
+    return [Message("tool", one, call_id=f"abcdef{i:03}", name="calc") for i, one in enumerate(contents)]
+
+
+def written(made: ChatTemplate, messages: list[Message], tools: Any) -> tuple[str, str]:
+    """What is written for messages, and what the template writes."""
+    return made._new_text(messages, tools), made._after_turn(messages, tools)
+
+
+@pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
+@pytest.mark.parametrize("expression", [*COPYING, *LOOKING])
+@settings(max_examples=60)
+@given(contents=st.lists(TEXTS, min_size=1, max_size=3))
+def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: list[str]) -> None:
+    assume(not any(_MARKER in one for one in contents))  # which the template's text is cut at
+    found, wanted = written(template(expression), results(contents), tools)
+    assert found == wanted
+
+
+@pytest.mark.parametrize("family", sorted(templates.ENDS))
+@settings(max_examples=60)
+@given(contents=st.lists(TEXTS, min_size=1, max_size=3), question=st.one_of(st.just(""), TEXTS))
+def test_it_is_what_a_familys_template_writes(family: str, contents: list[str], question: str) -> None:
+    assume(not any(_MARKER in one for one in (*contents, question)))
+    messages = [*results(contents), *([Message("user", question)] if question else [])]
+    made = shared(family)
+    try:
+        found, wanted = written(made, messages, TOOLS)
+    except CannotContinue:
+        with pytest.raises(CannotContinue):
+            made._after_turn(messages, TOOLS)
+    else:
+        assert found == wanted
+
+
+@cache
+def shared(family: str) -> ChatTemplate:
+    return templates.template(family)
+
+
+@pytest.mark.parametrize(
+    ("expression", "framed"), [*((one, True) for one in COPYING), *((one, False) for one in LOOKING)]
+)
+def test_a_template_that_only_copies_is_not_rendered_again(
+    expression: str, framed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = template(expression)
+    made._new_text(results(["first"]), TOOLS)
+    made._new_text(results(["second"]), TOOLS)
+    rendered: list[Any] = []
+    known = made._render
+    monkeypatch.setattr(made, "_render", lambda *given, **more: rendered.append(1) or known(*given, **more))
+    made._new_text(results(["third"]), TOOLS)
+    assert bool(rendered) is not framed
+
+
+def test_a_text_that_has_nothing_is_rendered() -> None:
+    made = template("message.content if message.content else 'nothing'")
+    for contents in (["4"], ["5"], [""], ["6", ""]):
+        found, wanted = written(made, results(contents), TOOLS)
+        assert found == wanted
+    assert "nothing" in made._new_text(results([""]), TOOLS)
