@@ -9,7 +9,7 @@ for. What ends an episode for good sets ``over``, so that the agent can be stopp
 import asyncio
 import json
 import os
-import secrets
+import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repe
 from aworld_train.rollout.template import CannotContinue, TemplateFailure
 
 _CALL_ID_LENGTH = 9  # one family of chat templates takes identifiers of nine letters and digits only
+_RANDOM = random.Random()  # not the one that programs seed
 _MUCH_TEXT = 20_000  # characters that are rendered outside the event loop
 
 
@@ -99,7 +100,7 @@ class _Prepared:
     def root_length(self) -> int:
         """Tokens of the conversation's first prompt."""
         first = self.match.asked or self.match.node
-        return len(first.path[0].tokens) if first else len(self.tokens)
+        return len(first.root.tokens) if first else len(self.tokens)
 
 
 class Episode:
@@ -199,7 +200,7 @@ class Episode:
         ]
 
     async def _complete(self, record: AgentRecord, request: ChatRequest) -> Completion:
-        messages = await record.view.of(_with_tool_names(request.messages))
+        messages = await record.view.of(request.messages)
         prepared = await self._prepare(record, messages, request.tools)
         context = self._limits.context
         if context.policy is not None and prepared.length > context.budget:
@@ -209,7 +210,7 @@ class Episode:
                 prepared = await self._prepare(record, asked, request.tools)
                 return (await self._sample(record, part, prepared)).content
 
-            shorter = await record.view.shorten(_with_tool_names(request.messages), messages, ask)
+            shorter = await record.view.shorten(request.messages, messages, ask)
             if shorter is not None:
                 prepared = await self._prepare(record, shorter, request.tools)
                 prepared = replace(prepared, cause="reset")
@@ -361,18 +362,5 @@ class AgentConversation:
         return await self.episode.complete(self.agent, request)
 
 
-def _with_tool_names(messages: Sequence[Message]) -> list[Message]:
-    """The same messages; a tool's result names its tool where the call that it answers is there."""
-    if all(message.name or message.role != "tool" for message in messages):
-        return list(messages)
-    names = {call.call_id: call.name for message in messages for call in message.tool_calls if call.call_id}
-    return [
-        replace(message, name=names.get(message.call_id, ""))
-        if message.role == "tool" and not message.name
-        else message
-        for message in messages
-    ]
-
-
 def _call_id() -> str:
-    return secrets.token_hex(_CALL_ID_LENGTH)[:_CALL_ID_LENGTH]
+    return f"{_RANDOM.getrandbits(4 * _CALL_ID_LENGTH):0{_CALL_ID_LENGTH}x}"

@@ -35,6 +35,7 @@ class Node:
         logprobs: Of each sampled token; None for context.
         ended: Whether the model ended a sampled turn itself.
         keys: What the messages mean.
+        root: The first node of its path.
         length: Tokens from the root up to and including this node.
         children: In the order they came.
     """
@@ -45,11 +46,13 @@ class Node:
     logprobs: list[float] | None = None
     ended: bool = True
     keys: tuple[Any, ...] = field(init=False)
+    root: "Node" = field(init=False)
     length: int = field(init=False)
     children: list["Node"] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.keys = tuple(message.key for message in self.messages)
+        self.root = self.parent.root if self.parent else self
         self.length = len(self.tokens) + (self.parent.length if self.parent else 0)
         if self.parent is not None:
             self.parent.children.append(self)
@@ -134,13 +137,17 @@ class ConversationGraph:
     def __init__(self) -> None:
         self._roots: list[tuple[Any, Node]] = []  # with what identifies the tools
         self._tip: Node | None = None
-        self._tip_keys: tuple[Any, ...] = ()  # of all messages up to it
+        self._tip_messages: tuple[Message, ...] = ()  # all up to it
+        self._tip_keys: tuple[Any, ...] = ()  # theirs
         self._tip_tools: Any = None
         self.branches: Counter[Cause] = Counter()
 
     def match(self, messages: Sequence[Message], tools: Any) -> Match:
         """Find where a request goes on; ``tools`` is anything hashable that is equal for equal tools."""
-        keys = tuple([message.key for message in messages])
+        known = len(self._tip_messages)
+        if tuple(messages[:known]) != self._tip_messages:
+            known = 0
+        keys = (*self._tip_keys[:known], *[message.key for message in messages[known:]])
         node, at = self._goes_on_from(keys, tools)
         asked = None
         if node is not None:
@@ -173,10 +180,13 @@ class ConversationGraph:
         """
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
-        known = context.parent is self._tip
-        before = self._tip_keys if known else tuple(key for node in context.path[:-1] for key in node.keys)
+        if context.parent is not self._tip:
+            before = context.path[:-1]
+            self._tip_messages = tuple(one for node in before for one in node.messages)
+            self._tip_keys = tuple(key for node in before for key in node.keys)
         self._tip = Node(context, (message,), tokens, logprobs, ended)
-        self._tip_keys = (*before, *context.keys, *self._tip.keys)
+        self._tip_messages = (*self._tip_messages, *context.messages, message)
+        self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
         self._tip_tools = tools
         return self._tip
 

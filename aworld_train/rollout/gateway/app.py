@@ -35,6 +35,7 @@ _KEEP_ALIVE_SECONDS = 15.0
 _IDLE_CONNECTION_SECONDS = 3600.0
 _STOP_SECONDS = 5.0
 _REMEMBERED = 4096
+_BACKLOG = 4096  # connections that may wait to be taken: a rollout's agents come all at once
 _NO_RETRY = {"x-should-retry": "false"}
 _STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _COMMENT = b": sampling\n\n"
@@ -149,7 +150,7 @@ class LlmGateway:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=_BACKLOG).start()
         host, port = self._runner.addresses[0][:2]
         self._url = f"http://{host}:{port}"
 

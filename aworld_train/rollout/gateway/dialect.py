@@ -5,7 +5,7 @@ whole cannot reach an agent, and a refusal still has its HTTP status.
 """
 
 import json
-import secrets
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.gateway.tools import Offered
 from aworld_train.rollout.messages import ChatRequest, Completion, Refused
 
+_RANDOM = random.Random()  # not the one that programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -62,7 +63,7 @@ class Dialect:
 
 def new_id(prefix: str) -> str:
     """A fresh identifier."""
-    return prefix + secrets.token_hex(12)
+    return f"{prefix}{_RANDOM.getrandbits(96):024x}"
 
 
 def encode(value: Any) -> bytes:
