@@ -324,6 +324,20 @@ async def test_a_body_that_cannot_be_read_is_refused() -> None:
     assert scripted.asked == []
 
 
+async def test_a_client_that_would_rather_speak_http_2_is_answered() -> None:
+    """Java's own client asks for it with every request, the body included, and takes the answer that comes."""
+    async with admitted(TWO) as (admission, scripted), aiohttp.ClientSession() as session:
+        url = admission.address() + "/chat/completions"
+        upgrade = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEAA"}
+        for _ in range(2):
+            async with session.post(
+                url, json={"model": MODEL, "messages": USER}, headers=upgrade
+            ) as response:
+                assert response.status == 200
+                assert (await response.json())["choices"][0]["message"]["content"] == "Two."
+    assert len(scripted.asked) == 2
+
+
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aworld_train.rollout.gateway.app._BODY_SECONDS", 0.1)
     async with admitted(TWO) as (admission, _), asyncio.timeout(10):
