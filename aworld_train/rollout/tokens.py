@@ -16,98 +16,16 @@ log = logging.getLogger(__name__)
 
 Encode = Callable[[str], list[int]]
 
-_PIECES = (
-    *(
-        "a",
-        "the",
-        "self.",
-        "foo_bar",
-        "CamelCase",
-        "don't",
-        "DON'T",
-        "'s",
-        "'LL",
-        "’s",
-        "1",
-        "23",
-        "4567",
-        "½",
-        "Ⅷ",
-    ),
-    *(
-        " ",
-        "  ",
-        "\t",
-        "\n",
-        "\n\n",
-        " \n",
-        "\r\n",
-        "\r",
-        "\x00",
-        "\x7f",
-        "\x85",
-        "\xa0",
-        "\u2028",
-        "\u3000",
-        " " * 20,
-    ),
-    *(
-        "é",
-        "e\u0301",
-        "\u0301",
-        "ﬁ",
-        "Å",
-        "\u212b",
-        "İ",
-        "ſ",
-        "K",
-        "\u0344",
-        "\u1112\u1161\u11ab",
-        "カ\u3099",
-        "한",
-    ),
-    *("中", "日本", "Приве́т", "नमस्ते", "ก็", "مر", "١", "😀", "👩‍👩‍👧", "🇩🇪", "\u200b", "\u200d", "\ufeff"),
-    *(
-        "\ue000",
-        "\U0010ffff",
-        "▁",
-        "Ġ",
-        "Ċ",
-        "<0x0A>",
-        "<unk>",
-        "...",
-        "!!!",
-        "//",
-        "#",
-        "==",
-        "{",
-        '"',
-        "}",
-        "\\n",
-    ),
-    *(
-        "<",
-        "|",
-        "_",
-        "|>",
-        "<|im",
-        "im_end",
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<s>",
-        "</s>",
-        "[INST]",
-    ),
-    *(
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-        "<tool_response>",
-        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-    ),
+# What tokenizers differ in: contractions, digits, marks that combine, scripts, added tokens and parts of them.
+_WORDS = (
+    "a the self. foo_bar CamelCase don't DON'T 's 'LL ’s 1 23 4567 ½ Ⅷ \x00 \x7f é e\u0301 "
+    "\u0301 ﬁ Å \u212b İ ſ K \u0344 \u1112\u1161\u11ab カ\u3099 한 中 日本 Приве́т नमस्ते ก็ مر ١ 😀 "
+    '👩‍👩‍👧 🇩🇪 \u200b \u200d \ufeff \ue000 \U0010ffff ▁ Ġ Ċ <0x0A> <unk> ... !!! // # == { " } '
+    "\\n < | _ |> <|im im_end <|im_start|> <|im_end|> <|eot_id|> <s> </s> [INST] <think> "
+    "</think> <tool_call> </tool_call> <tool_response> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
+_SPACES = (" ", "  ", "\t", "\n", "\n\n", " \n", "\r\n", "\r", "\x85", "\xa0", "\u2028", "\u3000", " " * 20)
+_PIECES = (*_WORDS.split(" "), *_SPACES)
 _TEXTS = 200
 _LONGEST_TEXT = 24  # pieces
 
