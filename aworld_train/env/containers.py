@@ -1,16 +1,18 @@
 """The Docker backend: a gateway and K workers in containers, found again by their labels.
 
-A worker has no privileges, no writable disk, no neighbour it could reach, and one way in: a socket in a volume of its
-own, which the gateway shares. The gateway has the one published port and the secret of the tokens. What is up is what
-the engine says is up: nothing is written down beside it.
+A worker has no network, no writable disk, and one way in: a socket in a volume of its own, which the gateway shares.
+Its tools run as a user that no other worker on the machine has, without any privilege; what starts and ends them may
+change its user, signal others, and do nothing else. The gateway has the one published port and the secret of the
+tokens. What is up is what the engine says is up: nothing is written down beside it.
 """
 
 import contextlib
 import json
 import os
+import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +22,21 @@ from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.images import LABEL, PLACE, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import DependencyMissing, EnvironmentFailure
+from aworld_train.serving import channel
 
 _ENGINE_SECONDS = 60
 _PORT = 8080
 _SOCKETS = "/run/aworld"
 _STOP_SECONDS = 2
 _PIDS = 512
+_RESERVED_PIDS = 32  # of these for the worker itself, whatever tools do
+_FILES = 8192
+# What starts tool servers as another user and ends them needs these, and loses them with its user.
+_CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
+# Users of tools: a range that nothing else uses (https://systemd.io/UIDS-GIDS/), and one for engines whose containers
+# have a range of 65,536 users of their own.
+_USERS = (0x7000_0000, 0x7FFF_0000)
+_MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
 # Writable places of a worker, in memory: name and share of its memory. What is there counts as memory.
@@ -160,7 +171,9 @@ class DockerBackend:
         )
         where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
         volumes = {}
+        info = self._client.info()
         for number in range(plan.workers):
+            user = _new_user(info)
             volume = self._client.volumes.create(
                 f"aworld-{plan.name}-{number}",
                 driver="local",
@@ -183,12 +196,14 @@ class DockerBackend:
                     **plan.keys,
                     **told,
                     "HOME": "/home/agent",
-                    "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where)),
+                    "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where, user)),
+                    channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
                 },
-                network=network.name,
+                network_mode="none",
                 volumes={volume.name: {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}},
                 mounts=mounts,
-                **_confined(plan.size, self._client.info()["NCPU"], writable=True),
+                **_confined(plan.size, info["NCPU"]),
+                **_worker_rights(plan.size, user),
             )
         self._client.containers.run(
             image,
@@ -204,7 +219,8 @@ class DockerBackend:
             network=network.name,
             volumes=volumes,
             ports={f"{_PORT}/tcp": (plan.host, plan.port)},
-            **_confined(Size(1.0, 512 << 20), self._client.info()["NCPU"], writable=False),
+            user=f"{USER}:{USER}",
+            **_confined(Size(1.0, 512 << 20), info["NCPU"]),
         )
 
     def _remove(self, name: str) -> None:
@@ -250,7 +266,7 @@ def _data(plan: Plan) -> tuple[list[Any], dict[str, str]]:
     return [mount], {attachments.VARIABLE: attachments.PLACE}
 
 
-def _worker_settings(plan: Plan, number: int, where: str) -> dict[str, Any]:
+def _worker_settings(plan: Plan, number: int, where: str, user: int) -> dict[str, Any]:
     return {
         "socket": f"{_SOCKETS}/{number}/worker.sock",
         "manifest": f"{PLACE}/manifest.json",
@@ -259,6 +275,8 @@ def _worker_settings(plan: Plan, number: int, where: str) -> dict[str, Any]:
         "workspace": "/workspace",
         "servers": list(plan.servers),
         "folders": None,
+        "user": {"id": user, "max_processes": _PIDS - _RESERVED_PIDS},
+        "own_user": USER,
         "desktop": plan.desktop,
     }
 
@@ -273,16 +291,31 @@ def _gateway_settings(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _confined(size: Size, cores: int, writable: bool) -> dict[str, Any]:
-    """How a container is kept small and harmless."""
-    folders = {
-        place: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={USER},gid={USER},mode=0700"
-        for place, share in _FOLDERS.items()
-    }
+def _new_user(info: Mapping[str, Any]) -> int:
+    """A user for the tools of one worker, which shares no limit of the kernel and no right with another's."""
+    options = " ".join(info.get("SecurityOptions") or [])
+    mapped = "name=rootless" in options or "name=userns" in options
+    low, high = _MAPPED_USERS if mapped else _USERS
+    return low + secrets.randbelow(high - low)
+
+
+def _worker_rights(size: Size, user: int) -> dict[str, Any]:
+    """What a worker may do that a gateway may not: start tools as another user, in folders that are that user's."""
     return {
-        "user": f"{USER}:{USER}",
+        "user": "0:0",
+        "cap_add": _CAPABILITIES,
+        "tmpfs": {
+            place: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={user},gid={user},mode=0700"
+            for place, share in _FOLDERS.items()
+        },
+        "ulimits": [{"Name": "nofile", "Soft": _FILES, "Hard": _FILES}],
+    }
+
+
+def _confined(size: Size, cores: int) -> dict[str, Any]:
+    """How a container is kept small and harmless."""
+    return {
         "read_only": True,
-        "tmpfs": folders if writable else {},
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "pids_limit": _PIDS,

@@ -37,7 +37,7 @@ sys.path[:0] = ["{place}/lib", "{place}"]
 sys.argv = sys.argv[1:]
 runpy.run_module("aworld_train.serving." + sys.argv[0], run_name="__main__", alter_sys=True)
 """
-# The tool servers' user owns the place of the worker's socket, and of nothing else.
+# The user of gateways and workers owns the place of the worker's socket and nothing else; tools run as others.
 _DOCKERFILE = """\
 FROM {base}
 USER root

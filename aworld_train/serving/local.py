@@ -21,6 +21,8 @@ from types import FrameType
 
 import psutil
 
+from aworld_train.serving.channel import VARIABLE as CHANNEL
+from aworld_train.serving.channel import derive_secret
 from aworld_train.serving.worker.wipe import empty
 
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
@@ -143,12 +145,16 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
             "socket": str(socket),
             "workspace": str(places["workspace"]),
             "folders": [str(place) for place in places.values()],
+            "user": None,
+            "own_user": None,
+            "desktop": False,
         }
         variables = {
             **common,
             "HOME": str(places["home"]),
             "TMPDIR": str(places["tmp"]),
             "AWORLD_WORKER": json.dumps(worker),
+            CHANNEL: derive_secret(secret, number),
         }
         parts.append(Part("aworld_train.serving.worker", variables, [socket.parent, *places.values()]))
     return parts

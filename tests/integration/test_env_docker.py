@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import psutil
 import pytest
 from docker.models.containers import Container
 from mcp import McpError
@@ -446,37 +447,41 @@ def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:
 # Security
 
 
-async def test_a_worker_reaches_no_neighbour_and_no_service_of_the_host(fragile: EnvConnection) -> None:
+async def test_a_worker_has_a_network_of_its_own_with_nothing_on_it(fragile: EnvConnection) -> None:
     assert all_ready(fragile)
-    with socket.create_server(("127.0.0.1", 0)) as hosts:
+    gateway = container("fragile", "gateway").attrs["NetworkSettings"]["Networks"]["aworld-fragile"]
+    with socket.create_server(("0.0.0.0", 0)) as hosts:
         port = hosts.getsockname()[1]
-        networks = [
-            one.attrs["NetworkSettings"]["Networks"]["aworld-fragile"] for one in containers("fragile")
-        ]
-        addresses = {network["IPAddress"] for network in networks}
-        assert len(addresses) == 3
+        own = {
+            address for addresses in psutil.net_if_addrs().values() for address in map(address_of, addresses)
+        }
         async with session(fragile) as one, session(fragile) as other:
-            listen = "nohup python3 -m http.server 9999 >/dev/null 2>&1 & sleep 2; hostname -i"
-            others = (await call(other, "shell", command=listen)).strip()
-            assert others in addresses
+            listen = "nohup python3 -m http.server 9999 >/dev/null 2>&1 & sleep 2; ls /sys/class/net"
+            assert (await call(other, "shell", command=listen)).split() == ["lo"]
             assert await call(other, "connect", host="127.0.0.1", port=9999) == "connected"
-            for address in addresses - {(await call(one, "shell", command="hostname -i")).strip()}:
-                for there in (9999, 8080):
-                    assert (await call(one, "connect", host=address, port=there)).startswith("refused")
-            for gateway in {network["Gateway"] for network in networks} | {
-                "127.0.0.1",
-                "host.docker.internal",
-            }:
-                assert (await call(one, "connect", host=gateway, port=port)).startswith("refused")
-                assert (await call(one, "connect", host=gateway, port=fragile.port)).startswith("refused")
+            assert (await call(one, "connect", host="127.0.0.1", port=9999)).startswith("refused")
+            metadata = ("169.254.169.254", "fd00:ec2::254")
+            for address in {*own, *metadata, gateway["IPAddress"], gateway["Gateway"], "127.0.0.1"}:
+                for service in (port, fragile.port, 8080, 53, 80):
+                    assert (await call(one, "connect", host=address, port=service)).startswith("refused")
+            for name in ("host.docker.internal", "localhost.", "example.com"):
+                assert (await call(one, "connect", host=name, port=port)).startswith("refused")
+
+
+def address_of(entry: Any) -> str:
+    """An IP address of this machine; others, such as those of network cards, as one that leads nowhere."""
+    is_ip = entry.family in (socket.AF_INET, socket.AF_INET6)
+    return str(entry.address).partition("%")[0] if is_ip else "127.0.0.1"
 
 
 async def test_a_worker_has_no_privileges_and_no_place_to_write_but_its_own(fragile: EnvConnection) -> None:
     async with session(fragile) as opened:
         said = await call(opened, "read_file", path="/proc/self/status")
         facts = dict(line.split(":\t", 1) for line in said.splitlines() if ":\t" in line)
-        assert facts["Uid"].split() == ["10001"] * 4
-        assert {facts[name].strip("0") for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {""}
+        user = facts["Uid"].split()[0]
+        assert int(user) >= 0x7000_0000
+        assert facts["Uid"].split() == facts["Gid"].split() == [user] * 4
+        assert {facts[name].strip("0") for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")} == {""}
         assert facts["NoNewPrivs"] == "1"
         for place in ("/x", "/opt/aworld/x", "/srv/odd/x", "/etc/x", "/var/x", "/run/x"):
             assert "cannot touch" in await call(opened, "shell", command=f"touch {place}")

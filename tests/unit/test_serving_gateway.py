@@ -11,11 +11,9 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.gateway.app import Gateway, Limits
-from aworld_train.serving.tokens import new_secret, sign
+from aworld_train.serving.tokens import sign
 from tests.environments import HEADERS, HELLO, eventually
-from tests.unit.test_serving_worker import WITHIN, worker
-
-SECRET = new_secret()
+from tests.unit.test_serving_worker import SECRET, WITHIN, worker
 
 
 @asynccontextmanager

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.serving.channel import Channel
 from aworld_train.serving.gateway.link import WorkerLink
 from aworld_train.serving.gateway.pool import Busy, Pool, Session
 
 
 def worker(number: int, slots: int = 1) -> WorkerLink:
     """A worker that has said that it is ready."""
-    link = WorkerLink(number, "", lambda: None, lambda link: None, lambda *_: None)
+    link = WorkerLink(number, "", Channel("a secret"), lambda: None, lambda link: None, lambda *_: None)
     link._take({"ready": True, "slots": slots, "servers": [], "broken": {}})
     return link
 

@@ -14,10 +14,14 @@ from typing import Any
 import aiohttp
 
 from aworld_train.env.directory import find_directory
+from aworld_train.serving.channel import VARIABLE, Channel, derive_secret
+from aworld_train.serving.tokens import new_secret
 from aworld_train.serving.worker.launcher import START_ANEW
 from tests.environments import HEADERS, HELLO, ODD, eventually
 
 WITHIN = 30.0
+SECRET = new_secret()
+"""Of the environment that the workers here belong to."""
 MCP = "http://worker/mcp"
 SESSION = {"Mcp-Session-Id": "one", **HEADERS}
 CRASH = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "crash", "arguments": {}}}
@@ -25,15 +29,15 @@ MAIN = "from aworld_train.serving.worker.__main__ import main; main()"
 # The last thing that a tool does is to end what starts tools; that it has ended is seen by the wipe.
 KILLED_IN_THE_WIPE = """
 import os, signal, time
-from aworld_train.serving.worker import app
+from aworld_train.serving.worker import cleaning
 
-def wipe(ground, original=app.wipe):
+def wipe(ground, original=cleaning.wipe):
     for pid in ground.spared - {os.getpid()}:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     original(ground)
 
-app.wipe = wipe
+cleaning.wipe = wipe
 """
 
 
@@ -57,8 +61,15 @@ def worker(
         "workspace": str(places["workspace"]),
         "servers": ["odd"],
         "folders": [str(places[name]) for name in ("workspace", "home", "tmp")],
+        "user": None,
+        "own_user": None,
+        "desktop": False,
     }
-    variables = {"HOME": str(places["home"]), "TMPDIR": str(places["tmp"])}
+    variables = {
+        "HOME": str(places["home"]),
+        "TMPDIR": str(places["tmp"]),
+        VARIABLE: derive_secret(SECRET, 0),
+    }
     process = subprocess.Popen(
         [sys.executable, "-c", before + MAIN],
         env={**os.environ, **variables, "AWORLD_WORKER": json.dumps(settings)},
@@ -74,6 +85,7 @@ def worker(
 async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
     """A client of the worker, and what it says of itself where that changes; None when it has ended."""
     said: asyncio.Queue[Any] = asyncio.Queue()
+    proof = Channel(derive_secret(SECRET, 0)).request_headers()
 
     async def follow() -> None:
         ready = None
@@ -87,7 +99,7 @@ async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "a
 
     async with (
         asyncio.timeout(WITHIN),
-        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as http,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket), headers=proof) as http,
     ):
         assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
         following = asyncio.create_task(follow())

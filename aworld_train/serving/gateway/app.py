@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.gateway.link import WorkerLink
 from aworld_train.serving.gateway.metrics import Metrics
 from aworld_train.serving.gateway.pool import Busy, Pool, Session
@@ -68,7 +69,14 @@ class Gateway:
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
         self.pool.links = [
-            WorkerLink(number, socket, self.pool.dispatch, self._lost, self._called)
+            WorkerLink(
+                number,
+                socket,
+                Channel(derive_secret(secret, number)),
+                self.pool.dispatch,
+                self._lost,
+                self._called,
+            )
             for number, socket in enumerate(sockets)
         ]
         self._tasks: set[asyncio.Task[None]] = set()

@@ -199,7 +199,7 @@ async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
     while time.monotonic() < deadline:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await link.http.ws_connect("http://worker/desktop", protocols=PROTOCOLS)
+                return await link.connect("/desktop", PROTOCOLS)
         except (
             aiohttp.ClientError,
             TimeoutError,

@@ -1,14 +1,27 @@
-"""The gateway's view of one worker: followed for as long as it lives, and taken up again when it comes back."""
+"""The gateway's view of one worker: followed for as long as it lives, and taken up again when it comes back.
+
+Whatever answers at the worker's socket has to prove that it is the worker, in each response; see
+``aworld_train.serving.channel``. What does not is no worker, and is broken with.
+"""
 
 import asyncio
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 
+from aworld_train.serving.channel import Channel
+
 _SILENCE_SECONDS = 10.0  # a worker says every two seconds that it lives
 _RETRY_SECONDS = 0.2
+_URL = "http://worker"
+
+
+class NotTheWorker(aiohttp.ClientError):
+    """Something else answers at the socket of a worker."""
 
 
 class WorkerLink:
@@ -17,6 +30,7 @@ class WorkerLink:
     Args:
         number: Which one it is.
         socket: Path of its socket.
+        channel: Between the gateway and the worker.
         on_change: Called when it may take more or fewer sessions than before.
         on_loss: Called when it is gone, with all its sessions.
         on_call: Called with server, outcome and seconds of each tool call.
@@ -26,12 +40,14 @@ class WorkerLink:
         self,
         number: int,
         socket: str,
+        channel: Channel,
         on_change: Callable[[], None],
         on_loss: Callable[["WorkerLink"], None],
         on_call: Callable[[str, str, float], None],
     ):
         self.number = number
         self.socket = socket
+        self._channel = channel
         self.alive = False
         self.ready = False
         self.proved = False  # whether it has been ready since it was last lost
@@ -57,9 +73,45 @@ class WorkerLink:
             return "busy"
         return "ready" if self.ready else "cleaning"
 
-    def request(self, method: str, path: str, **options: Any) -> Any:
-        """A request to it, as ``aiohttp.ClientSession.request``."""
-        return self.http.request(method, f"http://worker{path}", **options)
+    @asynccontextmanager
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The worker's response to a request, its body not read yet.
+
+        Raises:
+            NotTheWorker: Something else has answered.
+            ClientError, OSError: Nothing has.
+        """
+        proof = self._channel.request_headers()
+        sent = proof if headers is None else {**headers, **proof}
+        async with self.http.request(method, _URL + path, headers=sent, data=data) as response:
+            await self._believe(proof, response.headers)
+            yield response
+
+    async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket to the worker.
+
+        Raises:
+            NotTheWorker: Something else has answered.
+            ClientError, OSError: Nothing has.
+        """
+        proof = self._channel.request_headers()
+        opened = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
+        await self._believe(proof, opened._response.headers)
+        return opened
+
+    async def _believe(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
+        """Go on if the worker has answered.
+
+        Raises:
+            NotTheWorker: Something else has; it is broken with.
+        """
+        if self._channel.is_worker(sent, received):
+            return
+        sys.stderr.write(f"What answers at {self.socket} is not worker {self.number}; it is not used.\n")
+        await self.reset()
+        raise NotTheWorker(f"worker {self.number} was replaced by something else")
 
     @property
     def http(self) -> aiohttp.ClientSession:

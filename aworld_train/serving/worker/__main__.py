@@ -2,7 +2,9 @@
 
 ``socket`` (where to listen), ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest),
 ``servers`` (names of those that are on), ``folders`` (what is emptied between sessions; null: what is
-mounted in the container's memory), ``desktop`` (whether there is one).
+mounted in the container's memory), ``user`` (whom tool servers run as, see ``spawner.User``; null: the user of this
+process), ``own_user`` (whom this process becomes once the spawner runs; null: nobody else), ``desktop`` (whether there
+is one). The secret of the channel to the gateway is in ``AWORLD_CHANNEL``.
 """
 
 import asyncio
@@ -15,12 +17,15 @@ from typing import Any
 
 from aiohttp import web
 
+from aworld_train.serving.channel import VARIABLE, Channel
 from aworld_train.serving.manifest import Manifest, from_json
 from aworld_train.serving.worker import desktop
 from aworld_train.serving.worker.app import Worker
+from aworld_train.serving.worker.cleaning import Cleaner, ContainerCleaner, ProcessCleaner
+from aworld_train.serving.worker.endpoint import Endpoint
 from aworld_train.serving.worker.launcher import Places, Spawner, give_up
 from aworld_train.serving.worker.relay import Relay
-from aworld_train.serving.worker.wipe import Ground, bury, container_folders
+from aworld_train.serving.worker.wipe import Ground, bury
 
 _PR_SET_DUMPABLE = 4  # from linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -30,37 +35,47 @@ _BACKLOG = 4096  # connections at the same moment: a socket of this kind refuses
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     libc = ctypes.CDLL(None)
-    libc.prctl(
-        _PR_SET_DUMPABLE, 0, 0, 0, 0
-    )  # tools of the same user read neither its memory nor its variables
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what servers leave behind becomes its child
     settings = json.loads(os.environ["AWORLD_WORKER"])
-    stored = json.loads(Path(settings["manifest"]).read_text(encoding="utf-8"))
-    Path(settings["socket"]).unlink(missing_ok=True)
-    asyncio.run(_serve(settings, from_json(stored)))
+    manifest = from_json(json.loads(Path(settings["manifest"]).read_text(encoding="utf-8")))
+    places = Places(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
+    variables = {**os.environ, **(desktop.VARIABLES if settings["desktop"] else {})}
+    spawner = Spawner(manifest, places, variables, settings["servers"], settings["user"])
+    if settings["own_user"] is not None:
+        _become(settings["own_user"])
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # tools read neither its memory nor its variables
+    asyncio.run(_serve(settings, manifest, spawner))
 
 
-async def _serve(settings: dict[str, Any], manifest: Manifest) -> None:
+def _become(user: int) -> None:
+    """Be that user from now on, without the capabilities that the spawner has."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+async def _serve(settings: dict[str, Any], manifest: Manifest, spawner: Spawner) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-
-    places = Places(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
-    has_desktop = settings.get("desktop", False)
-    variables = {**os.environ, **(desktop.VARIABLES if has_desktop else {})}
-    spawner = Spawner(manifest, places, variables, settings["servers"])
     loop.add_signal_handler(signal.SIGCHLD, lambda: give_up() if spawner.pid in bury() else None)
-    relay = Relay(manifest, _off(manifest, settings["servers"]), spawner.spawn)
-    ground = _ground(settings["folders"], spawner.pid) if manifest.sessions_per_worker == 1 else None
-    drawn_on = desktop.Desktop(spawner.spawn) if has_desktop else None
-    worker = Worker(relay, spawner, ground, settings["socket"], drawn_on)
+    relay = Relay(manifest, _off(manifest, settings["servers"]), spawner)
+    endpoint = Endpoint(settings["socket"])
+    cleaner = _cleaner(settings, spawner) if manifest.sessions_per_worker == 1 else None
+    drawn_on = desktop.Desktop(spawner) if settings["desktop"] else None
+    worker = Worker(relay, spawner, cleaner, Channel(os.environ[VARIABLE]), endpoint, drawn_on)
     relay.report = worker.report
-    app = worker.application()
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(
+        worker.application(), handler_cancellation=True, access_log=None, shutdown_timeout=1
+    )
     await runner.setup()
+    endpoint.clear()
     await web.UnixSite(runner, settings["socket"], backlog=_BACKLOG).start()
+    endpoint.remember()
+    watching = asyncio.create_task(worker.watch_endpoint())
     await stopped.wait()
+    watching.cancel()
     relay.stop_servers()
     spawner.close()
     await runner.cleanup()
@@ -76,11 +91,11 @@ def _off(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
     }
 
 
-def _ground(folders: list[str] | None, spawner: int) -> Ground:
-    spared = frozenset({os.getpid(), spawner})
-    if folders is None:
-        return Ground(container_folders(), spared, whole_machine=os.getpid() == 1)
-    return Ground(tuple(map(Path, folders)), spared, whole_machine=False)
+def _cleaner(settings: dict[str, Any], spawner: Spawner) -> Cleaner:
+    if settings["folders"] is None:
+        return ContainerCleaner(spawner)
+    ground = Ground(tuple(map(Path, settings["folders"])), frozenset({os.getpid(), spawner.pid}))
+    return ProcessCleaner(ground, spawner, Path(settings["socket"]))
 
 
 if __name__ == "__main__":

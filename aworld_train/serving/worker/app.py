@@ -1,8 +1,9 @@
 """A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of what becomes of it at ``/state``,
 and a VNC stream of its desktop at ``/desktop``, if it has one.
 
-The gateway names the sessions. In a worker for one session at a time, the end of a session is followed by a wipe; only
-after that does the worker say that it is ready again, and if it cannot be seen to be clean its process ends.
+The gateway names the sessions, and proves in each request that it is the gateway. In a worker for one session at a
+time, the end of a session is followed by a wipe; only after that does the worker say that it is ready again. If it
+cannot be seen to be clean, or cannot be reached at its socket any more, its process ends, to be started anew.
 """
 
 import asyncio
@@ -10,18 +11,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from aworld_train.serving.channel import Channel
+from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
+from aworld_train.serving.worker.endpoint import Endpoint
 from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
 from aworld_train.serving.worker.launcher import START_ANEW, Spawner
 from aworld_train.serving.worker.relay import Relay, Session
-from aworld_train.serving.worker.wipe import Ground, NotClean, wipe
+from aworld_train.serving.worker.wipe import NotClean
 
 SESSION_HEADER = "Mcp-Session-Id"
 SERVERS_HEADERS = ("MCP_SERVERS", "MCP-Servers")
@@ -29,7 +32,6 @@ MESSAGE_BYTES = 64 << 20
 STATE_SECONDS = 2.0
 """How often a worker that has nothing to say says that it lives."""
 _KEEP_ALIVE_SECONDS = 10.0
-_Result = TypeVar("_Result")
 
 
 class Worker:
@@ -38,8 +40,9 @@ class Worker:
     Args:
         relay: The tool servers.
         spawner: Starts them.
-        ground: What is wiped between sessions; None where sessions share the worker.
-        socket: The worker's own socket: nothing else is left in its folder.
+        cleaner: Cleans up between sessions; None where sessions share the worker.
+        channel: Between the worker and its gateway.
+        endpoint: Where the gateway reaches it.
         desktop: What the tools draw on, if there is one.
     """
 
@@ -47,18 +50,17 @@ class Worker:
         self,
         relay: Relay,
         spawner: Spawner,
-        ground: Ground | None,
-        socket: str,
+        cleaner: Cleaner | None,
+        channel: Channel,
+        endpoint: Endpoint,
         desktop: Desktop | None = None,
     ):
         self.relay = relay
         self._spawner = spawner
-        self._ground = ground
-        self._socket = socket
+        self._cleaner = cleaner
+        self._channel = channel
+        self._endpoint = endpoint
         self._desktop = desktop
-        # Started now: a session may have used up all processes, threads included, when it is needed.
-        self._thread = ThreadPoolExecutor(1)
-        self._thread.submit(int).result()
         self._ready = False
         self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +68,7 @@ class Worker:
 
     def application(self) -> web.Application:
         """The routes."""
-        app = web.Application(client_max_size=MESSAGE_BYTES)
+        app = web.Application(client_max_size=MESSAGE_BYTES, middlewares=[self._gateway_only])
         app.router.add_post("/mcp", self.post)
         app.router.add_get("/mcp", self.listen)
         app.router.add_delete("/mcp", self.delete)
@@ -74,10 +76,30 @@ class Worker:
         if self._desktop is not None:
             app.router.add_get("/desktop", self._desktop.watch)
         app.on_startup.append(self._start)
+        app.on_response_prepare.append(self._sign)
         return app
+
+    @web.middleware
+    async def _gateway_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._channel.is_gateway(request.headers):
+            return _refusal(401, "this is for the gateway of this worker alone")
+        return await handler(request)
+
+    async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(self._channel.response_headers(request.headers))
 
     async def _start(self, _: web.Application) -> None:
         self._later(self._begin())
+
+    async def watch_endpoint(self) -> None:
+        """Look at the socket, which has just been bound, for as long as the worker lives."""
+        while True:
+            self._check_endpoint()
+            await asyncio.sleep(STATE_SECONDS)
+
+    def _check_endpoint(self) -> None:
+        if not self._endpoint.is_own():
+            _end("something else is at the path of its socket")
 
     async def _begin(self) -> None:
         await self._spawner.ready()
@@ -159,7 +181,7 @@ class Worker:
         return web.Response(status=200)
 
     def _takes_a_session(self) -> bool:
-        return self._ready and (self._ground is None or not self.relay.sessions)
+        return self._ready and (self._cleaner is None or not self.relay.sessions)
 
     def _forget_sessions(self) -> None:
         """The gateway is gone, and a new one knows nothing of the sessions that it had."""
@@ -170,9 +192,9 @@ class Worker:
             self._clean_up()
 
     def _clean_up(self) -> None:
-        if self._ground is not None:
+        if self._cleaner is not None:
             self._set_ready(False)
-            self._later(self._clean(self._ground))
+            self._later(self._clean(self._cleaner))
 
     def _open(self, request: web.Request) -> Session:
         wanted = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
@@ -195,29 +217,21 @@ class Worker:
         finally:
             answering.cancel()
 
-    async def _clean(self, ground: Ground) -> None:
+    async def _clean(self, cleaner: Cleaner) -> None:
         if self._warming is not None:
             self._warming.cancel()
         ran = self.relay.stop_servers()
         if self._desktop is not None:
             await self._desktop.stop()
         try:
-            await self._aside(wipe, ground)
-            # Now that nothing is left that could end it. What it was still to start for the session is ended too.
-            await self._spawner.prove()
-            await self._aside(wipe, ground)
-            if await self._aside(_neighbours, self._socket):
-                raise NotClean("there is something beside the socket")
+            await cleaner.clean()
         except (NotClean, OSError) as error:
-            sys.stderr.write(f"This worker cannot be cleaned and ends: {error}\n")
-            os._exit(START_ANEW)
+            _end(f"it cannot be cleaned: {error}")
+        self._check_endpoint()
         if self._desktop is not None:
             await self._desktop.start()
         self._set_ready(True)
         self._warming = self._later(self.relay.warm(ran))
-
-    async def _aside(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _set_ready(self, ready: bool) -> None:
         self._ready = ready
@@ -244,12 +258,13 @@ class Worker:
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            sys.stderr.write(f"This worker ends: {type(error).__name__}: {error}\n")
-            os._exit(START_ANEW)
+            _end(f"{type(error).__name__}: {error}")
 
 
-def _neighbours(socket: str) -> list[str]:
-    return [entry.name for entry in Path(socket).parent.iterdir() if entry.name != Path(socket).name]
+def _end(reason: str) -> NoReturn:
+    """End this process: whoever runs it starts it anew, clean."""
+    sys.stderr.write(f"This worker ends: {reason}\n")
+    os._exit(START_ANEW)
 
 
 async def _until(

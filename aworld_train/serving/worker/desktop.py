@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 
 from aworld_train.serving.manifest import ServerEntry
 from aworld_train.serving.worker.failures import CallFailure
-from aworld_train.serving.worker.toolserver import Spawn
+from aworld_train.serving.worker.toolserver import Starter
 
 VARIABLES = {"DISPLAY": ":1"}
 """What programs need that draw on it."""
@@ -40,11 +40,11 @@ class Desktop:
     """The desktop, running or not.
 
     Args:
-        spawn: Starts a program; see ``Spawner.spawn``.
+        starter: Starts programs.
     """
 
-    def __init__(self, spawn: Spawn):
-        self._spawn = spawn
+    def __init__(self, starter: Starter):
+        self._starter = starter
         self._changing = asyncio.Lock()
         self._up = False
         self._viewers = 0
@@ -131,7 +131,7 @@ class Desktop:
         # Not into the worker's log: at every start they warn of things that do not matter in a container.
         redirected = ("sh", "-c", f'exec "$@" 2>{errors}', "sh", *command)
         entry = ServerEntry(command=redirected)
-        await self._spawn("the desktop", entry, standard_input, standard_output)
+        await self._starter.spawn("the desktop", entry, standard_input, standard_output)
 
 
 async def _wait_for_display(descriptor: int) -> None:

@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 from aworld_train.serving.manifest import Manifest, ServerEntry
 from aworld_train.serving.worker import spawner
 from aworld_train.serving.worker.failures import CallFailure
+from aworld_train.serving.worker.wipe import NotClean
 
 _ORDER_SECONDS = 10.0
 _PRELOAD_SECONDS = 120.0
+_WIPE_SECONDS = 60.0
 _OURS = "AWORLD_"
 START_ANEW = 70
 """Exit code of a worker that has to be started anew."""
@@ -45,10 +47,16 @@ class Spawner:
         places: What the placeholders in commands mean.
         variables: This worker's environment variables; servers get all of them but keys, and of these their own.
         chosen: The servers that may be started; what others need may not be here.
+        user: Whom tool servers run as, as the spawner's ``User``; None: the user of this process.
     """
 
     def __init__(
-        self, manifest: Manifest, places: Places, variables: Mapping[str, str], chosen: Collection[str]
+        self,
+        manifest: Manifest,
+        places: Places,
+        variables: Mapping[str, str],
+        chosen: Collection[str],
+        user: Mapping[str, int] | None = None,
     ):
         self._places = places
         keys = manifest.key_names()
@@ -64,9 +72,13 @@ class Spawner:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self._turn = asyncio.Lock()
+        self._killing: set[asyncio.Future[dict[str, Any]]] = set()
         with theirs:
             process = subprocess.Popen(
-                [places.python, "-P", spawner.__file__, str(theirs.fileno()), *functions],
+                [
+                    *(places.python, "-P", spawner.__file__, str(theirs.fileno())),
+                    *(json.dumps(user), *functions),
+                ],
                 pass_fds=[theirs.fileno()],
                 env={**self._common, "PYTHONPATH": str(places.here)},  # their modules may be there
                 cwd=places.here,
@@ -96,7 +108,6 @@ class Spawner:
         """
         keys = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
         order = {
-            "env": {**self._common, **keys},
             "cwd": str(self._places.workspace),
             "private": bool(keys),
             **(
@@ -105,10 +116,30 @@ class Spawner:
                 else {"function": entry.function}
             ),
         }
-        answer = await self._order(order, [standard_input, standard_output])
+        variables = _written({**self._common, **keys})
+        try:
+            answer = await self._order(order, [standard_input, standard_output, variables])
+        finally:
+            os.close(variables)
         if "error" in answer:
             raise CallFailure("tool_unavailable", f"{name} could not be started: {answer['error']}")
         return int(answer["pid"])
+
+    def kill(self, pid: int) -> None:
+        """Have a server ended, with its process group, before any later order is carried out."""
+        killing = asyncio.ensure_future(self._order({"kill": pid}, []))
+        self._killing.add(killing)
+        killing.add_done_callback(self._killing.discard)
+
+    async def wipe(self) -> None:
+        """End everything that was started, and empty the folders of this container.
+
+        Raises:
+            NotClean: Something is left.
+        """
+        answer = await self._order({"wipe": True}, [], _WIPE_SECONDS)
+        if "error" in answer:
+            raise NotClean(answer["error"])
 
     async def prove(self) -> None:
         """Return when it has answered, and so has carried out what was ordered before; end this worker if it does not.
@@ -117,13 +148,15 @@ class Spawner:
         """
         await self._order({}, [])
 
-    async def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    async def _order(
+        self, order: dict[str, Any], descriptors: list[int], seconds: float = _ORDER_SECONDS
+    ) -> dict[str, Any]:
         async with self._turn:
             try:
                 socket.send_fds(self._ours, [json.dumps(order).encode()], descriptors)
             except OSError:
                 give_up()
-            answering = asyncio.ensure_future(self._answer(_ORDER_SECONDS))
+            answering = asyncio.ensure_future(self._answer(seconds))
             try:
                 return await asyncio.shield(answering)
             except asyncio.CancelledError:
@@ -146,6 +179,15 @@ class Spawner:
         """Let it end."""
         with contextlib.suppress(OSError):
             self._ours.close()
+
+
+def _written(variables: Mapping[str, str]) -> int:
+    """The descriptor of a file in memory that has the variables as JSON, to be read from its beginning."""
+    descriptor = os.memfd_create("variables", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(json.dumps(variables).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def give_up() -> NoReturn:

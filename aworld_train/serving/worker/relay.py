@@ -21,7 +21,7 @@ from aworld_train.serving.worker.failures import (
     CallFailure,
     RemoteError,
 )
-from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Spawn, ToolServer
+from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, ToolServer
 
 _PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
 _CANCELLED = -32800  # from the Language Server Protocol, whose JSON-RPC MCP follows
@@ -51,18 +51,18 @@ class Relay:
     Args:
         manifest: What servers there are.
         off: Servers that are not run, and why.
-        spawn: Starts a server.
+        starter: Starts and ends servers.
 
     Attributes:
         report: Told of every tool call.
     """
 
-    def __init__(self, manifest: Manifest, off: Mapping[str, str], spawn: Spawn):
+    def __init__(self, manifest: Manifest, off: Mapping[str, str], starter: Starter):
         self.manifest = manifest
         self.off = off
         self.sessions: dict[str, Session] = {}
         self.servers = {
-            name: ToolServer(name, entry, spawn, partial(self._notified, name))
+            name: ToolServer(name, entry, starter, partial(self._notified, name))
             for name, entry in manifest.servers.items()
             if name not in off
         }

@@ -6,13 +6,11 @@ silent for longer than its time limit is told to stop, and ended if it does not 
 """
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from aworld_train.serving.manifest import ServerEntry
 from aworld_train.serving.worker.failures import METHOD_NOT_FOUND, CallFailure, RemoteError
@@ -22,8 +20,19 @@ _MESSAGE_BYTES = 32 << 20  # longest line; a picture is some megabytes, in base6
 _START_SECONDS = 60.0
 _PING_SECONDS = 10.0
 
-Spawn = Callable[[str, ServerEntry, int, int], Awaitable[int]]
-"""Starts a server with the descriptors as its standard input and output, and returns its pid."""
+
+class Starter(Protocol):
+    """What starts and ends the processes of tool servers."""
+
+    async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
+        """Start a server with the descriptors as its standard input and output; its pid."""
+        ...
+
+    def kill(self, pid: int) -> None:
+        """End a server, with its process group."""
+        ...
+
+
 Notify = Callable[[dict[str, Any]], None]
 """Takes a notification from a server."""
 
@@ -53,14 +62,14 @@ class ToolServer:
     Args:
         name: Its name.
         entry: What the manifest says of it.
-        spawn: Starts it.
+        starter: Starts and ends it.
         on_notification: Gets what it says by itself, except progress.
     """
 
-    def __init__(self, name: str, entry: ServerEntry, spawn: Spawn, on_notification: Notify):
+    def __init__(self, name: str, entry: ServerEntry, starter: Starter, on_notification: Notify):
         self.name = name
         self.entry = entry
-        self._spawn = spawn
+        self._starter = starter
         self._on_notification = on_notification
         self._process: _Process | None = None
         self._starting = asyncio.Lock()
@@ -122,7 +131,7 @@ class ToolServer:
         their_in, our_out = os.pipe()
         our_in, their_out = os.pipe()
         try:
-            pid = await self._spawn(self.name, self.entry, their_in, their_out)
+            pid = await self._starter.spawn(self.name, self.entry, their_in, their_out)
         except BaseException:
             os.close(our_out)
             os.close(our_in)
@@ -251,8 +260,7 @@ class ToolServer:
         if process.dead is not None:
             return
         process.dead = reason
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        self._starter.kill(process.pid)
         process.writer.close()
         if process.reading is not None and process.reading is not asyncio.current_task():
             process.reading.cancel()

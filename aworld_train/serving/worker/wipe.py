@@ -1,7 +1,10 @@
 """Bringing a worker back to where it was before a session: no process, no file, nothing shared in memory.
 
-What is done is also looked at: a worker that cannot be seen to be clean says so, and its process ends, so that whoever
-runs it starts it anew with empty file systems.
+What is done is also looked at, and the folders are used, as the next session will use them: a worker that cannot be
+seen to be clean and of use says so, and its process ends, so that whoever runs it starts it anew with empty file
+systems.
+
+It imports the standard library alone: the spawner loads it as a file.
 """
 
 import contextlib
@@ -9,13 +12,15 @@ import itertools
 import os
 import signal
 import stat
+import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 _SECONDS = 10.0
 _SYSV = ("shm", "msg", "sem")
+_PROOF = b"#!/bin/sh\n"
 
 
 class NotClean(Exception):
@@ -24,18 +29,16 @@ class NotClean(Exception):
 
 @dataclass(frozen=True)
 class Ground:
-    """What a session can change.
+    """What a session can change where it shares the machine with others.
 
     Attributes:
         folders: Emptied and kept.
-        spared: Processes that live on: the worker itself and its spawner.
-        whole_machine: Whether every other process belongs to the session, as in a container; else those that descend
-            from this process do.
+        spared: Processes that live on: the worker itself and its spawner. All others that descend from this process
+            belong to the session.
     """
 
     folders: tuple[Path, ...]
     spared: frozenset[int]
-    whole_machine: bool
 
 
 def wipe(ground: Ground) -> None:
@@ -44,9 +47,11 @@ def wipe(ground: Ground) -> None:
     Raises:
         NotClean: Something is left.
     """
-    _end_processes(ground)
-    for folder in ground.folders:
-        empty(folder)
+    _end(lambda: _descendants() - ground.spared, _end_each)
+    for pid in ground.spared - {os.getpid()}:  # a tool may have stopped it
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    clean_folders(ground.folders)
     verify(ground)
 
 
@@ -56,51 +61,99 @@ def verify(ground: Ground) -> None:
     Raises:
         NotClean: Something is.
     """
-    if left := _processes(ground):
+    if left := _descendants() - ground.spared:
         raise NotClean(f"processes {sorted(left)} are left")
-    for folder in ground.folders:
-        if kept := sorted(entry.name for entry in folder.iterdir()):
-            raise NotClean(f"{folder} still has {', '.join(kept[:5])}")
-    if ground.whole_machine:
-        for kind in _SYSV:
-            # The first line names the columns.
-            if len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) > 1:
-                raise NotClean(f"System V {kind} is left")
+    _verify_folders(ground.folders)
 
 
-def container_folders() -> tuple[Path, ...]:
-    """The folders of this container that a session may write to: what is mounted in memory and not read-only."""
-    found = []
+def end_all_but(spared: frozenset[int]) -> None:
+    """End all other processes of this container; the first of its processes cannot be ended this way.
+
+    Raises:
+        NotClean: Some do not end.
+    """
+
+    def end(_: Iterable[int]) -> None:
+        # All at once: the kernel lets none be forked meanwhile, so that nothing can run ahead of it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+
+    _end(lambda: _all_processes() - spared, end)
+
+
+def clean_container() -> None:
+    """Empty what a session may have written to in this container, and prove that the next one can.
+
+    It is run by the user whose files they are.
+
+    Raises:
+        NotClean: Something is left, or a folder is of no use any more.
+    """
+    folders, queues = container_folders()
+    clean_folders(folders)
+    for folder in queues:
+        empty(folder)
+    _verify_folders((*folders, *queues))
+    for kind in _SYSV:
+        # The first line names the columns.
+        if len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) > 1:
+            raise NotClean(f"System V {kind} is left")
+
+
+def clean_folders(folders: Iterable[Path]) -> None:
+    """Empty folders, and prove by using them that they are as they were.
+
+    Raises:
+        NotClean: One cannot be used.
+    """
+    for folder in folders:
+        try:
+            _restore(folder)
+            empty(folder)
+            _prove(folder)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise NotClean(f"{folder} cannot be used: {error}") from error
+
+
+def container_folders() -> tuple[list[Path], list[Path]]:
+    """Where a session may write in this container: folders mounted in memory, and those of message queues."""
+    found: dict[str, list[Path]] = {"tmpfs": [], "mqueue": []}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         # From proc_pid_mountinfo(5): id parent device root mount-point options ... - type source super-options
         before, _, after = line.partition(" - ")
         point, options = before.split()[4:6]
         kind = after.split()[0]
-        mine = kind in ("tmpfs", "mqueue") and "rw" in options.split(",") and os.access(point, os.W_OK)
-        if mine and not point.startswith(("/run/aworld", "/proc", "/sys")) and point != "/dev":
-            found.append(Path(point))
-    return tuple(found)
+        reserved = point.startswith(("/run/aworld", "/proc", "/sys")) or point == "/dev"
+        if kind in found and "rw" in options.split(",") and not reserved and _is_writable(point):
+            found[kind].append(Path(point))
+    return found["tmpfs"], found["mqueue"]
 
 
-def _end_processes(ground: Ground) -> None:
+def _is_writable(folder: str) -> bool:
+    """Whether this user may write there, or may give itself the right to."""
+    return Path(folder).stat().st_uid == os.geteuid() or os.access(folder, os.W_OK, effective_ids=True)
+
+
+def _end(left: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
+    """End processes until none is left.
+
+    Raises:
+        NotClean: Some do not end.
+    """
     deadline = time.monotonic() + _SECONDS
-    while True:
-        if ground.whole_machine:
-            # All at once: one that only makes new ones while the old are ended would never be done with otherwise.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGSTOP)
-        for pid in _processes(ground):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in ground.spared - {os.getpid()}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        bury()
-        if not _processes(ground):
-            return
+    while pids := left():
         if time.monotonic() > deadline:
-            raise NotClean(f"processes {sorted(_processes(ground))} do not end")
-        time.sleep(0.005)
+            raise NotClean(f"processes {sorted(pids)} do not end")
+        end(pids)
+        bury()
+        if left():
+            time.sleep(0.002)
+
+
+def _end_each(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def bury() -> list[int]:
@@ -112,16 +165,13 @@ def bury() -> list[int]:
     return ended
 
 
-def _processes(ground: Ground) -> set[int]:
-    everything = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    if ground.whole_machine:
-        return everything - ground.spared
-    return _descendants(everything) - ground.spared
+def _all_processes() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
 
 
-def _descendants(pids: Iterable[int]) -> set[int]:
+def _descendants() -> set[int]:
     parents: dict[int, int] = {}
-    for pid in pids:
+    for pid in _all_processes():
         with contextlib.suppress(OSError):
             # From proc_pid_stat(5): the name may hold anything, and ends at the last parenthesis.
             parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -129,6 +179,44 @@ def _descendants(pids: Iterable[int]) -> set[int]:
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {os.getpid()}
+
+
+def _verify_folders(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if kept := sorted(entry.name for entry in folder.iterdir()):
+            raise NotClean(f"{folder} still has {', '.join(kept[:5])}")
+
+
+def _restore(folder: Path) -> None:
+    """Undo what the owner of a mount point can do to the mount point itself: its mode, its access lists, its notes."""
+    if folder.stat().st_uid != os.geteuid():
+        return
+    names = []
+    with contextlib.suppress(OSError):  # file systems without extended attributes
+        names = os.listxattr(folder)
+    for name in names:
+        if name.startswith(("user.", "system.")):
+            os.removexattr(folder, name)
+    folder.chmod(stat.S_IRWXU)
+
+
+def _prove(folder: Path) -> None:
+    """Write, read and, where programs may be run, run a file there.
+
+    Raises:
+        OSError: It cannot be written, read or run.
+        SubprocessError: It does not do what it should.
+    """
+    proof = folder / f".proof-{os.getpid()}"
+    proof.write_bytes(_PROOF)
+    try:
+        proof.chmod(stat.S_IRWXU)
+        if proof.read_bytes() != _PROOF:
+            raise OSError(0, "what is written there is not what is read")
+        if not os.statvfs(folder).f_flag & os.ST_NOEXEC and Path("/bin/sh").exists():
+            subprocess.run([proof], check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, env={})
+    finally:
+        proof.unlink()
 
 
 def empty(folder: Path) -> None:

@@ -1,0 +1,58 @@
+"""Gateway and worker prove to each other, in every exchange, that they are the two that were started together.
+
+Each pair has a secret, derived from the environment's own, which tool servers never get. A request brings a nonce and a
+proof for it; the answer brings another proof for the same nonce. So a program that takes the place of a worker's socket
+is not believed, and a program that reaches the socket is not served.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+
+VARIABLE = "AWORLD_CHANNEL"
+"""Where a worker finds the secret of its channel."""
+_NONCE = "Aworld-Nonce"
+_PROOF = "Aworld-Proof"
+_NONCE_BYTES = 16
+
+
+def derive_secret(environment_secret: str, number: int) -> str:
+    """The secret of the channel to that worker."""
+    return hmac.digest(environment_secret.encode(), f"worker {number}".encode(), hashlib.sha256).hex()
+
+
+class Channel:
+    """One end of the channel between a gateway and a worker.
+
+    Args:
+        secret: What both ends know and nobody else.
+    """
+
+    def __init__(self, secret: str):
+        self._key = secret.encode()
+
+    def request_headers(self) -> dict[str, str]:
+        """What a gateway adds to a request."""
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        return {_NONCE: nonce, _PROOF: self._proof("gateway", nonce)}
+
+    def is_gateway(self, request_headers: Mapping[str, str]) -> bool:
+        """Whether the request with these headers comes from the gateway."""
+        return self._proves("gateway", request_headers.get(_NONCE, ""), request_headers)
+
+    def response_headers(self, request_headers: Mapping[str, str]) -> dict[str, str]:
+        """What a worker adds to the response."""
+        return {_PROOF: self._proof("worker", request_headers.get(_NONCE, ""))}
+
+    def is_worker(self, request_headers: Mapping[str, str], response_headers: Mapping[str, str]) -> bool:
+        """Whether the response to the request with these headers comes from the worker."""
+        return self._proves("worker", request_headers[_NONCE], response_headers)
+
+    def _proves(self, end: str, nonce: str, headers: Mapping[str, str]) -> bool:
+        proof = headers.get(_PROOF, "").encode(errors="replace")
+        return hmac.compare_digest(proof, self._proof(end, nonce).encode())
+
+    def _proof(self, end: str, nonce: str) -> str:
+        message = f"{end} {nonce}".encode(errors="replace")
+        return hmac.digest(self._key, message, hashlib.sha256).hex()
