@@ -26,6 +26,7 @@ CHAINS = {
         "tests/integration/test_gaia_walk.py",
         "tests/integration/test_env_desktop.py",
         "tests/integration/test_env_sessions.py",
+        "tests/integration/test_env_hostile.py",
     ),
     "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
     # The first installs what the agents above are trained with.

@@ -12,7 +12,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.types import CallToolResult, TextContent
 
-from aworld_train.env import EnvConnection
+from aworld_train.env import EnvConnection, status
 from aworld_train.env.containers import engine_answers
 
 DIRECTORIES = Path(__file__).parent / "data"
@@ -68,6 +68,26 @@ def text_of(result: CallToolResult) -> str:
 async def call(opened: ClientSession, tool: str, **arguments: Any) -> str:
     """The text that a tool answers."""
     return text_of(await opened.call_tool(tool, arguments))
+
+
+def containers(name: str) -> list[Any]:
+    """The containers of an environment, those that have ended too."""
+    import docker
+
+    found: list[Any] = docker.from_env().containers.list(
+        all=True, filters={"label": f"aworld-train.environment={name}"}, ignore_removed=True
+    )
+    return found
+
+
+def all_ready(connection: EnvConnection, within: float = 60.0) -> bool:
+    """Whether all workers are ready within so many seconds."""
+
+    def ready() -> bool:
+        (now,) = status(connection.name)
+        return now.workers.get("ready") == connection.workers
+
+    return eventually(ready, within)
 
 
 def eventually(holds: Callable[[], object], within: float = 30.0) -> bool:

@@ -28,7 +28,7 @@ from aworld_train.env.directory import find_directory
 from aworld_train.env.images import build, image_name
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
-from tests.environments import ODD, call, eventually, need_docker, session
+from tests.environments import ODD, all_ready, call, containers, eventually, need_docker, session
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -58,13 +58,6 @@ def fragile(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
     down("fragile")
 
 
-def containers(name: str) -> list[Container]:
-    found: list[Container] = docker.from_env().containers.list(
-        all=True, filters={"label": f"{LABEL}={name}"}, ignore_removed=True
-    )
-    return found
-
-
 def container(name: str, part: str) -> Container:
     return next(one for one in containers(name) if one.name.endswith(part))
 
@@ -82,14 +75,6 @@ def left_of(name: str) -> list[str]:
             if b"aworld_train.env.keeper" in command and name.encode() in command:
                 found.append(f"process {entry.name}")
     return found
-
-
-def all_ready(connection: EnvConnection, within: float = 60.0) -> bool:
-    def ready() -> bool:
-        (now,) = status(connection.name)
-        return now.workers.get("ready") == connection.workers
-
-    return eventually(ready, within)
 
 
 def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -133,46 +118,6 @@ async def test_up_call_down_leaves_nothing(engine: Any) -> None:
     ended = await asyncio.to_thread(cli, "env", "down", "cold", "--json")
     assert json.loads(ended.stdout) == {"environments": [{"name": "cold", "stopped": True}]}
     assert left_of("cold") == []
-
-
-async def test_hundreds_of_short_sessions_leak_nothing(engine: Any) -> None:
-    sessions, workers = 500, 4
-    connection = await asyncio.to_thread(
-        up, ODD, name="short", backend="docker", workers=workers, size=SMALL, servers=("odd",), wait=120
-    )
-    server = ToolServer(
-        connection.mcp_url, {"Authorization": f"Bearer {connection.token}"}, connect_timeout=120
-    )
-    gateway = container("short", "gateway")
-    begun = {one.name: one.attrs["State"]["StartedAt"] for one in containers("short")}
-    turn = asyncio.Semaphore(2 * workers)
-
-    async def play(number: int) -> None:
-        async with turn, ToolSession(server) as tools:
-            seen = (await tools.call("what_is_here", {})).text
-            assert "LEAK-" not in seen, seen
-            assert not (await tools.call("leave_behind", {"mark": f"LEAK-{number}"})).is_error
-
-    try:
-        await asyncio.gather(*(play(number) for number in range(100)))
-        before = await asyncio.to_thread(memory_of, gateway)
-        await asyncio.gather(*(play(number) for number in range(100, sessions)))
-        grown = await asyncio.to_thread(memory_of, gateway) - before
-        # 400 sessions that are kept take more than 8 MB.
-        assert grown < 4 << 20, f"the gateway grew by {grown >> 10} KB"
-        assert all_ready(connection)
-        for one in containers("short"):
-            assert one.attrs["State"]["StartedAt"] == begun[one.name], f"{one.name} was started anew"
-    finally:
-        await asyncio.to_thread(down, "short")
-    assert left_of("short") == []
-
-
-def memory_of(one: Container) -> int:
-    """Bytes that its processes use, without what the kernel caches for them."""
-    stats = one.stats(stream=False)["memory_stats"]
-    caches = stats["stats"].get("inactive_file", stats["stats"].get("total_inactive_file", 0))
-    return int(stats["usage"]) - int(caches)
 
 
 # Faults

@@ -1,0 +1,161 @@
+"""Sessions that attack their worker, in containers: those beside and after them work, and see nothing of them."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from mcp import ClientSession, McpError
+
+from aworld_train.env import EnvConnection, down, up
+from aworld_train.env.backend import Size
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tools import ToolServer, ToolSession
+from tests.environments import ODD, all_ready, call, containers, need_docker, session
+from tests.hostile import (
+    DESCRIPTORS_IN_FLIGHT,
+    HOLD,
+    HOSTILE,
+    INOTIFY,
+    check_innocent,
+    detached,
+    impostor_rounds,
+    python,
+)
+
+# The function that every supported release of the MCP SDK has is deprecated in the latest ones.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning"),
+    pytest.mark.timeout(900),
+]
+
+WORKERS = 4
+SESSIONS = 500
+AT_ONCE = 32
+WARM = 100
+NAME = "hostile"
+
+
+@pytest.fixture(scope="module")
+def hostile(state: None) -> Iterator[EnvConnection]:
+    """Four small workers with a shell."""
+    need_docker()
+    limits = {"vanish_seconds": 2.0}
+    small = Size(cpus=1.0, memory=512 << 20)
+    yield up(ODD, name=NAME, backend="docker", workers=WORKERS, size=small, limits=limits, wait=120)
+    down(NAME)
+
+
+async def shell(tools: ToolSession, command: str) -> str:
+    return (await tools.call("shell", {"command": command})).text
+
+
+def started() -> dict[str, str]:
+    """When each container was started."""
+    return {str(one.name): str(one.attrs["State"]["StartedAt"]) for one in containers(NAME)}
+
+
+def memory_of_gateway() -> int:
+    """Bytes that its processes use, without what the kernel caches for them."""
+    (gateway,) = (one for one in containers(NAME) if one.name.endswith("gateway"))
+    stats = gateway.stats(stream=False)["memory_stats"]
+    caches = stats["stats"].get("inactive_file", stats["stats"].get("total_inactive_file", 0))
+    return int(stats["usage"]) - int(caches)
+
+
+async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(hostile: EnvConnection) -> None:
+    before = started()
+    await impostor_rounds(hostile, shell, rounds=200, seed=0)
+    assert all_ready(hostile)
+    assert started() == before
+
+
+async def test_innocent_sessions_work_among_hostile_ones(hostile: EnvConnection) -> None:
+    server = ToolServer(
+        hostile.mcp_url, {"Authorization": f"Bearer {hostile.token}"}, call_timeout=60, connect_timeout=300
+    )
+    rng = random.Random(0)
+    attacks = [rng.choice([*HOSTILE.values(), None, None, None]) for _ in range(SESSIONS)]
+    assert all_ready(hostile)
+    before, at_once = started(), asyncio.Semaphore(AT_ONCE)
+
+    async def play(number: int, attack: str | None) -> int:
+        async with at_once, ToolSession(server) as tools:
+            if attack is None:
+                await check_innocent(tools, shell, number)
+                return 1
+            await shell(tools, "true")  # a worker of its own is waited for without a limit
+            with suppress(EnvironmentLost, TimeoutError):
+                async with asyncio.timeout(5):
+                    await shell(tools, attack)
+            return 0
+
+    numbered = list(enumerate(attacks))
+    played = await asyncio.gather(*(play(*one) for one in numbered[:WARM]))
+    memory = await asyncio.to_thread(memory_of_gateway)
+    played += await asyncio.gather(*(play(*one) for one in numbered[WARM:]))
+    assert sum(played) == attacks.count(None) > SESSIONS / 5
+    assert all_ready(hostile)
+    # 400 sessions that are kept take more than 8 MB.
+    grown = await asyncio.to_thread(memory_of_gateway) - memory
+    assert grown < 4 << 20, f"the gateway grew by {grown >> 10} KB"
+    assert started() == before, "a worker had to be started anew"
+
+
+@pytest.mark.parametrize("flood", [DESCRIPTORS_IN_FLIGHT, INOTIFY], ids=["descriptors in flight", "inotify"])
+async def test_what_a_kernel_counts_by_user_is_used_up_for_one_worker_alone(
+    hostile: EnvConnection, flood: str
+) -> None:
+    async with session(hostile) as greedy, session(hostile) as other:
+
+        async def may_have(opened: ClientSession) -> int:
+            return int((await call(opened, "shell", command=python(flood))).split()[-1])
+
+        usual = await may_have(other)
+        await call(greedy, "shell", command=detached(python(flood + HOLD)))
+        await asyncio.sleep(1.5)
+        assert await may_have(greedy) < usual / 4, (
+            "the flood is not felt where it is made, so this shows nothing"
+        )
+        assert await may_have(other) == usual
+
+
+async def test_a_key_is_not_in_the_memory_that_other_servers_are_forked_from(
+    hostile: EnvConnection, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    keys = tmp_path_factory.mktemp("keys") / "env"
+    keys.write_text("LOCKED_KEY=a-key-that-is-sought-0815\n")
+    connection = up(ODD, name="memory", backend="docker", workers=1, env_file=keys, wait=120)
+    try:
+        async with session(connection) as opened:
+            assert await call(opened, "locked_key") == "a-key-that-is-sought-0815"
+            # This server is forked from the spawner after the one that got the key.
+            with suppress(McpError):
+                await opened.call_tool("crash", {})
+            assert await found_in_memory(opened, "there-is-such-a-text-1234") > 0
+            assert await found_in_memory(opened, "a-key-that-is-sought-0815") == 0
+    finally:
+        down("memory")
+
+
+async def found_in_memory(opened: ClientSession, text: str) -> int:
+    """How often the process of the odd server has the text in its memory; its reader is told two halves."""
+    await opened.call_tool("echo", {"text": "there-is-such-a-text-1234"})
+    half = len(text) // 2
+    program = (
+        "import os, re\n"
+        f"sought = b'{text[:half]}' + b'{text[half:]}'\n"
+        "count = 0\n"
+        "with open(f'/proc/{os.getppid()}/maps') as maps, open(f'/proc/{os.getppid()}/mem', 'rb') as memory:\n"
+        "    for line in maps:\n"
+        "        start, end, rights = re.match(r'(\\w+)-(\\w+) (\\S+)', line).groups()\n"
+        "        if rights.startswith('r') and '[v' not in line:\n"
+        "            try:\n"
+        "                memory.seek(int(start, 16))\n"
+        "                count += memory.read(int(end, 16) - int(start, 16)).count(sought)\n"
+        "            except OSError:\n"
+        "                pass\n"
+        "print(count)\n"
+    )
+    return int(await call(opened, "shell", command=f"exec {python(program)}"))
