@@ -56,7 +56,7 @@ def up_command(
         typer.Option(
             "--backend",
             metavar="auto|docker|process",
-            help="How it is run; auto is docker where an engine answers.",
+            help="How it is run; auto is docker, or process where no engine answers and no server executes code.",
         ),
     ] = "auto",
     workers: Annotated[
@@ -90,6 +90,12 @@ def up_command(
     cpus: Annotated[float, typer.Option("--cpus", help="Cores that one worker may use (docker).")] = 2.0,
     memory: Annotated[str, typer.Option("--memory", help="Memory that one worker may use (docker).")] = "4g",
     ttl: Annotated[str, typer.Option("--ttl", help="How long the token is valid: 30d, 12h, 90m.")] = "30d",
+    runtime: Annotated[
+        str,
+        typer.Option(
+            "--runtime", help=r"The engine's runtime for workers, such as runsc. \[default: its own]"
+        ),
+    ] = "",
     vnc: Annotated[bool, typer.Option("--vnc", help="Give each worker a desktop to look at.")] = False,
     pull: PullOption = False,
     rebuild: RebuildOption = False,
@@ -133,6 +139,7 @@ def up_command(
             data=data,
             size=size,
             desktop=vnc,
+            runtime=runtime,
             ttl=_seconds(ttl),
             wait=wait,
             pull=pull,

@@ -4,14 +4,15 @@ A backend starts, stops, finds and looks; it knows nothing of names, health or t
 backend and live in ``lifecycle``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.record import Credentials, Owner, Record
-from aworld_train.errors import UsageError, nearest
+from aworld_train.errors import EnvironmentFailure, UsageError, nearest
+from aworld_train.serving.manifest import ServerEntry
 
 Tell = Callable[[str], None]
 """Takes a line about what is being done, for a person."""
@@ -51,6 +52,7 @@ class Plan:
         starter: The process that starts it.
         data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
+        runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
         pull: Whether to look for a newer base image.
         rebuild: Whether to build the image from nothing.
         prepared: What `Backend.prepare` gave.
@@ -72,6 +74,7 @@ class Plan:
     only: tuple[str, ...] = ()
     data: Path | None = None
     desktop: bool = False
+    runtime: str = ""
     pull: bool = False
     rebuild: bool = False
     prepared: str = ""
@@ -142,16 +145,12 @@ BACKENDS = ("docker", "process")
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name; ``auto`` is docker where an engine answers, else process.
+    """The backend of that name.
 
     Raises:
         UsageError: No such backend.
         EnvironmentFailure: It does not work here.
     """
-    if name == "auto":
-        from aworld_train.env.containers import engine_answers
-
-        name = "docker" if engine_answers() else "process"
     if name == "docker":
         from aworld_train.env.containers import DockerBackend
 
@@ -163,6 +162,42 @@ def open_backend(name: str) -> Backend:
     guess = nearest(name, ("auto", *BACKENDS))
     hint = f"; did you mean {guess!r}?" if guess else "."
     raise UsageError(f"There is no backend {name!r}{hint} It is auto, docker or process.")
+
+
+def choose_backend(name: str, servers: Mapping[str, ServerEntry], tell: Tell) -> Backend:
+    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough.
+
+    What is not protected is told.
+
+    Raises:
+        UsageError: No such backend.
+        EnvironmentFailure: It does not work here, or servers that execute code would become plain processes unasked.
+    """
+    from aworld_train.env.containers import engine_answers, engine_host
+
+    executing = [server for server, entry in servers.items() if entry.executes_code]
+    if name == "auto" and engine_answers():
+        return open_backend("docker")
+    if name == "auto" and executing:
+        raise EnvironmentFailure(
+            f"No Docker engine answers at {engine_host()}, and {_listed(executing)} can be made to run what a model "
+            "writes: as a plain process, that code could read, change and send away whatever your account can. Start "
+            "the engine, or accept this with --backend process (in a recipe: env.backend=process)."
+        )
+    if name == "auto":
+        tell(f"No Docker engine answers at {engine_host()}: tools run as plain processes of your account.")
+        return open_backend("process")
+    if name == "process" and executing:
+        tell(
+            f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read its "
+            "files and keys, use its network, outlive a session. Only containers protect from that."
+        )
+    return open_backend(name)
+
+
+def _listed(servers: Sequence[str]) -> str:
+    shown = ", ".join(servers[:3])
+    return f"{shown} and {len(servers) - 3} more" if len(servers) > 3 else shown
 
 
 def usable_backends() -> list[Backend]:

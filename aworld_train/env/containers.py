@@ -21,7 +21,7 @@ from aworld_train.env.backend import Plan, Size, Tell
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.images import LABEL, PLACE, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
-from aworld_train.errors import DependencyMissing, EnvironmentFailure
+from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
 from aworld_train.serving import channel
 
 _ENGINE_SECONDS = 60
@@ -49,6 +49,11 @@ def engine_answers() -> bool:
         return bool(_client().ping())
     except Exception:
         return False
+
+
+def engine_host() -> str:
+    """Where the engine is looked for."""
+    return os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
 
 
 def build_image(
@@ -172,6 +177,7 @@ class DockerBackend:
         where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
         volumes = {}
         info = self._client.info()
+        _check_runtime(plan.runtime, info)
         for number in range(plan.workers):
             user = _new_user(info)
             volume = self._client.volumes.create(
@@ -200,6 +206,7 @@ class DockerBackend:
                     channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
                 },
                 network_mode="none",
+                runtime=plan.runtime or None,
                 volumes={volume.name: {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}},
                 mounts=mounts,
                 **_confined(plan.size, info["NCPU"]),
@@ -289,6 +296,17 @@ def _gateway_settings(plan: Plan) -> dict[str, Any]:
         "limits": dict(plan.limits),
         "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.workers)],
     }
+
+
+def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
+    known = sorted(info.get("Runtimes") or {})
+    if runtime and runtime not in known:
+        guess = nearest(runtime, known)
+        raise UsageError(
+            f"The Docker engine has no runtime {runtime!r} (--runtime)"
+            + (f"; did you mean {guess!r}?" if guess else ".")
+            + f" It has: {', '.join(known)}."
+        )
 
 
 def _new_user(info: Mapping[str, Any]) -> int:
@@ -422,10 +440,9 @@ def _engine() -> Any:
     except DependencyMissing:
         raise
     except Exception as error:
-        where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
         raise EnvironmentFailure(
-            f"No Docker engine answers at {where} ({_reason(error)}). Start it, see that this user may use it, set "
-            "DOCKER_HOST, or use --backend process."
+            f"No Docker engine answers at {engine_host()} ({_reason(error)}). Start it, see that this user may use "
+            "it, set DOCKER_HOST, or use --backend process."
         ) from error
 
 

@@ -18,7 +18,7 @@ import psutil
 
 from aworld_train import guard
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, Plan, Size, Tell, open_backend, usable_backends
+from aworld_train.env.backend import Backend, Plan, Size, Tell, choose_backend, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.health import check_servers, read_health
@@ -50,6 +50,7 @@ def up(
     data: Path | None = None,
     size: Size | None = None,
     desktop: bool = False,
+    runtime: str = "",
     ttl: float = 30 * DAY,
     limits: Mapping[str, float] | None = None,
     wait: float = 60.0,
@@ -77,6 +78,7 @@ def up(
             where the variable ``ATTACHMENTS`` says.
         size: How large a worker may grow.
         desktop: Whether each worker has a desktop to look at.
+        runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
         ttl: Seconds for which the token is valid.
         limits: Of the gateway; see ``aworld_train.serving.gateway.app.Limits``.
         wait: Seconds it may take to start, once its image is there.
@@ -93,12 +95,12 @@ def up(
         DependencyMissing: Something it needs is not installed.
         EnvironmentFailure: It did not come up (nothing of it is left running), or the name is taken.
     """
-    runner = open_backend(backend)
     directory = find_directory(docker_dir)
     if desktop:
         _refuse_without_desktop(directory)
     keys = read_keys(directory.manifest, env_file)
     on = choose_servers(directory.manifest, servers, keys, tell)
+    runner = choose_backend(backend, {name: directory.manifest.servers[name] for name in on}, tell)
     chosen = registry.checked(name or directory.name)
     attached = attachments.find_data(data, for_containers=runner.name == "docker")
     owner = _owner(owner_pid)
@@ -130,6 +132,7 @@ def up(
             only=servers,
             data=attached,
             desktop=desktop,
+            runtime=runtime,
             pull=pull,
             rebuild=rebuild,
         )
@@ -295,7 +298,16 @@ def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
     """A hash of everything that decides what runs; the port may be any."""
     parts = [
         {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
-        [backend.name, plan.host, plan.workers, asdict(plan.size), list(plan.servers), plan.desktop, ttl],
+        [
+            backend.name,
+            plan.host,
+            plan.workers,
+            asdict(plan.size),
+            list(plan.servers),
+            plan.desktop,
+            plan.runtime,
+            ttl,
+        ],
         {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},
         attachments.identity(plan.data),
     ]

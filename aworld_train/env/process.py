@@ -59,6 +59,8 @@ class ProcessBackend:
         """Find an interpreter that has what the directory's requirements name, or make one; see `Backend.prepare`."""
         if plan.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
+        if plan.runtime:
+            raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
         return find_interpreter(plan.directory, tell)
 
     def start(self, plan: Plan) -> Record:

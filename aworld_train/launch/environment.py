@@ -56,6 +56,7 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
             servers=tuple(wanted.servers),
             env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
             data=Path(wanted.data) if wanted.data else None,
+            runtime=wanted.runtime or "",
             owner_pid=os.getpid(),
             tell=tell,
         )

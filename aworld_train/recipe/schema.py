@@ -134,7 +134,12 @@ class EnvSection:
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
     backend: EnvBackend = _doc(
-        "How it is run: docker, process, or auto (docker where there is an engine).", EnvBackend.auto
+        "How it is run: docker, process, or auto (docker; process where no engine answers and no server executes "
+        "code).",
+        EnvBackend.auto,
+    )
+    runtime: str | None = _doc(
+        "The Docker engine's runtime for workers, such as runsc; default: the engine's own."
     )
     workers: int | None = _doc("How many sessions it serves at a time; default: as many as cores, 4 at most.")
     env_file: str | None = _doc("File with the API keys that its tool servers need.")

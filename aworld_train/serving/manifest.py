@@ -44,6 +44,8 @@ class ServerEntry:
         keys: Environment variables without which it is off.
         optional_keys: Environment variables it gets where they are set.
         timeout: Seconds one call may take.
+        executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
+            unless processes are asked for by name.
         test: The call that proves that it works.
     """
 
@@ -52,6 +54,7 @@ class ServerEntry:
     keys: tuple[str, ...] = ()
     optional_keys: tuple[str, ...] = ()
     timeout: float = 600.0
+    executes_code: bool = True
     test: ToolCall | None = None
     __pydantic_config__ = _NO_OTHER_KEYS
 
