@@ -1,10 +1,10 @@
 """``code_tests``: whether the answer, a piece of Python, passes the tests of its row.
 
-Both run in the tool environment, never here, each answer in a session of its own. The ground truth is JSON:
-``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use all names that the answer defines, but those of
-Python's built-in functions only by ``solution`` (``solution.sum``). They see plain values; an object of the answer's
-own class can be used by its methods, and is equal to itself alone. What else they check with, such as ``isclose``, they
-have to import: else the answer could bring its own.
+Both run in the tool environment, never here, each answer in a session of its own, on workers that are for scoring and
+that no agent uses. The ground truth is JSON: ``{"tests": "assert add(1, 2) == 3", "timeout": 5}``. The tests may use
+all names that the answer defines, but those of Python's built-in functions only by ``solution`` (``solution.sum``).
+They see plain values; an object of the answer's own class can be used by its methods, and is equal to itself alone.
+What else they check with, such as ``isclose``, they have to import: else the answer could bring its own.
 
 The answer's code cannot fake the verdict by what it prints, by how it exits, or by what it returns (`sandbox`). It can
 where it may change the interpreter of the environment or its libraries, or, where the kernel has no Landlock, read the
@@ -18,6 +18,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from aworld_train.reward.sandbox import BEGUN, read_signed
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import ToolSettings
 
@@ -50,12 +51,12 @@ async def code_tests(answer: str, ground_truth: str, context: ScoringContext) ->
         return Score(None, steps=(why,))
     # The verdict has to be here before the score's own time is up: what hangs is wrong, not undecided.
     seconds = min(tests.seconds, context.settings.timeout / 2)
-    first, word = secrets.token_hex(16), secrets.token_hex(16)
+    key = secrets.token_hex(32)
     source = Path(__file__).with_name("sandbox.py").read_text("utf-8")
     arguments = f"{tests.tests!r}, {without_fence(answer)!r}, {seconds!r}"
-    program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({first!r}, {word!r}, {arguments}, SOURCE)\n"
+    program = f"SOURCE = {source!r}\nexec(SOURCE)\njudge({key!r}, {arguments}, SOURCE)\n"
     said, failure = await _run(program, tools, url, token, context.settings.timeout)
-    return read_verdict(said, first, word, failure)
+    return read_verdict(said, key, failure)
 
 
 def read_tests(ground_truth: str) -> CodeTests | str:
@@ -78,14 +79,15 @@ def without_fence(answer: str) -> str:
     return str(blocks[-1][1]) if blocks else answer
 
 
-def read_verdict(said: str, first: str, word: str, failure: str) -> Score:
-    """What the tests' process printed: the word ``first`` when it began, and the verdict behind ``word``."""
-    verdict = re.search(rf"^{word} (\w+):? ?(.*)$", said, re.MULTILINE)
-    if verdict is None and first in said:
+def read_verdict(output: str, key: str, failure: str) -> Score:
+    """The score from what was printed in the environment; of that only what was signed with the key counts."""
+    texts = [text for line in output.splitlines() if (text := read_signed(key, line)) is not None]
+    verdicts = [text for text in texts if text != BEGUN]
+    if not verdicts and texts:
         return Score(0.0, steps=("the answer's code ended the tests before there was a verdict",))
-    if verdict is None:
-        return Score(None, steps=(failure or f"the tool did not run the tests; it said {said[:200]!r}",))
-    kind, why = verdict[1], verdict[2].strip()
+    if not verdicts:
+        return Score(None, steps=(failure or f"the tool did not run the tests; it said {output[:200]!r}",))
+    kind, _, why = (part.strip() for part in verdicts[-1].partition(":"))
     if kind == "unusable":
         return Score(None, steps=(why,))
     if kind == "passed":

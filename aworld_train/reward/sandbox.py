@@ -3,14 +3,16 @@
 This file is sent there as source, so it uses the standard library alone. The process with the tests starts the one with
 the answer and calls what it defines through a pipe, over which only plain values go: the answer cannot print a verdict,
 exit with a code, or return an object that claims to be equal to everything, and get anything by it. The verdict is
-printed behind a word that the answer's process never gets to know, when no process of the answer's is left that could
-read it on its way.
+printed with a code that only who has the key of this one score can compute: to have read another verdict on its way
+helps nobody. The answer's process never gets to know the key.
 """
 
 import ast
 import builtins
 import contextlib
 import ctypes
+import hashlib
+import hmac
 import importlib
 import json
 import os
@@ -24,6 +26,8 @@ from typing import IO, Any, NoReturn
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all architectures
 _NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
 _MOST_ROUNDS = 200
+BEGUN = "begun"
+"""What is printed before the answer's code runs."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
@@ -35,11 +39,11 @@ class TooLong(BaseException):
     """The time is up."""
 
 
-def judge(first: str, word: str, tests: str, answer: str, seconds: float, source: str) -> None:
-    """Print the word ``first``, run the tests, print ``word`` and the verdict: passed, failed or unusable, and why."""
+def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> None:
+    """Print that it has begun, run the tests, print the verdict: passed, failed or unusable, and why."""
     program = getattr(sys.modules["__main__"], "__file__", None)
-    if program is not None and word in _text_of(program):
-        os.unlink(program)  # noqa: PTH108  (it tells the word)
+    if program is not None and key in _text_of(program):
+        os.unlink(program)  # noqa: PTH108  (it tells the key)
     libc = ctypes.CDLL(None)
     libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so does this process's memory
     # A process that the answer hides from its parent becomes this one's child.
@@ -52,9 +56,9 @@ def judge(first: str, word: str, tests: str, answer: str, seconds: float, source
         tree = ast.parse(tests, "tests")
         code = compile(tree, "tests", "exec")
     except (SyntaxError, ValueError) as error:
-        print(word, f"unusable: the tests are no Python: {error}", flush=True, file=output)
+        print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
         return
-    print(first, flush=True, file=output)
+    print(signed(key, BEGUN), flush=True, file=output)
     signal.signal(signal.SIGALRM, _too_long)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     child = subprocess.Popen(
@@ -75,7 +79,23 @@ def judge(first: str, word: str, tests: str, answer: str, seconds: float, source
     signal.setitimer(signal.ITIMER_REAL, 0)
     if not _end_children():
         verdict = "failed: the answer's code started processes that cannot be ended"
-    print(word, " ".join(verdict.split())[:500], flush=True, file=output)
+    print(signed(key, verdict), flush=True, file=output)
+
+
+def signed(key: str, text: str) -> str:
+    """The text on one line, behind what proves that it was written by who has the key."""
+    line = " ".join(text.split())[:500]
+    return f"{_code(key, line)} {line}"
+
+
+def read_signed(key: str, line: str) -> str | None:
+    """The text of such a line; None where it was not made with the key."""
+    code, _, text = line.partition(" ")
+    return text if hmac.compare_digest(code.encode("utf-8", "replace"), _code(key, text).encode()) else None
+
+
+def _code(key: str, text: str) -> str:
+    return hmac.new(key.encode(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def serve() -> NoReturn:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.code_tests import CodeTests, read_tests, read_verdict, without_fence
-from aworld_train.reward.sandbox import Unsupported, pack, unpack
+from aworld_train.reward.sandbox import BEGUN, Unsupported, pack, signed, unpack
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters())
@@ -47,6 +47,9 @@ def test_other_objects_go_by_number_or_not_at_all() -> None:
         pack([one], None)
 
 
+KEY = "the key of one score"
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -76,23 +79,31 @@ def test_a_ground_truth_has_tests_and_perhaps_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "value", "step"),
+    ("printed", "value", "step"),
     [
-        ("```\nf1rst\nw0rd passed\n```", 1.0, "all tests passed"),
-        ("f1rst\nw0rd failed: AssertionError: no", 0.0, "a test failed: AssertionError: no"),
-        ("f1rst\npassed\nword passed\n w0rd passed", 0.0, "ended the tests before"),
-        ("w0rd unusable: no Python", None, "no Python"),
+        (f"```\n{signed(KEY, BEGUN)}\n{signed(KEY, 'passed')}\n```", 1.0, "all tests passed"),
+        (
+            f"{signed(KEY, BEGUN)}\n{signed(KEY, 'failed: AssertionError: no')}",
+            0.0,
+            "a test failed: AssertionError: no",
+        ),
+        (f"{signed(KEY, BEGUN)}\npassed\n{signed('another', 'passed')}", 0.0, "ended the tests before"),
+        # What was read on its way is of no use with another verdict.
+        (f"{signed(KEY, BEGUN)}\n{signed(KEY, 'failed').split()[0]} passed", 0.0, "ended the tests before"),
+        (f"{signed(KEY, BEGUN).split()[0]} passed", None, "did not run the tests"),
+        (signed(KEY, "unusable: no Python"), None, "no Python"),
+        (signed(KEY, "failed: \ud800 \u2028 \x1c é"), 0.0, "é"),
         ("passed", None, "did not run the tests; it said 'passed'"),
         ("", None, "did not run"),
     ],
 )
-def test_a_verdict_counts_behind_its_word_alone(said: str, value: float | None, step: str) -> None:
-    found = read_verdict(said, "f1rst", "w0rd", "")
+def test_a_verdict_counts_with_its_proof_alone(printed: str, value: float | None, step: str) -> None:
+    found = read_verdict(printed.encode(errors="replace").decode(), KEY, "")
     assert found.value == value
     assert step in found.steps[-1]
 
 
 def test_an_environment_that_was_lost_is_named() -> None:
-    assert read_verdict("", "f1rst", "w0rd", "the tool environment was lost: gone").steps == (
+    assert read_verdict("", KEY, "the tool environment was lost: gone").steps == (
         "the tool environment was lost: gone",
     )
