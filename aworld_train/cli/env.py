@@ -65,6 +65,13 @@ def up_command(
             "--workers", help=r"How many sessions at a time. \[default: as many as cores, 4 at most]"
         ),
     ] = None,
+    scoring_workers: Annotated[
+        int,
+        typer.Option(
+            "--scoring-workers",
+            help="How many more run the code of answers for the scorer code_tests, and serve no agent.",
+        ),
+    ] = 0,
     servers: Annotated[
         str,
         typer.Option(
@@ -139,6 +146,7 @@ def up_command(
             data=data,
             size=size,
             desktop=vnc,
+            scoring_workers=scoring_workers,
             runtime=runtime,
             ttl=_seconds(ttl),
             wait=wait,

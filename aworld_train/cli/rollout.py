@@ -76,7 +76,7 @@ def rollout(
     row = find_task(tasks, task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
-        run_environment(loaded, console.note) as environment,
+        run_environment(loaded, console.note, [row["extra_info"].get("scorer")]) as environment,
     ):
         os.environ |= environment.variables()
         # The process imports VeRL: what it says of that while it loads is of no interest here.

@@ -52,6 +52,7 @@ class Plan:
         starter: The process that starts it.
         data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
+        scoring_workers: How many more there are that run the code of answers to be scored, and serve no agent.
         runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
         pull: Whether to look for a newer base image.
         rebuild: Whether to build the image from nothing.
@@ -74,10 +75,16 @@ class Plan:
     only: tuple[str, ...] = ()
     data: Path | None = None
     desktop: bool = False
+    scoring_workers: int = 0
     runtime: str = ""
     pull: bool = False
     rebuild: bool = False
     prepared: str = ""
+
+    @property
+    def all_workers(self) -> int:
+        """How many there are of both kinds; those for scoring come last."""
+        return self.workers + self.scoring_workers
 
 
 class Backend(Protocol):

@@ -12,6 +12,8 @@ from typing import Any
 
 from aworld_train.errors import EnvironmentFailure
 
+SCORING = {"Aworld-Purpose": "scoring"}
+"""The header of a session for scoring: it gets a worker that no agent uses."""
 SERVER_KEY = "aworld-mcp"
 """The one key under ``mcpServers``: AWorld names an environment so, and picks it by this name."""
 

@@ -178,7 +178,7 @@ class DockerBackend:
         volumes = {}
         info = self._client.info()
         _check_runtime(plan.runtime, info)
-        for number in range(plan.workers):
+        for number in range(plan.all_workers):
             user = _new_user(info)
             volume = self._client.volumes.create(
                 f"aworld-{plan.name}-{number}",
@@ -294,7 +294,8 @@ def _gateway_settings(plan: Plan) -> dict[str, Any]:
         "host": "0.0.0.0",
         "port": _PORT,
         "limits": dict(plan.limits),
-        "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.workers)],
+        "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
+        "scoring": plan.scoring_workers,
     }
 
 

@@ -50,6 +50,7 @@ def up(
     data: Path | None = None,
     size: Size | None = None,
     desktop: bool = False,
+    scoring_workers: int = 0,
     runtime: str = "",
     ttl: float = 30 * DAY,
     limits: Mapping[str, float] | None = None,
@@ -78,6 +79,8 @@ def up(
             where the variable ``ATTACHMENTS`` says.
         size: How large a worker may grow.
         desktop: Whether each worker has a desktop to look at.
+        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``); no agent is
+            served by them.
         runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
         ttl: Seconds for which the token is valid.
         limits: Of the gateway; see ``aworld_train.serving.gateway.app.Limits``.
@@ -132,6 +135,7 @@ def up(
             only=servers,
             data=attached,
             desktop=desktop,
+            scoring_workers=_scoring_workers(scoring_workers),
             runtime=runtime,
             pull=pull,
             rebuild=rebuild,
@@ -243,7 +247,8 @@ def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: 
         if said is not None and said["broken"]:
             server, reason = next(iter(said["broken"].items()))
             raise EnvironmentFailure(f"The tool server {server!r} does not start: {reason}.")
-        if said is not None and said["workers"]["ready"] == plan.workers:
+        ready = (plan.workers, plan.scoring_workers)
+        if said is not None and (said["workers"]["ready"], said["scoring"]["ready"]) == ready:
             return
         if not backend.runs(record):
             raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
@@ -294,6 +299,12 @@ def _workers(directory: EnvDirectory, asked: int | None) -> int:
     return 1 if shared else min(os.cpu_count() or 1, _MOST_WORKERS_UNASKED)
 
 
+def _scoring_workers(asked: int) -> int:
+    if asked < 0:
+        raise UsageError(f"--scoring-workers is {asked}: it has to be 0 or more.")
+    return asked
+
+
 def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
     """A hash of everything that decides what runs; the port may be any."""
     parts = [
@@ -306,6 +317,7 @@ def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
             list(plan.servers),
             plan.desktop,
             plan.runtime,
+            plan.scoring_workers,
             ttl,
         ],
         {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},

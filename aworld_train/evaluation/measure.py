@@ -13,7 +13,7 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.metrics import Tail
 from aworld_train.agent import check_agent
-from aworld_train.dataset import check_file
+from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.launch.account import Tally
@@ -110,10 +110,10 @@ def evaluate(
         )
     ).recipe
     with terminate_as_interrupt():
-        return _measure(measured, model, tasks.path, expected, progress)
+        return _measure(measured, model, tasks, expected, progress)
 
 
-def _measure(recipe: Recipe, model: str, dataset: Path, expected: int, progress: Progress) -> EvalReport:
+def _measure(recipe: Recipe, model: str, tasks: FileSummary, expected: int, progress: Progress) -> EvalReport:
     """Play the tasks in a folder of their own, which is removed unless something failed."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="aworld-eval-"))
@@ -153,7 +153,7 @@ def _measure(recipe: Recipe, model: str, dataset: Path, expected: int, progress:
                 f"{len(lines)} of {expected} tasks played."
             )
 
-        with run_environment(recipe, progress.note) as environment, progress:
+        with run_environment(recipe, progress.note, tasks.scorers) as environment, progress:
             run_verl(
                 recipe,
                 folder,
@@ -166,7 +166,7 @@ def _measure(recipe: Recipe, model: str, dataset: Path, expected: int, progress:
                 val_only=True,
             )
         read()
-        report = _report(model, str(dataset), lines, expected, time.monotonic() - began)
+        report = _report(model, str(tasks.path), lines, expected, time.monotonic() - began)
         done = True
         return report
     except AworldTrainError as error:

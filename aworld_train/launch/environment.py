@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,8 @@ from pathlib import Path
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.recipe.schema import CassetteMode, Recipe
+from aworld_train.reward.from_recipe import reward_settings
+from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
@@ -37,8 +39,15 @@ class RunEnvironment:
 
 
 @contextmanager
-def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None) -> Iterator[RunEnvironment]:
+def run_environment(
+    recipe: Recipe, tell: Callable[[str], None] = lambda _: None, scorers: Iterable[str | None] = ()
+) -> Iterator[RunEnvironment]:
     """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
+
+    Args:
+        recipe: What is run.
+        tell: Told of what is done to start it.
+        scorers: What tasks name beside the recipe: some need workers of their own.
 
     Raises:
         EnvironmentFailure: it cannot be started, none is named, or the named one does not answer.
@@ -56,6 +65,7 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
             servers=tuple(wanted.servers),
             env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
             data=Path(wanted.data) if wanted.data else None,
+            scoring_workers=_scoring_workers(recipe, scorers),
             runtime=wanted.runtime or "",
             owner_pid=os.getpid(),
             tell=tell,
@@ -68,6 +78,13 @@ def run_environment(recipe: Recipe, tell: Callable[[str], None] = lambda _: None
     found = find_environment(recipe)
     env.check_tools(found.url, found.token)
     yield found
+
+
+def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
+    """How many workers are for scoring: as the recipe says, or one where answers are code that is run."""
+    if recipe.env.scoring_workers is not None:
+        return recipe.env.scoring_workers
+    return int(not recipe.reward.function and CODE_TESTS in reward_settings(recipe).scorers_asked(scorers))
 
 
 def _replayed(recipe: Recipe) -> RunEnvironment:

@@ -78,6 +78,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "agent.context.keep",
             "reward.judge.per_minute",
             "env.recovery_timeout",
+            "env.scoring_workers",
             "algorithm.kl_coef",
             "algorithm.entropy_coef",
             "trainer.warmup_steps",

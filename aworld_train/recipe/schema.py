@@ -142,6 +142,9 @@ class EnvSection:
         "The Docker engine's runtime for workers, such as runsc; default: the engine's own."
     )
     workers: int | None = _doc("How many sessions it serves at a time; default: as many as cores, 4 at most.")
+    scoring_workers: int | None = _doc(
+        "How many more run the code of answers for `code_tests` and serve no agent; default: 1 where tasks need it."
+    )
     env_file: str | None = _doc("File with the API keys that its tool servers need.")
     data: str | None = _doc(
         "Folder with the files of a benchmark's tasks, which its tools can read (at /attachments in containers)."

@@ -105,11 +105,11 @@ def _address(tools: ToolSettings) -> tuple[str, str]:
 
 async def _run(program: str, tools: ToolSettings, url: str, token: str, patience: float) -> tuple[str, str]:
     """What the environment's tool said, and what went wrong with the environment."""
-    from aworld_train.env.connection import SERVER_KEY, mcp_servers_config
+    from aworld_train.env.connection import SCORING, SERVER_KEY, mcp_servers_config
     from aworld_train.rollout.outcome import EnvironmentLost
     from aworld_train.rollout.tools import ToolServer, ToolSession
 
-    headers = mcp_servers_config(url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"]
+    headers = mcp_servers_config(url, token, tools.servers)["mcpServers"][SERVER_KEY]["headers"] | SCORING
     try:
         async with ToolSession(ToolServer(url, headers, patience, patience)) as session:
             return (await session.call(tools.tool, {tools.argument: program})).text, ""

@@ -18,6 +18,8 @@ from aworld_train.errors import RewardError, nearest
 from aworld_train.reward.loading import load_function, load_reward
 from aworld_train.reward.naming import name_reward
 
+CODE_TESTS = "code_tests"
+"""The scorer that runs answers, and so needs workers of the tool environment for scoring."""
 BUILT_IN = {
     "number": "aworld_train.reward.number:number",
     "gaia": "aworld_train.reward.gaia:gaia",
@@ -25,7 +27,7 @@ BUILT_IN = {
     "exact": "aworld_train.reward.texts:exact",
     "f1": "aworld_train.reward.texts:f1",
     "contains": "aworld_train.reward.texts:contains",
-    "code_tests": "aworld_train.reward.code_tests:code_tests",
+    CODE_TESTS: "aworld_train.reward.code_tests:code_tests",
     "llm_judge": "aworld_train.reward.judge:llm_judge",
     "composite": "aworld_train.reward.composite:composite",
 }

@@ -87,7 +87,14 @@ def add(a, b):
 
 @pytest.fixture(scope="module")
 def python(state: None) -> Iterator[EnvConnection]:
-    yield up("gaia-mcp-server", name="code", backend="process", workers=2, servers=("python-server",))
+    yield up(
+        "gaia-mcp-server",
+        name="code",
+        backend="process",
+        workers=1,
+        scoring_workers=2,
+        servers=("python-server",),
+    )
     down("code")
 
 

@@ -12,9 +12,11 @@ from aworld_train.serving.gateway.link import WorkerLink
 from aworld_train.serving.gateway.pool import Busy, Pool, Session
 
 
-def worker(number: int, slots: int = 1) -> WorkerLink:
+def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:
     """A worker that has said that it is ready."""
-    link = WorkerLink(number, "", Channel("a secret"), lambda: None, lambda link: None, lambda *_: None)
+    link = WorkerLink(
+        number, "", Channel("a secret"), scoring, lambda: None, lambda link: None, lambda *_: None
+    )
     link._take({"ready": True, "slots": slots, "servers": [], "broken": {}})
     return link
 
@@ -32,6 +34,24 @@ async def waiting(made: Pool, *names: str, seconds: float = 60.0) -> list["async
         tasks.append(asyncio.create_task(made.reserve(name, seconds)))
         await asyncio.sleep(0)
     return tasks
+
+
+async def test_a_worker_for_scoring_is_given_for_scoring_alone_and_no_other_is() -> None:
+    agents, scorers = worker(0), worker(1, scoring=True)
+    made = pool(agents, scorers)
+    assert await made.reserve("agent", 1.0) is agents
+    (next_agent,) = await waiting(made, "next agent")
+    # It waits behind nobody who waits for the other kind.
+    assert await made.reserve("scoring", 1.0, scoring=True) is scorers
+    next_scoring = asyncio.create_task(made.reserve("next scoring", 60.0, scoring=True))
+    await asyncio.sleep(0)
+    assert made.queued == 2
+    made.release(scorers, "scoring")
+    assert await next_scoring is scorers
+    assert not next_agent.done()
+    made.release(agents, "agent")
+    assert await next_agent is agents
+    assert made.states()["busy"] == made.states(scoring=True)["busy"] == 1
 
 
 async def test_a_free_worker_is_given_at_once_even_to_who_does_not_wait() -> None:

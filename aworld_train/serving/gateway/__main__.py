@@ -1,8 +1,8 @@
 """``python -m aworld_train.serving.gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
 
-``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``limits`` (see ``app.Limits``). What
-tokens are signed with is in ``AWORLD_SECRET``; ``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none
-without it.
+``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
+last, are for scoring), ``limits`` (see ``app.Limits``). What tokens are signed with is in ``AWORLD_SECRET``;
+``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none without it.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ def main() -> None:
     secret = os.environ.get("AWORLD_SECRET", "")
     if len(secret) < 32:
         sys.exit("AWORLD_SECRET is not set: there is no gateway without tokens.")
-    gateway = Gateway(settings["name"], secret, settings["sockets"], Limits(**settings["limits"]))
+    limits = Limits(**settings["limits"])
+    gateway = Gateway(settings["name"], secret, settings["sockets"], limits, settings["scoring"])
     app = gateway.application()
     if password := os.environ.get("AWORLD_DESKTOP_PASSWORD"):
         pages = DesktopPages(settings["name"], secret, password, gateway.pool.links)

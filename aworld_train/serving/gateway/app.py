@@ -23,6 +23,11 @@ from aworld_train.serving.gateway.pool import Busy, Pool, Session
 from aworld_train.serving.tokens import Pass, Refused, verify
 
 SESSION_HEADER = "Mcp-Session-Id"
+PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
+_NO_SCORING = (
+    "this environment has no worker for scoring, and answers are not run where agents are: start it with "
+    "--scoring-workers 1 (in a recipe: env.scoring_workers=1)"
+)
 _PASSED_ON = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers")
 _BODY_BYTES = 64 << 20
 _END_SECONDS = 5.0
@@ -61,9 +66,10 @@ class Gateway:
         secret: What its tokens are signed with.
         sockets: Where its workers listen.
         limits: See ``Limits``.
+        scoring: How many of the workers, the last, are for scoring alone.
     """
 
-    def __init__(self, name: str, secret: str, sockets: list[str], limits: Limits):
+    def __init__(self, name: str, secret: str, sockets: list[str], limits: Limits, scoring: int = 0):
         self._name, self._secret, self._limits = name, secret, limits
         self._admitted: dict[str, Pass] = {}  # by what they showed
         self.metrics = Metrics()
@@ -73,6 +79,7 @@ class Gateway:
                 number,
                 socket,
                 Channel(derive_secret(secret, number)),
+                number >= len(sockets) - scoring,
                 self.pool.dispatch,
                 self._lost,
                 self._called,
@@ -111,6 +118,7 @@ class Gateway:
             "status": "ok" if fine else "no worker",
             "name": self._name,
             "workers": states,
+            "scoring": self.pool.states(scoring=True),
             "states": [link.state for link in self.pool.links],
             "servers": next((link.servers for link in self.pool.links if link.alive), []),
             "broken": broken,
@@ -178,12 +186,15 @@ class Gateway:
                 f"this token may have {allowed.sessions} sessions at a time",
                 {"Retry-After": str(_RETRY_AFTER)},
             )
+        scoring = request.headers.get(PURPOSE_HEADER) == SCORING
+        if scoring and not any(link.scoring for link in self.pool.links):
+            return _refusal(400, _NO_SCORING)
         began = time.monotonic()
         while True:
             session_id = secrets.token_hex(16)
             try:
                 remaining = self._limits.queue_seconds - (time.monotonic() - began)
-                link = await self.pool.reserve(session_id, remaining)
+                link = await self.pool.reserve(session_id, remaining, scoring)
             except Busy as busy:
                 self.metrics.refused.labels("busy").inc()
                 return _refusal(503, str(busy), {"Retry-After": str(_RETRY_AFTER)})

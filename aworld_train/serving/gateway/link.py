@@ -31,6 +31,7 @@ class WorkerLink:
         number: Which one it is.
         socket: Path of its socket.
         channel: Between the gateway and the worker.
+        scoring: Whether it is for scoring alone.
         on_change: Called when it may take more or fewer sessions than before.
         on_loss: Called when it is gone, with all its sessions.
         on_call: Called with server, outcome and seconds of each tool call.
@@ -41,6 +42,7 @@ class WorkerLink:
         number: int,
         socket: str,
         channel: Channel,
+        scoring: bool,
         on_change: Callable[[], None],
         on_loss: Callable[["WorkerLink"], None],
         on_call: Callable[[str, str, float], None],
@@ -48,6 +50,7 @@ class WorkerLink:
         self.number = number
         self.socket = socket
         self._channel = channel
+        self.scoring = scoring
         self.alive = False
         self.ready = False
         self.proved = False  # whether it has been ready since it was last lost

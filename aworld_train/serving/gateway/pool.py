@@ -1,4 +1,8 @@
-"""Which session has which worker, and who waits for one: first come, first served, in a queue with an end."""
+"""Which session has which worker, and who waits for one: first come, first served, in a queue with an end.
+
+Some workers are for scoring alone: what an agent did to a worker must not reach what its answers are scored with. Those
+who wait for one kind do not wait for the other.
+"""
 
 import asyncio
 import time
@@ -44,27 +48,38 @@ class Pool:
         self.links: list[WorkerLink] = []
         self.sessions: dict[str, Session] = {}
         self._longest_queue = longest_queue
-        self._waiting: deque[tuple[str, asyncio.Future[WorkerLink]]] = deque()
+        self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerLink]]]] = {
+            False: deque(),
+            True: deque(),
+        }
 
     @property
     def queued(self) -> int:
-        return sum(not turn.done() for _, turn in self._waiting)
+        return self._queued(False) + self._queued(True)
+
+    def _queued(self, scoring: bool) -> int:
+        return sum(not turn.done() for _, turn in self._waiting[scoring])
 
     def sessions_of(self, token_id: str) -> int:
         """How many are open with that token."""
         return sum(session.token_id == token_id for session in self.sessions.values())
 
-    async def reserve(self, session_id: str, seconds: float) -> WorkerLink:
+    async def reserve(self, session_id: str, seconds: float, scoring: bool = False) -> WorkerLink:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
+
+        Args:
+            session_id: Of the session.
+            seconds: How long to wait at most.
+            scoring: Whether it is to be one of those that are for scoring.
 
         Raises:
             Busy: The queue is full, or no worker became free within ``seconds``.
         """
         turn: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
-        self._waiting.append((session_id, turn))
+        self._waiting[scoring].append((session_id, turn))
         self.dispatch()
-        if not turn.done() and self.queued > self._longest_queue:
-            self._waiting.pop()
+        if not turn.done() and self._queued(scoring) > self._longest_queue:
+            self._waiting[scoring].pop()
             raise Busy(f"{self._longest_queue} sessions are waiting for a worker already")
         if turn.done():
             return turn.result()
@@ -88,20 +103,27 @@ class Pool:
 
     def dispatch(self) -> None:
         """Give free workers to those who wait, the least loaded worker first."""
-        while self._waiting:
-            session_id, turn = self._waiting[0]
-            free = [] if turn.done() else [link for link in self.links if link.free]
-            if not turn.done() and not free:
-                return
-            self._waiting.popleft()
-            if free:
-                link = min(free, key=lambda one: len(one.sessions))
-                link.sessions.add(session_id)
-                turn.set_result(link)
+        for scoring, waiting in self._waiting.items():
+            links = [link for link in self.links if link.scoring == scoring]
+            _dispatch(waiting, links)
 
-    def states(self) -> dict[str, int]:
-        """How many workers are in each state."""
+    def states(self, scoring: bool = False) -> dict[str, int]:
+        """How many workers for agents, or for scoring, are in each state."""
         counted = dict.fromkeys(("ready", "busy", "cleaning", "down"), 0)
         for link in self.links:
-            counted[link.state] += 1
+            if link.scoring == scoring:
+                counted[link.state] += 1
         return counted
+
+
+def _dispatch(waiting: deque[tuple[str, "asyncio.Future[WorkerLink]"]], links: list[WorkerLink]) -> None:
+    while waiting:
+        session_id, turn = waiting[0]
+        free = [] if turn.done() else [link for link in links if link.free]
+        if not turn.done() and not free:
+            return
+        waiting.popleft()
+        if free:
+            link = min(free, key=lambda one: len(one.sessions))
+            link.sessions.add(session_id)
+            turn.set_result(link)
