@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from aworld_train.serving.channel import Channel
 from aworld_train.serving.gateway.app import Gateway, Limits
 from aworld_train.serving.tokens import sign
 from tests.environments import HEADERS, HELLO, eventually
@@ -96,3 +97,35 @@ async def test_where_the_end_of_a_session_does_not_arrive_others_of_its_worker_g
             async with http.post(url, json=listing, headers=other) as listed:
                 assert (await listed.json())["result"]["tools"]
             await opened(http, url)
+
+
+async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -> None:
+    """It says that it is ready, and answers whatever it is asked; it does not have the secret."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        proof = Channel("a guess").response_headers(request.headers)
+        if request.path != "/state":
+            return web.json_response({"jsonrpc": "2.0", "id": 0, "result": {}}, headers=proof)
+        response = web.StreamResponse(headers=proof)
+        await response.prepare(request)
+        for _ in range(100):
+            await response.write(b'{"ready": true, "slots": 1, "servers": ["odd"], "broken": {}}\n')
+            await asyncio.sleep(0.1)
+        return response
+
+    impostor = web.Application()
+    impostor.router.add_route("*", "/{path}", answer)
+    runner = web.AppRunner(impostor)
+    await runner.setup()
+    path = str(tmp_path / "worker.sock")
+    await web.UnixSite(runner, path).start()
+    async with gateway(path) as (http, url, made):
+        opening = asyncio.create_task(http.post(url, json=HELLO))
+        assert await asyncio.to_thread(eventually, lambda: asked.count("/state") >= 3, WITHIN)
+        assert made.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
+        assert not opening.done()
+        opening.cancel()
+        assert set(asked) == {"/state"}
+    await runner.cleanup()

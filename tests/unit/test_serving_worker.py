@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from aworld_train.env.directory import find_directory
 from aworld_train.serving.channel import VARIABLE, Channel, derive_secret
@@ -31,13 +32,13 @@ KILLED_IN_THE_WIPE = """
 import os, signal, time
 from aworld_train.serving.worker import cleaning
 
-def wipe(ground, original=cleaning.wipe):
+def end_processes(ground, original=cleaning.end_processes):
     for pid in ground.spared - {os.getpid()}:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     original(ground)
 
-cleaning.wipe = wipe
+cleaning.end_processes = end_processes
 """
 
 
@@ -134,3 +135,49 @@ async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is
                 assert closed.status == 200
             assert [await said.get(), await said.get()] == [False, None]
         assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+
+
+HANGS = """
+import time
+from aworld_train.serving.worker import app
+
+app.HANGS_SECONDS = 1.0
+app.STATE_SECONDS = 0.2
+
+async def hang(*_):
+    time.sleep(600)
+
+app.Worker.delete = hang
+"""
+
+
+async def test_a_worker_that_hangs_ends_itself(tmp_path: Path) -> None:
+    with worker(tmp_path, HANGS) as (process, socket):
+        async with followed(socket) as (http, _):
+            with suppress(aiohttp.ClientError):
+                await http.delete(MCP, headers=SESSION)
+        assert await asyncio.to_thread(process.wait, WITHIN) != 0
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+async def test_a_worker_that_cannot_be_reached_at_its_socket_ends_itself(tmp_path: Path, change: str) -> None:
+    with worker(tmp_path) as (process, socket):
+        async with followed(socket):
+            await asyncio.to_thread(Path(socket).unlink)
+            if change == "replaced":
+                async with await asyncio.start_unix_server(lambda *_: None, socket):
+                    assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+
+
+@pytest.mark.parametrize("secret", ["", "another"])
+async def test_a_worker_serves_its_gateway_alone(tmp_path: Path, secret: str) -> None:
+    with worker(tmp_path) as (_, socket):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        proof = Channel(secret).request_headers() if secret else {}
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as http:
+            for method, path in (("GET", "state"), ("POST", "mcp"), ("DELETE", "mcp")):
+                async with http.request(
+                    method, f"http://worker/{path}", headers=proof, json=HELLO
+                ) as refused:
+                    assert refused.status == 401

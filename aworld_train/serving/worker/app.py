@@ -7,6 +7,7 @@ cannot be seen to be clean, or cannot be reached at its socket any more, its pro
 """
 
 import asyncio
+import faulthandler
 import json
 import os
 import sys
@@ -31,6 +32,8 @@ SERVERS_HEADERS = ("MCP_SERVERS", "MCP-Servers")
 MESSAGE_BYTES = 64 << 20
 STATE_SECONDS = 2.0
 """How often a worker that has nothing to say says that it lives."""
+HANGS_SECONDS = 30.0
+"""A worker whose event loop does nothing for this long is ended, and started anew."""
 _KEEP_ALIVE_SECONDS = 10.0
 
 
@@ -91,11 +94,16 @@ class Worker:
     async def _start(self, _: web.Application) -> None:
         self._later(self._begin())
 
-    async def watch_endpoint(self) -> None:
-        """Look at the socket, which has just been bound, for as long as the worker lives."""
-        while True:
-            self._check_endpoint()
-            await asyncio.sleep(STATE_SECONDS)
+    async def watch(self) -> None:
+        """For as long as the worker lives: end it if its socket, just bound, is lost, or if this loop hangs."""
+        try:
+            while True:
+                # A thread that needs nothing of Python's ends the process unless it is put off again in time.
+                faulthandler.dump_traceback_later(HANGS_SECONDS, exit=True)
+                self._check_endpoint()
+                await asyncio.sleep(STATE_SECONDS)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def _check_endpoint(self) -> None:
         if not self._endpoint.is_own():

@@ -5,12 +5,13 @@ and a machine with others, the worker ends its own descendants and empties the f
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from aworld_train.serving.worker.launcher import Spawner
-from aworld_train.serving.worker.wipe import Ground, NotClean, wipe
+from aworld_train.serving.worker.wipe import Ground, NotClean, end_processes, wipe
 
 
 class Cleaner(Protocol):
@@ -53,12 +54,12 @@ class ProcessCleaner:
 
     async def clean(self) -> None:
         """See `Cleaner.clean`."""
-        await self._wipe()
-        # Now that nothing is left that could end it. What it was still to start for the session is ended too.
+        await self._run(end_processes)
+        # Now nothing is left that could hold the spawner up; what it was still to start for the session is ended next.
         await self._spawner.prove()
-        await self._wipe()
+        await self._run(wipe)
         if any(entry != self._socket for entry in self._socket.parent.iterdir()):
             raise NotClean("there is something beside the socket")
 
-    async def _wipe(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, wipe, self._ground)
+    async def _run(self, work: Callable[[Ground], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, work, self._ground)

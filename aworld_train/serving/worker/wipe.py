@@ -47,12 +47,21 @@ def wipe(ground: Ground) -> None:
     Raises:
         NotClean: Something is left.
     """
+    end_processes(ground)
+    clean_folders(ground.folders)
+    verify(ground)
+
+
+def end_processes(ground: Ground) -> None:
+    """End every process of the session, and let those that are spared go on.
+
+    Raises:
+        NotClean: Some do not end.
+    """
     _end(lambda: _descendants() - ground.spared, _end_each)
     for pid in ground.spared - {os.getpid()}:  # a tool may have stopped it
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-    clean_folders(ground.folders)
-    verify(ground)
 
 
 def verify(ground: Ground) -> None:
