@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from aworld_train.serving.egress.hosts import Host, Network, parse_host
 
@@ -85,7 +85,7 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
 
 def user_name(server: str) -> str:
     """The name by which the proxy knows a server."""
-    return _UNSAFE.sub(lambda found: quote(found[0], safe="").replace("%", "="), server)
+    return _UNSAFE.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), server)
 
 
 def server_name(user: str) -> str:
