@@ -7,6 +7,8 @@
         command: ["{python}", "{here}/clock.py"]      # speaks MCP on its standard input and output
         keys: [CLOCK_API_KEY]                          # without them it is off; no other server sees them
         test: {tool: now, arguments: {}, expect: "20"} # a harmless call, and a text its result contains
+        egress: listed                                 # what it may reach in a container: these hosts alone
+        egress_hosts: [api.example.org, $CLOCK_BASE_URL]
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
 ``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The file is read and
@@ -16,7 +18,9 @@ checked by ``aworld_train.env.directory``; workers are given the result.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from aworld_train.serving.egress.hosts import is_variable, parse_host
 
 # Read by pydantic, which checks these classes; nothing here imports it.
 _NO_OTHER_KEYS = {"extra": "forbid", "strict": False}
@@ -47,6 +51,11 @@ class ServerEntry:
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
             unless processes are asked for by name.
         test: The call that proves that it works.
+        egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (those, and
+            every public address).
+        egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks, a name or address
+            with a port if no other is meant; ``$NAME``: those in that variable, which has to be one of its keys.
+            What is named may be private; below a domain only public addresses may be reached.
     """
 
     command: tuple[str, ...] = ()
@@ -56,6 +65,8 @@ class ServerEntry:
     timeout: float = 600.0
     executes_code: bool = True
     test: ToolCall | None = None
+    egress: Literal["none", "listed", "open"] = "listed"
+    egress_hosts: tuple[str, ...] = ()
     __pydantic_config__ = _NO_OTHER_KEYS
 
     def __post_init__(self) -> None:
@@ -65,6 +76,16 @@ class ServerEntry:
             raise ValueError(f"function is {self.function!r}; it has to be module:name")
         if self.timeout <= 0:
             raise ValueError("timeout has to be more than 0")
+        self._check_egress()
+
+    def _check_egress(self) -> None:
+        if self.egress_hosts and self.egress == "none":
+            raise ValueError("egress_hosts names hosts, and egress is none: it has to be listed or open")
+        for host in self.egress_hosts:
+            if not is_variable(host):
+                parse_host(host)
+            elif host[1:] not in (*self.keys, *self.optional_keys):
+                raise ValueError(f"egress_hosts has {host}, which is not among its keys and optional_keys")
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,7 @@ def from_json(stored: Mapping[str, Any]) -> Manifest:
     """The manifest that ``dataclasses.asdict`` and JSON made ``stored`` of."""
     servers = {
         name: ServerEntry(
-            **{**entry, **_tuples(entry, "command", "keys", "optional_keys")}
+            **{**entry, **_tuples(entry, "command", "keys", "optional_keys", "egress_hosts")}
             | {"test": ToolCall(**entry["test"]) if entry["test"] else None}
         )
         for name, entry in stored["servers"].items()

@@ -26,9 +26,17 @@ entries = st.one_of(
         keys=keys,
         optional_keys=keys,
         timeout=st.floats(0.1, 1e6),
+        egress=st.sampled_from(["none", "listed", "open"]),
         test=st.none() | calls,
     ),
-    st.builds(ServerEntry, function=functions, keys=keys, optional_keys=keys, test=st.none() | calls),
+    st.builds(
+        ServerEntry,
+        function=functions,
+        keys=keys,
+        optional_keys=keys,
+        test=st.none() | calls,
+        egress_hosts=st.sampled_from([(), ("pypi.org", ".example.org:443", "10.0.0.0/8")]),
+    ),
 )
 manifests = st.builds(
     Manifest,

@@ -1,7 +1,8 @@
 """Which addresses tools may reach: http and https, to public addresses only.
 
 A host that is a number is checked as it stands, a name when it is resolved, and the connection goes to what was
-checked. ``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the
+checked. Where an environment has a proxy (`gaia_tools.upstream`), that resolves and connects, and decides about names.
+``TOOLS_ALLOWED_HOSTS`` (``wiki.internal,127.0.0.1:8080``) names private hosts that may be reached all the
 same. A service that the operator configured is reached wherever it is; where it redirects to is checked all the same.
 """
 
@@ -18,6 +19,27 @@ from yarl import URL
 
 # RFC 4291: global unicast; all other IPv6 addresses are local, reserved, or lead to an IPv4 address.
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# What https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry have and Python's
+# `is_global` does not, in some of its versions. Also what is globally reachable there (192.0.0.9, 192.0.0.10 among it):
+# relays and name servers of networks, which no page is at.
+_SPECIAL = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "192.0.0.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",
+            "192.175.48.0/24",
+            "168.63.129.16/32",  # public by its number, but the host of a machine at Azure
+            "2001::/23",
+            "2001:db8::/32",
+            "2002::/16",
+            "2620:4f:8000::/48",
+            "3fff::/20",
+        ),
+    )
+)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
 _ISATAP = (0x5EFE, 0x0200_5EFE)  # RFC 5214: what comes before the IPv4 address in the last 64 bits
 _HOST = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
@@ -67,7 +89,7 @@ def checked(url: str, trusted: Service | None = None) -> URL:
             ) from None
         return parsed
     if Service(host, parsed.port or 0) != trusted and not may_reach(host, host, parsed.port or 0):
-        raise Refused(_refusal(host, host))
+        raise Refused(refusal(host, host))
     return parsed if host == parsed.raw_host else parsed.with_host(host)
 
 
@@ -106,7 +128,7 @@ class _PublicOnly(AbstractResolver):
         if Service(_bare(host), port) != self._trusted:
             for one in found:
                 if not may_reach(host, one["host"], port):
-                    raise _RefusedName(_refusal(host, one["host"]))
+                    raise _RefusedName(refusal(host, one["host"]))
         return found
 
     async def close(self) -> None:
@@ -140,16 +162,19 @@ def _without_scope(address: str) -> str:
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        inner = address.ipv4_mapped
         if address in _NAT64 or (int(address) >> 32) & 0xFFFF_FFFF in _ISATAP:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
         if inner is not None:
             return _is_public(inner)
         if address not in _GLOBAL_UNICAST:
             return False
+    if any(address in network for network in _SPECIAL):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _refusal(host: str, address: str) -> str:
+def refusal(host: str, address: str) -> str:
+    """What is said of an address that tools may not reach."""
     what = host if host == address else f"{host} ({address})"
     return f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can allow it."

@@ -20,6 +20,10 @@ from typing import Any
 
 import aiohttp
 from mcp.server.fastmcp.exceptions import ToolError
+from yarl import URL
+
+from gaia_tools import upstream
+from gaia_tools.addresses import Refused
 
 SECONDS = 180.0
 _TRIES = 5
@@ -229,9 +233,11 @@ async def _post(
         pause = _FIRST_PAUSE * 2**attempt * random.uniform(0.75, 1.25)
         sent = body()
         try:
-            async with http.post(url, headers=authorised, **sent) as response:
+            async with await upstream.request(http, "POST", URL(url), headers=authorised, **sent) as response:
                 status, wait = response.status, response.headers.get("Retry-After")
                 said = await _all_of(response)
+        except Refused as error:
+            raise ToolError(f"The model's endpoint cannot be used ({prefix}_BASE_URL): {error}") from None
         except (aiohttp.ClientError, ValueError) as error:
             if last or not isinstance(error, aiohttp.ClientError) or isinstance(error, aiohttp.InvalidURL):
                 shown = f"{type(error).__name__}: {error}".replace(key, "***")

@@ -14,7 +14,7 @@ from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import processes
+from gaia_tools import processes, upstream
 from gaia_tools.files import attachments, workspace
 from gaia_tools.results import OutputFormat, answer
 
@@ -72,7 +72,7 @@ def _written(code: str, path: Path) -> Path:
 
 
 def _variables() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    kept = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
     return {
         "LANG": "C.UTF-8",
         **kept,

@@ -18,6 +18,7 @@ import aiohttp
 from mcp.server.fastmcp.exceptions import ToolError
 from yarl import URL
 
+from gaia_tools import upstream
 from gaia_tools.addresses import Refused, Service, checked, may_reach, refusal_in, resolver, service
 
 __all__ = [
@@ -220,8 +221,13 @@ async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientR
     current = checked(asked.url, asked.trusted).update_query(asked.params)
     for _ in range(_MOST_REDIRECTS + 1):
         try:
-            response = await http.request(
-                "GET" if body is None else "POST", current, headers=sent, json=body, allow_redirects=False
+            response = await upstream.request(
+                http,
+                "GET" if body is None else "POST",
+                current,
+                headers=sent,
+                json=body,
+                allow_redirects=False,
             )
         except (ValueError, UnicodeError) as error:
             raise ToolError(f"{asked.url} cannot be used: {error}.") from error

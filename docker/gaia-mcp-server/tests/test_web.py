@@ -108,6 +108,43 @@ async def test_addresses_that_are_not_public_are_refused(url: str) -> None:
         await web.fetch(url)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "192.0.0.1",
+        "192.0.0.9",
+        "192.0.0.10",
+        "192.0.0.192",
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.88.99.1",
+        "192.175.48.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "168.63.129.16",
+        "64:ff9b:1::808:808",
+        "100::1",
+        "100:0:0:1::1",
+        "2001::1",
+        "2001:1::1",
+        "2001:2::1",
+        "2001:3::1",
+        "2001:4:112::1",
+        "2001:10::1",
+        "2001:20::1",
+        "2001:30::1",
+        "2001:1ff:ffff::1",
+        "2001:db8::1",
+        "2002:808:808::1",
+        "2620:4f:8000::1",
+        "3fff::1",
+        "5f00::1",
+    ],
+)
+def test_no_block_of_the_special_purpose_registries_may_be_reached(address: str) -> None:
+    assert not addresses.may_reach("example.org", address, 80)
+
+
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "64:ff9b::808:808", "::ffff:8.8.8.8"])
 def test_public_addresses_may_be_reached(address: str) -> None:
     assert addresses.may_reach("example.org", address, 80)

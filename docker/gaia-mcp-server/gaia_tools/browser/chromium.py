@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from mcp.server.fastmcp.exceptions import ToolError
 from yarl import URL
 
+from gaia_tools import upstream
 from gaia_tools.addresses import checked
 from gaia_tools.browser.proxy import REFUSED, Proxy
 from gaia_tools.files import shown, workspace
@@ -491,7 +492,11 @@ def _first_line(error: Exception) -> str:
 @contextmanager
 def _without_keys() -> Iterator[None]:
     """Programs started meanwhile do not have the keys: any process of this user can read a program's variables."""
-    hidden = {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)}
+    hidden = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(VARIABLES) or name in upstream.VARIABLES
+    }
     for name in hidden:
         del os.environ[name]
     try:

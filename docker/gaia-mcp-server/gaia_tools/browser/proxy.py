@@ -1,23 +1,31 @@
 """The browser's one way out: a forward proxy in this process that connects only where tools may go.
 
 Names are resolved here, every address is checked by `gaia_tools.addresses.may_reach`, and the connection goes to what
-was checked: a name that means another address a moment later changes nothing. It takes ``CONNECT`` and requests for
-``http://`` addresses, one per connection.
+was checked: a name that means another address a moment later changes nothing. Where the environment has a proxy
+(`gaia_tools.upstream`), it is asked for each connection, and resolves and checks. This one takes ``CONNECT`` and
+requests for ``http://`` addresses, one per connection, and needs no password, which a browser could not keep.
 """
 
 import asyncio
+import base64
 import contextlib
+import ipaddress
 import socket
 from collections import deque
 from dataclasses import dataclass
 
+import aiohttp
+from mcp.server.fastmcp.exceptions import ToolError
 from yarl import URL
 
-from gaia_tools.addresses import may_reach
+from gaia_tools import upstream
+from gaia_tools.addresses import may_reach, refusal
 
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CHUNK = 1 << 16
 _MOST_HEAD = 1 << 16
 _CONNECT_SECONDS = 15.0
+_PROXY_SECONDS = 45.0  # it has name servers to ask, and addresses to try
 _OWN_HEADERS = (b"connection", b"keep-alive", b"proxy-")
 REFUSED = "x-refused"
 """Header of an answer that is the proxy's own."""
@@ -115,7 +123,10 @@ class Proxy:
         finally:
             to_there.close()
 
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, host: str, port: int) -> _Streams:
+        through = upstream.proxy()
+        if through is not None:
+            return await _connect_through(through, host, port)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -123,17 +134,47 @@ class Proxy:
                 addresses = [str(one[4][0]) for one in found]
                 for address in addresses:
                     if not may_reach(host, address, port):
-                        what = host if host == address else f"{host} ({address})"
-                        raise _NotMade(
-                            f"{what} is not a public address, and tools may not reach it; TOOLS_ALLOWED_HOSTS can "
-                            "allow it."
-                        )
+                        raise _NotMade(refusal(host, address))
                 for address in addresses:
                     with contextlib.suppress(OSError):
                         return await asyncio.open_connection(address, port)
         except (OSError, UnicodeError) as error:  # a time-out is an OSError, too
             raise _NotMade(f"{host} cannot be reached: {str(error) or _NOTHING_TO_SAY}.") from error
         raise _NotMade(f"{host}:{port} cannot be reached: nothing answers there.")
+
+
+async def _connect_through(proxy: URL, host: str, port: int) -> _Streams:
+    """A connection that the environment's proxy makes; an address is checked here all the same."""
+    with contextlib.suppress(ValueError):
+        if not may_reach(host, str(ipaddress.ip_address(host)), port):
+            raise _NotMade(refusal(host, host))
+    target = f"[{host}]:{port}" if ":" in host else f"{host.encode('idna').decode('ascii')}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.user:
+        pair = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode("ascii")
+        lines.append(f"Proxy-Authorization: Basic {pair}")
+    writer = None
+    try:
+        async with asyncio.timeout(_PROXY_SECONDS):
+            reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+            writer.write("".join(f"{line}\r\n" for line in [*lines, ""]).encode("ascii"))
+            status, headers = _answer_of((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))
+        if status == 200:
+            return reader, writer
+        raise upstream.failure(host, status, headers)
+    except (ToolError, aiohttp.ClientError, OSError, EOFError, ValueError) as error:
+        if writer is not None:
+            writer.close()
+        if isinstance(error, ToolError):
+            raise _NotMade(str(error)) from error
+        raise _NotMade(f"{host} cannot be reached: {str(error) or _NOTHING_TO_SAY}.") from error
+
+
+def _answer_of(head: str) -> tuple[int, dict[str, str]]:
+    line, _, rest = head.partition("\r\n")
+    pairs = [one.partition(":") for one in rest.split("\r\n") if ":" in one]
+    known = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return int(line.split()[1]), {upstream.HEADER: known.get(upstream.HEADER.lower(), "")}
 
 
 class _NotMade(Exception):

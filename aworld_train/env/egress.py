@@ -1,0 +1,211 @@
+"""What the tool servers of an environment may reach from their containers: each server's rule, below a common ceiling.
+
+A server's manifest says ``none``, ``listed`` or ``open``, and names hosts. An environment has a ceiling of the same
+three words, and hosts of its own:
+
+| the ceiling | a server with ``none`` | with ``listed`` | with ``open`` |
+|---|---|---|---|
+| ``none`` | nothing | nothing | nothing |
+| ``listed`` | nothing | its hosts, the environment's | its hosts, the environment's |
+| ``open``, or not set | nothing | its hosts, the environment's | those, and every public address |
+
+So a ceiling never gives a server more than its manifest does, but hosts of the environment, which the operator names,
+are for all servers that may reach any. A server that is ``listed`` and names no host has no way out unless the
+environment names one.
+
+A host that is named may be at any address, a private one too. Below a domain (``.example.org``) and for ``open``, an
+address that is `forbidden_networks` is refused, whatever name leads there.
+"""
+
+import ipaddress
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import psutil
+
+from aworld_train.errors import UsageError, nearest
+from aworld_train.serving.egress.hosts import Host, Network, resolve_hosts
+from aworld_train.serving.manifest import Manifest
+
+Mode = Literal["none", "listed", "open"]
+_MODES: tuple[Mode, ...] = get_args(Mode)
+_NOT_PUBLIC = (
+    # https://www.iana.org/assignments/iana-ipv4-special-registry, also those that it calls globally reachable: they
+    # are relays and name servers of networks, which no tool has to reach.
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.31.196.0/24",
+    "192.52.193.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "192.175.48.0/24",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",  # https://www.iana.org/assignments/multicast-addresses
+    "240.0.0.0/4",
+    # Public by its number, but the host of a machine at Azure (https://learn.microsoft.com/azure/virtual-network/
+    # what-is-ip-address-168-63-129-16).
+    "168.63.129.16/32",
+    # RFC 4291: global unicast is 2000::/3. What is outside is local, reserved, or leads to an IPv4 address.
+    "::/3",
+    "4000::/2",
+    "8000::/1",
+    # https://www.iana.org/assignments/iana-ipv6-special-registry, as far as it is in 2000::/3.
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+    "2620:4f:8000::/48",
+    "3fff::/20",
+)
+_PASSWORD_BYTES = 32
+
+
+@dataclass(frozen=True)
+class EgressRule:
+    """What one server may reach; a server that may reach nothing has none.
+
+    Attributes:
+        is_open: Whether it may reach every public address.
+        hosts: What it may reach beside.
+    """
+
+    is_open: bool
+    hosts: tuple[Host, ...]
+
+
+def egress_rules(
+    manifest: Manifest,
+    servers: Collection[str],
+    keys: Mapping[str, str],
+    ceiling: str | None = None,
+    hosts: Collection[str] = (),
+) -> dict[str, EgressRule]:
+    """The rules of the servers that have a way out, by server.
+
+    Args:
+        manifest: What the servers say themselves.
+        servers: Those that are on.
+        keys: Their variables, in which ``$NAME`` is looked up.
+        ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
+        hosts: The environment's, as in a manifest but for ``$NAME``.
+
+    Raises:
+        UsageError: A host, or the ceiling, cannot be understood.
+    """
+    common = _common_hosts(hosts)
+    if _checked_ceiling(ceiling) == "none":
+        return {}
+    found = {}
+    for name in servers:
+        entry = manifest.servers[name]
+        if entry.egress == "none":
+            continue
+        try:
+            own = resolve_hosts(entry.egress_hosts, keys)
+        except ValueError as error:
+            raise UsageError(
+                f"The server {name!r} of {manifest.name} cannot have its egress_hosts: {error}."
+            ) from error
+        rule = EgressRule(
+            is_open=entry.egress == "open" and ceiling != "listed",
+            hosts=tuple(dict.fromkeys((*own, *common))),
+        )
+        if rule.is_open or rule.hosts:
+            found[name] = rule
+    return found
+
+
+def egress_passwords(rules: Mapping[str, EgressRule]) -> dict[str, str]:
+    """A new password for the proxy for each server that has a way out."""
+    return {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in rules}
+
+
+def egress_settings(
+    rules: Mapping[str, EgressRule],
+    passwords: Mapping[str, str],
+    sockets: Iterable[str],
+    counts: str,
+    forbidden: Iterable[Network],
+) -> dict[str, Any]:
+    """What an egress container is told; see ``serving.egress.settings``."""
+    return {
+        "servers": {
+            name: {"password": passwords[name], "open": rule.is_open, "hosts": list(map(str, rule.hosts))}
+            for name, rule in rules.items()
+        },
+        "forbidden": list(map(str, forbidden)),
+        "sockets": list(sockets),
+        "counts": counts,
+    }
+
+
+def described_rules(rules: Mapping[str, EgressRule]) -> dict[str, dict[str, Any]]:
+    """The rules as JSON, without anything secret: for fingerprints and for people."""
+    return {name: {"open": rule.is_open, "hosts": list(map(str, rule.hosts))} for name, rule in rules.items()}
+
+
+def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
+    """The networks that no server reaches without naming them.
+
+    These are all that are not public: private, loopback, link-local with the metadata services of clouds, shared,
+    multicast, reserved and for transition between protocols. ``more`` are addresses and networks beside: those of the
+    engine's machine (`machine_addresses`) and of its other networks.
+
+    Raises:
+        ValueError: One of ``more`` is neither.
+    """
+    networks = [ipaddress.ip_network(one, strict=False) for one in (*_NOT_PUBLIC, *more)]
+    four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+    six = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+    return (*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six))
+
+
+def machine_addresses() -> tuple[str, ...]:
+    """The addresses of this machine, for when the engine runs on it.
+
+    What a machine behind a translator is called by the outside is not among them: nothing here knows it.
+    """
+    found = set()
+    for addresses in psutil.net_if_addrs().values():
+        for one in addresses:
+            try:
+                found.add(str(ipaddress.ip_address(one.address.partition("%")[0])))
+            except ValueError:
+                continue  # of a network card
+    return tuple(sorted(found))
+
+
+def _checked_ceiling(ceiling: str | None) -> str | None:
+    if ceiling is not None and ceiling not in _MODES:
+        guess = nearest(ceiling, _MODES)
+        raise UsageError(
+            f"The egress of an environment cannot be {ceiling!r}"
+            + (f"; did you mean {guess!r}?" if guess else ".")
+            + f" It is one of {', '.join(_MODES)}."
+        )
+    return ceiling
+
+
+def _common_hosts(hosts: Collection[str]) -> tuple[Host, ...]:
+    try:
+        return resolve_hosts(tuple(_without_variable(host) for host in hosts), {})
+    except ValueError as error:
+        raise UsageError(
+            f"The environment cannot have its egress_hosts: {error}. They are names (`pypi.org`, `.wikipedia.org` with "
+            "its subdomains), addresses and networks, with a port (`pypi.org:443`) if no other is meant."
+        ) from error
+
+
+def _without_variable(host: str) -> str:
+    if host.startswith("$"):
+        raise ValueError(f"{host!r} is a variable, and those are for the servers of a manifest")
+    return host

@@ -1,0 +1,100 @@
+"""The image of the egress container: Squid, Unbound, and the part of ``aworld_train.serving`` that runs them.
+
+It is the same for every environment, and named after a digest of all that goes into it.
+"""
+
+import contextlib
+import hashlib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import aworld_train
+from aworld_train.env import images
+from aworld_train.env.backend import Tell
+
+_PACKAGES = ("aiohttp",)
+_FILES_BYTES = 16 << 20
+_PIDS = 64
+_MEMORY = 512 << 20
+_DOCKERFILE = f"""\
+FROM python:3.11-slim
+RUN apt-get update \\
+    && apt-get install -y --no-install-recommends squid unbound \\
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
+COPY requirements.txt {images.PLACE}/
+RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -q \\
+        --target {images.PLACE}/lib -r {images.PLACE}/requirements.txt
+COPY . {images.PLACE}
+RUN python3 -m compileall -q {images.PLACE}/aworld_train
+USER {images.USER}:{images.USER}
+ENTRYPOINT ["python3", "-P", "{images.PLACE}/run.py", "egress"]
+"""
+
+
+def egress_image_name() -> str:
+    """What the image is called, whether it is there or not."""
+    hashed = hashlib.sha256()
+    for name, content in sorted(_files().items()):
+        hashed.update(f"{name}\0".encode() + content)
+    return f"{images.LABEL}/egress:{hashed.hexdigest()[:12]}"
+
+
+def build_egress_image(client: Any, tell: Tell, *, pull: bool = False, rebuild: bool = False) -> str:
+    """The image, built if it is not there; the arguments are those of ``images.build``.
+
+    Returns:
+        Its name.
+
+    Raises:
+        EnvironmentFailure: It could not be built; the end of the log is in the message.
+    """
+    from docker.errors import ImageNotFound
+
+    name = egress_image_name()
+    if not (pull or rebuild):
+        with contextlib.suppress(ImageNotFound):
+            client.images.get(name)
+            return name
+    tell("Building the image of the way out; the first time takes a minute.")
+    labels = {f"{images.LABEL}.role": "egress"}
+    images._build(client, images._tar(_files()), name, labels, tell, pull=pull, nocache=rebuild)
+    return name
+
+
+def _files() -> dict[str, bytes]:
+    package = Path(aworld_train.__file__).parent
+    serving = package / "serving"
+    files = [
+        package / "__init__.py",
+        package / "errors.py",
+        serving / "__init__.py",
+        *sorted((serving / "egress").glob("*.py")),
+    ]
+    return {
+        **{f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files},
+        "run.py": images._RUN.format(place=images.PLACE).encode(),
+        "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
+        "Dockerfile": _DOCKERFILE.encode(),
+    }
+
+
+def egress_container_options() -> dict[str, Any]:
+    """How the container is kept small and harmless, beside its network, volumes, name and labels.
+
+    Its one writable place is in memory. Unbound listens on port 53 of its loopback, which no privilege has to protect
+    there.
+    """
+    user = images.USER
+    return {
+        "user": f"{user}:{user}",
+        "read_only": True,
+        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_FILES_BYTES},uid={user},gid={user},mode=0700"},
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "sysctls": {"net.ipv4.ip_unprivileged_port_start": "53"},
+        "pids_limit": _PIDS,
+        "mem_limit": _MEMORY,
+        "memswap_limit": _MEMORY,
+        "restart_policy": {"Name": "always"},
+    }

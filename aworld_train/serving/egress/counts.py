@@ -1,0 +1,96 @@
+"""What went out and what was refused, by server, from Squid's log."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from aworld_train.serving.egress.settings import server_name
+
+_FIELDS = 9  # of config.LOG_FORMAT
+_OTHERS = "-"
+"""Stands for requests without the name and password of a server."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to the proxy that has ended.
+
+    Attributes:
+        server: Who asked; empty if it did not prove that.
+        status: The proxy's answer.
+        error: Squid's name for what went wrong; empty if nothing did.
+        reason: Why it was refused: ``address`` (forbidden), ``host`` (none that the server may reach), ``name`` (does
+            not resolve), ``credentials``; empty if it was not.
+        sent: Bytes from the server.
+        received: Bytes to it.
+        host: Where to, without path or query.
+        port: Where to.
+    """
+
+    server: str
+    status: int
+    error: str
+    reason: str
+    sent: int
+    received: int
+    host: str
+    port: str
+
+
+def parse_line(line: str) -> Request | None:
+    """A line of Squid's log in ``config.LOG_FORMAT``; None for a connection that asked for nothing."""
+    parts = line.split(" ", _FIELDS - 1)
+    if len(parts) != _FIELDS or not (parts[0].isdecimal() and parts[3].isdecimal() and parts[4].isdecimal()):
+        return None
+    status, error, reason, sent, received, user, method, port, host = parts
+    if method == "-":
+        return None
+    if status == "407":
+        user, reason = "-", "credentials"
+    return Request(
+        server="" if user == "-" else server_name(user),
+        status=int(status),
+        error="" if error == "-" else error,
+        reason="" if reason == "-" else reason,
+        sent=int(sent),
+        received=int(received),
+        host=host,
+        port=port,
+    )
+
+
+class Counts:
+    """Sums since the start; the servers are those that were named then, so that nobody's request adds a name."""
+
+    def __init__(self, servers: tuple[str, ...]):
+        self._servers = servers
+        self._outcomes: Counter[tuple[str, str]] = Counter()
+        self._bytes: Counter[tuple[str, str]] = Counter()
+
+    def add(self, request: Request) -> None:
+        """Count a request."""
+        server = request.server if request.server in self._servers else _OTHERS
+        self._outcomes[server, outcome(request)] += 1
+        self._bytes[server, "sent"] += request.sent
+        self._bytes[server, "received"] += request.received
+
+    def to_json(self) -> dict[str, Any]:
+        """By server, how many requests had which outcome, and bytes."""
+        return {
+            "requests": _nested(self._outcomes),
+            "bytes": _nested(self._bytes),
+        }
+
+
+def outcome(request: Request) -> str:
+    """``ok``, ``refused_address``, ``refused_host``, ``refused_credentials``, or ``failed`` (it cannot be reached)."""
+    if request.reason in ("address", "host", "credentials"):
+        return f"refused_{request.reason}"
+    return "failed" if request.error else "ok"
+
+
+def _nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (server, name), count in sorted(counter.items()):
+        found.setdefault(server, {})[name] = count
+    return found

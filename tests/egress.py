@@ -1,0 +1,241 @@
+"""A way out for tests: the real Squid and Unbound on this machine, and name servers and sites of the test's own.
+
+The addresses 127.77.0.0/16 count as public here, so that something on this machine can be a public site.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, UnixConnector, web
+
+from aworld_train.env.egress import EgressRule, egress_passwords, egress_settings, forbidden_networks
+from aworld_train.serving.egress.hosts import Network
+from aworld_train.serving.worker.egress import proxy_port, proxy_variables
+
+REQUIRED = "AWORLD_TRAIN_TESTS_NEED_EGRESS"
+"""Set where the absence of Squid and Unbound is a failure."""
+PUBLIC = "127.77.0.1"
+OTHER_PUBLIC = "127.77.0.2"
+_UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+_SECONDS = 30.0
+_numbers = itertools.count(1)
+
+
+def need_egress() -> None:
+    """Skip the test where Squid and Unbound cannot be run; fail it where they have to be."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    lacking = [program for program in ("squid", "unbound") if shutil.which(program, path=path) is None]
+    reason = f"not installed: {', '.join(lacking)}" if lacking else ""
+    if not reason and os.geteuid() != 0 and int(_UNPRIVILEGED.read_text()) > 53:
+        reason = "only root may listen on port 53 here, as Unbound has to"
+    if reason and os.environ.get(REQUIRED):
+        pytest.fail(f"{reason}, and {REQUIRED} is set")
+    if reason:
+        pytest.skip(reason)
+
+
+async def resolve(resolver: str, name: str, version: int) -> list[str]:
+    """The addresses that a name server on port 53 gives for a name: of IPv4, or of IPv6."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    question = labels + b"\0" + struct.pack("!HH", 1 if version == 4 else 28, 1)
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, (resolver, 53))
+        await loop.sock_sendall(client, struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + question)
+        async with asyncio.timeout(_SECONDS):
+            message = await loop.sock_recv(client, 4096)
+    count, size = struct.unpack_from("!H", message, 6)[0], 4 if version == 4 else 16
+    starts = range(12 + len(question) + 12, len(message), 12 + size)
+    return [str(ipaddress.ip_address(message[at : at + size])) for at in starts][:count]
+
+
+class NameServer:
+    """Answers for the names that it knows, over UDP.
+
+    Attributes:
+        answers: By name, the answers to one question after the other; the last one is repeated.
+        asked: The names that were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[list[str]]] = {}
+        self.asked: list[str] = []
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """As Unbound wants it."""
+        return f"127.0.0.1@{self._socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                question, sender = self._socket.recvfrom(4096)
+                self._socket.sendto(self._answer(question), sender)
+
+    def _answer(self, message: bytes) -> bytes:
+        labels, at = [], 12
+        while message[at]:
+            labels.append(message[at + 1 : at + 1 + message[at]].decode())
+            at += 1 + message[at]
+        name, (kind,) = ".".join(labels).lower(), struct.unpack_from("!H", message, at + 1)
+        self.asked.append(name)
+        known = name in self.answers
+        records = []
+        if known and kind in (1, 28):
+            version = 4 if kind == 1 else 6
+            given = self.answers[name]
+            answer = given.pop(0) if len(given) > 1 and kind == 1 else given[0]
+            records = [address for one in answer if (address := ipaddress.ip_address(one)).version == version]
+        # RFC 1035: an answer, recursion available; 3: there is no such name. An address may be kept for 0 seconds.
+        head = message[:2] + struct.pack("!HHHHH", 0x8180 if known else 0x8183, 1, len(records), 0, 0)
+        body = b"".join(
+            struct.pack("!HHHIH", 0xC00C, kind, 1, 0, len(one.packed)) + one.packed for one in records
+        )
+        return head + message[12 : at + 5] + body
+
+
+@dataclass
+class Egress:
+    """A way out that runs.
+
+    Attributes:
+        process: The egress itself.
+        port: Where tools find it.
+        passwords: By server.
+        names: The name server behind it.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    folder: Path
+    port: int
+    passwords: dict[str, str]
+    names: NameServer
+    log: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def variables(self, server: str) -> dict[str, str]:
+        """What a tool server has in its environment."""
+        return proxy_variables(server, self.passwords[server], self.port)
+
+    def url(self, server: str) -> str:
+        return self.variables(server)["HTTP_PROXY"]
+
+    async def counts(self) -> dict[str, Any]:
+        async with (
+            ClientSession(connector=UnixConnector(str(self.folder / "counts.sock"))) as http,
+            http.get("http://egress/counts") as response,
+        ):
+            found: dict[str, Any] = await response.json()
+            return found
+
+    async def outcomes(self, server: str, least: int = 1) -> dict[str, int]:
+        """How many requests of a server had which outcome, once there are so many."""
+        async with asyncio.timeout(_SECONDS):
+            while True:
+                found: dict[str, int] = (await self.counts())["requests"].get(server, {})
+                if sum(found.values()) >= least:
+                    return found
+                await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
+    """An egress with these rules, and a worker's port that leads to it."""
+    need_egress()
+    names = NameServer()
+    with tempfile.TemporaryDirectory(prefix="egress-test-") as name:
+        folder = Path(name)
+        passwords = egress_passwords(rules)
+        settings = egress_settings(
+            rules, passwords, [str(folder / "egress.sock")], str(folder / "counts.sock"), _forbidden()
+        ) | {
+            "nameservers": [names.address],
+            "squid_port": free_port(),
+            "resolver": f"127.53.{os.getpid() % 250 + 1}.{next(_numbers)}",
+        }
+        process = start(settings, folder / "log")
+        try:
+            async with proxy_port(str(folder / "egress.sock"), port=0) as port:
+                egress = Egress(process, folder, port, passwords, names, folder / "log", settings)
+                await until_up(egress)
+                yield egress
+        finally:
+            names.close()
+            process.terminate()
+            process.wait(timeout=_SECONDS)
+
+
+def start(settings: dict[str, Any], log: Path) -> "subprocess.Popen[bytes]":
+    """The egress of an environment, as a process."""
+    with log.open("ab") as written:
+        return subprocess.Popen(
+            [sys.executable, "-m", "aworld_train.serving.egress"],
+            env={**os.environ, "AWORLD_EGRESS": json.dumps(settings)},
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+        )
+
+
+async def until_up(egress: Egress) -> None:
+    async with asyncio.timeout(_SECONDS):
+        while not (egress.folder / "counts.sock").exists():
+            assert egress.process.poll() is None, egress.log.read_text()
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def site(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
+    """A site at an address of this machine that says what it was asked, headers included; its port."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.path_qs, "headers": dict(request.headers), "at": address})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    listening = web.TCPSite(runner, address, port)
+    await listening.start()
+    try:
+        assert listening._server is not None
+        yield listening._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    finally:
+        await runner.cleanup()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _forbidden() -> Iterator[Network]:
+    for network in forbidden_networks():
+        if isinstance(network, ipaddress.IPv4Network) and network.is_loopback:
+            yield from network.address_exclude(ipaddress.IPv4Network("127.77.0.0/16"))
+        else:
+            yield network
