@@ -65,6 +65,22 @@ def up_command(
             "--workers", help=r"How many sessions at a time. \[default: as many as cores, 4 at most]"
         ),
     ] = None,
+    egress: Annotated[
+        str | None,
+        typer.Option(
+            "--egress",
+            metavar="none|listed|open",
+            help=r"The most that tools may reach (docker). \[default: what each server's entry says]",
+        ),
+    ] = None,
+    egress_hosts: Annotated[
+        str,
+        typer.Option(
+            "--egress-hosts",
+            metavar="A,B",
+            help="Hosts that tools with a way out may reach, private ones too: pypi.org, .example.org, 10.0.0.7:8000.",
+        ),
+    ] = "",
     scoring_workers: Annotated[
         int,
         typer.Option(
@@ -146,6 +162,8 @@ def up_command(
             data=data,
             size=size,
             desktop=vnc,
+            egress=egress,
+            egress_hosts=_names(egress_hosts),
             scoring_workers=scoring_workers,
             runtime=runtime,
             ttl=_seconds(ttl),

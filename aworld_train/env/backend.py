@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aworld_train.env.directory import EnvDirectory
+from aworld_train.env.egress import EgressRule
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 from aworld_train.serving.manifest import ServerEntry
@@ -52,6 +53,8 @@ class Plan:
         starter: The process that starts it.
         data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
+        egress: What each server may reach, by server; those that may reach nothing are not there.
+        egress_passwords: What these servers show to the proxy.
         scoring_workers: How many more there are that run the code of answers to be scored, and serve no agent.
         runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
         pull: Whether to look for a newer base image.
@@ -75,6 +78,8 @@ class Plan:
     only: tuple[str, ...] = ()
     data: Path | None = None
     desktop: bool = False
+    egress: Mapping[str, EgressRule] = field(default_factory=dict)
+    egress_passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     scoring_workers: int = 0
     runtime: str = ""
     pull: bool = False

@@ -19,15 +19,19 @@ from typing import Any
 from aworld_train.env import address, attachments
 from aworld_train.env.backend import Plan, Size, Tell
 from aworld_train.env.directory import EnvDirectory
+from aworld_train.env.egress import egress_settings, forbidden_networks, machine_addresses
+from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
 from aworld_train.env.images import LABEL, PLACE, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
 from aworld_train.serving import channel
+from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 _ENGINE_SECONDS = 60
 _PORT = 8080
 _SOCKETS = "/run/aworld"
-_STOP_SECONDS = 2
+_EGRESS = "egress"
+_COUNTS = f"{_SOCKETS}/{_EGRESS}/counts.sock"
 _PIDS = 512
 _RESERVED_PIDS = 32  # of these for the worker itself, whatever tools do
 _FILES = 8192
@@ -85,6 +89,8 @@ class DockerBackend:
 
     def prepare(self, plan: Plan, tell: Tell) -> str:
         """Build the image; see `Backend.prepare`."""
+        if plan.egress:
+            build_egress_image(self._client, tell, pull=plan.pull, rebuild=plan.rebuild)
         return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
 
     def start(self, plan: Plan) -> Record:
@@ -175,22 +181,13 @@ class DockerBackend:
             check_duplicate=True,
         )
         where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
-        volumes = {}
+        volumes: dict[str, dict[str, str]] = {}
         info = self._client.info()
         _check_runtime(plan.runtime, info)
         for number in range(plan.all_workers):
             user = _new_user(info)
-            volume = self._client.volumes.create(
-                f"aworld-{plan.name}-{number}",
-                driver="local",
-                driver_opts={
-                    "type": "tmpfs",
-                    "device": "tmpfs",
-                    "o": f"size=1m,uid={USER},gid={USER},mode=0700",
-                },
-                labels=labels,
-            )
-            volumes[volume.name] = {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}
+            volume = self._volume(plan.name, str(number))
+            volumes |= volume
             self._client.containers.run(
                 image,
                 ["worker"],
@@ -203,14 +200,30 @@ class DockerBackend:
                     **told,
                     "HOME": "/home/agent",
                     "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where, user)),
+                    EGRESS_VARIABLE: json.dumps(dict(plan.egress_passwords)),
                     channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
                 },
                 network_mode="none",
                 runtime=plan.runtime or None,
-                volumes={volume.name: {"bind": f"{_SOCKETS}/{number}", "mode": "rw"}},
+                volumes=volume,
                 mounts=mounts,
                 **_confined(plan.size, info["NCPU"]),
                 **_worker_rights(plan.size, user),
+            )
+        if plan.egress:
+            counts = self._volume(plan.name, _EGRESS)
+            volumes |= counts
+            self._client.containers.run(
+                egress_image_name(),
+                name=f"aworld-{plan.name}-egress",
+                detach=True,
+                labels={**labels, f"{LABEL}.role": "egress"},
+                environment={"AWORLD_EGRESS": json.dumps(self._egress_settings(plan))},
+                network=network.name,
+                volumes=volumes,
+                nano_cpus=int(min(1.0, info["NCPU"]) * 1e9),
+                log_config={"Type": "json-file", "Config": _LOG_FILES},
+                **egress_container_options(),
             )
         self._client.containers.run(
             image,
@@ -229,6 +242,32 @@ class DockerBackend:
             user=f"{USER}:{USER}",
             **_confined(Size(1.0, 512 << 20), info["NCPU"]),
         )
+
+    def _volume(self, name: str, part: str) -> dict[str, dict[str, str]]:
+        """How to mount a new place in memory for sockets, which tools may not enter."""
+        volume = self._client.volumes.create(
+            f"aworld-{name}-{part}",
+            driver="local",
+            driver_opts={
+                "type": "tmpfs",
+                "device": "tmpfs",
+                "o": f"size=1m,uid={USER},gid={USER},mode=0700",
+            },
+            labels={f"{LABEL}.environment": name},
+        )
+        return {volume.name: {"bind": f"{_SOCKETS}/{part}", "mode": "rw"}}
+
+    def _egress_settings(self, plan: Plan) -> dict[str, Any]:
+        pools = [
+            pool["Subnet"]
+            for network in self._client.networks.list()
+            for pool in (network.attrs["IPAM"]["Config"] or [])
+            if "Subnet" in pool
+        ]
+        own = machine_addresses() if "://" not in engine_host() or engine_host().startswith("unix") else ()
+        sockets = [_egress_socket(number) for number in range(plan.all_workers)]
+        forbidden = forbidden_networks((*pools, *own))
+        return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
     def _remove(self, name: str) -> None:
         """Remove containers, then what they used; what is gone already is no error."""
@@ -284,6 +323,7 @@ def _worker_settings(plan: Plan, number: int, where: str, user: int) -> dict[str
         "folders": None,
         "user": {"id": user, "max_processes": _PIDS - _RESERVED_PIDS},
         "own_user": USER,
+        "egress": _egress_socket(number) if plan.egress else None,
         "desktop": plan.desktop,
     }
 
@@ -296,7 +336,12 @@ def _gateway_settings(plan: Plan) -> dict[str, Any]:
         "limits": dict(plan.limits),
         "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
         "scoring": plan.scoring_workers,
+        "egress": _COUNTS if plan.egress else None,
     }
+
+
+def _egress_socket(number: int) -> str:
+    return f"{_SOCKETS}/{number}/egress.sock"
 
 
 def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:

@@ -10,9 +10,10 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -21,6 +22,7 @@ from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Backend, Plan, Size, Tell, choose_backend, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
+from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
 from aworld_train.env.health import check_servers, read_health
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Owner, Record
@@ -50,6 +52,8 @@ def up(
     data: Path | None = None,
     size: Size | None = None,
     desktop: bool = False,
+    egress: str | None = None,
+    egress_hosts: Collection[str] = (),
     scoring_workers: int = 0,
     runtime: str = "",
     ttl: float = 30 * DAY,
@@ -79,6 +83,9 @@ def up(
             where the variable ``ATTACHMENTS`` says.
         size: How large a worker may grow.
         desktop: Whether each worker has a desktop to look at.
+        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: what each server's own
+            entry says. See ``aworld_train.env.egress``.
+        egress_hosts: Hosts that all servers may reach that may reach any, private ones too.
         scoring_workers: How many more workers run the code of answers that are scored (``code_tests``); no agent is
             served by them.
         runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
@@ -104,6 +111,9 @@ def up(
     keys = read_keys(directory.manifest, env_file)
     on = choose_servers(directory.manifest, servers, keys, tell)
     runner = choose_backend(backend, {name: directory.manifest.servers[name] for name in on}, tell)
+    if runner.name != "docker" and (egress is not None or egress_hosts):
+        raise UsageError("--egress needs the docker backend: a process has the network of this machine.")
+    rules = egress_rules(directory.manifest, on, keys, egress, egress_hosts)
     chosen = registry.checked(name or directory.name)
     attached = attachments.find_data(data, for_containers=runner.name == "docker")
     owner = _owner(owner_pid)
@@ -135,6 +145,8 @@ def up(
             only=servers,
             data=attached,
             desktop=desktop,
+            egress=rules,
+            egress_passwords=egress_passwords(rules),
             scoring_workers=_scoring_workers(scoring_workers),
             runtime=runtime,
             pull=pull,
@@ -247,8 +259,7 @@ def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: 
         if said is not None and said["broken"]:
             server, reason = next(iter(said["broken"].items()))
             raise EnvironmentFailure(f"The tool server {server!r} does not start: {reason}.")
-        ready = (plan.workers, plan.scoring_workers)
-        if said is not None and (said["workers"]["ready"], said["scoring"]["ready"]) == ready:
+        if said is not None and _all_ready(said, plan):
             return
         if not backend.runs(record):
             raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
@@ -258,6 +269,11 @@ def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: 
                 "needs longer, give it more time with --wait."
             )
         time.sleep(0.1)
+
+
+def _all_ready(health: Mapping[str, Any], plan: Plan) -> bool:
+    workers = (health["workers"]["ready"], health["scoring"]["ready"]) == (plan.workers, plan.scoring_workers)
+    return workers and (health["egress"] is None or health["egress"]["status"] == "ok")
 
 
 def _log_excerpt(backend: Backend, record: Record) -> str:
@@ -318,6 +334,7 @@ def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
             plan.desktop,
             plan.runtime,
             plan.scoring_workers,
+            described_rules(plan.egress),
             ttl,
         ],
         {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},

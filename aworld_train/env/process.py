@@ -78,6 +78,7 @@ class ProcessBackend:
             "limits": dict(plan.limits),
             "workers": plan.all_workers,
             "scoring": plan.scoring_workers,
+            "egress": None,
             "manifest": str(manifest),
             "python": python,
             "here": str(plan.directory.path),

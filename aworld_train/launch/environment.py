@@ -65,6 +65,8 @@ def run_environment(
             servers=tuple(wanted.servers),
             env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
             data=Path(wanted.data) if wanted.data else None,
+            egress=wanted.egress.value if wanted.egress else None,
+            egress_hosts=tuple(wanted.egress_hosts),
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=wanted.runtime or "",
             owner_pid=os.getpid(),

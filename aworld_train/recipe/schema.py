@@ -31,6 +31,14 @@ class EnvBackend(Enum):
     process = "process"
 
 
+class Egress(Enum):
+    """The most that any tool server of an environment may reach."""
+
+    none = "none"
+    listed = "listed"
+    open = "open"
+
+
 class CassetteMode(Enum):
     """What is done with tool calls beside making them."""
 
@@ -137,6 +145,14 @@ class EnvSection:
         "How it is run: docker, process, or auto (docker; process where no engine answers and no server executes "
         "code).",
         EnvBackend.auto,
+    )
+    egress: Egress | None = _doc(
+        "The most that its tools may reach: none, listed (hosts that are named) or open; default: what each server's "
+        "entry in servers.yaml says. In containers only."
+    )
+    egress_hosts: list[str] = _doc(
+        "Hosts that tools with a way out may reach, private ones too: pypi.org, .example.org, 10.0.0.7:8000.",
+        [],
     )
     runtime: str | None = _doc(
         "The Docker engine's runtime for workers, such as runsc; default: the engine's own."

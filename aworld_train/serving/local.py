@@ -3,9 +3,10 @@
     python -m aworld_train.serving.local
 
 Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
-(how many), ``scoring`` (how many of them, the last, are for scoring), ``manifest``, ``python``, ``here``, ``servers``
-(the workers'), ``folder`` (private; made, and removed at the end). ``AWORLD_SECRET`` is given to the gateway alone,
-keys to the workers alone. A process that ends is started again, and what its tools left running is ended first.
+(how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
+own network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private; made, and removed at the
+end). ``AWORLD_SECRET`` is given to the gateway alone, keys to the workers alone. A process that ends is started again,
+and what its tools left running is ended first.
 """
 
 import contextlib
@@ -125,7 +126,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
     }
     numbers = range(int(str(settings["workers"])))
     sockets = [folder / str(number) / "run" / "worker.sock" for number in numbers]
-    gateway = {name: settings[name] for name in ("name", "host", "port", "limits", "scoring")}
+    gateway = {name: settings[name] for name in ("name", "host", "port", "limits", "scoring", "egress")}
     parts = [
         Part(
             "aworld_train.serving.gateway",
@@ -147,6 +148,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
             "folders": [str(place) for place in places.values()],
             "user": None,
             "own_user": None,
+            "egress": None,
             "desktop": False,
         }
         variables = {

@@ -3,11 +3,13 @@
 ``socket`` (where to listen), ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest),
 ``servers`` (names of those that are on), ``folders`` (what is emptied between sessions; null: what is
 mounted in the container's memory), ``user`` (whom tool servers run as, see ``spawner.User``; null: the user of this
-process), ``own_user`` (whom this process becomes once the spawner runs; null: nobody else), ``desktop`` (whether there
-is one). The secret of the channel to the gateway is in ``AWORLD_CHANNEL``.
+process), ``own_user`` (whom this process becomes once the spawner runs; null: nobody else), ``egress`` (the socket that
+leads out; null: there is no way out), ``desktop`` (whether there is one). The secret of the channel to the gateway is
+in ``AWORLD_CHANNEL``, what servers show to the proxy in ``AWORLD_EGRESS_PASSWORDS``.
 """
 
 import asyncio
+import contextlib
 import ctypes
 import json
 import os
@@ -22,6 +24,8 @@ from aworld_train.serving.manifest import Manifest, from_json
 from aworld_train.serving.worker import desktop
 from aworld_train.serving.worker.app import Worker
 from aworld_train.serving.worker.cleaning import Cleaner, ContainerCleaner, ProcessCleaner
+from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
+from aworld_train.serving.worker.egress import ProxyPort, proxy_port, proxy_variables
 from aworld_train.serving.worker.endpoint import Endpoint
 from aworld_train.serving.worker.launcher import Places, Spawner, give_up
 from aworld_train.serving.worker.relay import Relay
@@ -40,7 +44,9 @@ def main() -> None:
     manifest = from_json(json.loads(Path(settings["manifest"]).read_text(encoding="utf-8")))
     places = Places(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
     variables = {**os.environ, **(desktop.VARIABLES if settings["desktop"] else {})}
-    spawner = Spawner(manifest, places, variables, settings["servers"], settings["user"])
+    passwords = json.loads(os.environ.get(EGRESS_VARIABLE, "{}"))
+    proxies = {server: proxy_variables(server, password) for server, password in passwords.items()}
+    spawner = Spawner(manifest, places, variables, settings["servers"], proxies, settings["user"])
     if settings["own_user"] is not None:
         _become(settings["own_user"])
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # tools read neither its memory nor its variables
@@ -62,7 +68,9 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, spawner: Spawner)
     loop.add_signal_handler(signal.SIGCHLD, lambda: give_up() if spawner.pid in bury() else None)
     relay = Relay(manifest, _off(manifest, settings["servers"]), spawner)
     endpoint = Endpoint(settings["socket"])
-    cleaner = _cleaner(settings, spawner) if manifest.sessions_per_worker == 1 else None
+    way_out = contextlib.AsyncExitStack()
+    proxy = await way_out.enter_async_context(proxy_port(settings["egress"])) if settings["egress"] else None
+    cleaner = _cleaner(settings, spawner, proxy) if manifest.sessions_per_worker == 1 else None
     drawn_on = desktop.Desktop(spawner) if settings["desktop"] else None
     worker = Worker(relay, spawner, cleaner, Channel(os.environ[VARIABLE]), endpoint, drawn_on)
     relay.report = worker.report
@@ -79,6 +87,7 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, spawner: Spawner)
     relay.stop_servers()
     spawner.close()
     await runner.cleanup()
+    await way_out.aclose()
 
 
 def _off(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
@@ -91,9 +100,9 @@ def _off(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
     }
 
 
-def _cleaner(settings: dict[str, Any], spawner: Spawner) -> Cleaner:
+def _cleaner(settings: dict[str, Any], spawner: Spawner, proxy: ProxyPort | None) -> Cleaner:
     if settings["folders"] is None:
-        return ContainerCleaner(spawner)
+        return ContainerCleaner(spawner, proxy)
     ground = Ground(tuple(map(Path, settings["folders"])), frozenset({os.getpid(), spawner.pid}))
     return ProcessCleaner(ground, spawner, Path(settings["socket"]))
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from aworld_train.serving.worker.egress import ProxyPort
 from aworld_train.serving.worker.launcher import Spawner
 from aworld_train.serving.worker.wipe import Ground, NotClean, end_processes, wipe
 
@@ -27,14 +28,21 @@ class Cleaner(Protocol):
 
 
 class ContainerCleaner:
-    """Cleans a container of the worker's own."""
+    """Cleans a container of the worker's own.
 
-    def __init__(self, spawner: Spawner):
-        self._spawner = spawner
+    Args:
+        spawner: Started what is to be ended.
+        proxy: The way out, if there is one.
+    """
+
+    def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
+        self._spawner, self._proxy = spawner, proxy
 
     async def clean(self) -> None:
         """See `Cleaner.clean`."""
         await self._spawner.wipe()
+        if self._proxy is not None:
+            await self._proxy.end_connections()
 
 
 class ProcessCleaner:

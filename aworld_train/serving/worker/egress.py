@@ -12,6 +12,8 @@ from urllib.parse import quote
 from aworld_train.serving.egress.forwarding import Forwarder
 from aworld_train.serving.egress.settings import PORT, user_name
 
+VARIABLE = "AWORLD_EGRESS_PASSWORDS"
+"""Where a worker finds, as JSON, what each server with a way out shows to the proxy."""
 _MAX_CONNECTIONS = 512
 _BACKLOG = 1024
 _DIRECT = "127.0.0.1,localhost"

@@ -47,6 +47,7 @@ class Spawner:
         places: What the placeholders in commands mean.
         variables: This worker's environment variables; servers get all of them but keys, and of these their own.
         chosen: The servers that may be started; what others need may not be here.
+        proxies: By server, what it needs to know of its way out; those that have none are not there.
         user: Whom tool servers run as, as the spawner's ``User``; None: the user of this process.
     """
 
@@ -56,9 +57,11 @@ class Spawner:
         places: Places,
         variables: Mapping[str, str],
         chosen: Collection[str],
+        proxies: Mapping[str, Mapping[str, str]] | None = None,
         user: Mapping[str, int] | None = None,
     ):
         self._places = places
+        self._proxies = proxies or {}
         keys = manifest.key_names()
         self._keys = {name: value for name, value in variables.items() if name in keys}
         self._common = {
@@ -106,17 +109,18 @@ class Spawner:
         Raises:
             CallFailure: It could not be started.
         """
-        keys = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
+        secrets = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
+        secrets |= self._proxies.get(name, {})
         order = {
             "cwd": str(self._places.workspace),
-            "private": bool(keys),
+            "private": bool(secrets),
             **(
                 {"argv": [self._places.fill(part) for part in entry.command]}
                 if entry.command
                 else {"function": entry.function}
             ),
         }
-        variables = _written({**self._common, **keys})
+        variables = _written({**self._common, **secrets})
         try:
             answer = await self._order(order, [standard_input, standard_output, variables])
         finally:
