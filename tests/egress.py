@@ -178,8 +178,8 @@ async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
         }
         process = start(settings, folder / "log")
         try:
-            async with proxy_port(str(folder / "egress.sock"), port=0) as port:
-                egress = Egress(process, folder, port, passwords, names, folder / "log", settings)
+            async with proxy_port(str(folder / "egress.sock"), port=0) as proxy:
+                egress = Egress(process, folder, proxy.port, passwords, names, folder / "log", settings)
                 await until_up(egress)
                 yield egress
         finally:

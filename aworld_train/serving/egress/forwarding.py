@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 _CHUNK = 1 << 16
 _CONNECT_SECONDS = 10.0
+_STALL_SECONDS = 120.0
 _NO_WAY_OUT = (
     b"HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_NO_EGRESS 0\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -55,7 +56,7 @@ class Forwarder:
             writer.transport.abort()
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections; new ones are taken all the same."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -72,26 +73,31 @@ class Forwarder:
             await _until_closed(reader)
             return
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(reader, far_writer))
-                both.create_task(_copy(far_reader, writer))
-        except* OSError:
-            pass
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            await _until_closed(reader)
         finally:
             far_writer.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while chunk := await reader.read(_CHUNK):
-        writer.write(chunk)
-        await writer.drain()
-    if writer.can_write_eof():
+    """One direction, to its end; where one side breaks off, so does the other.
+
+    A side that takes nothing for `_STALL_SECONDS` is given up: that the other one has gone cannot be seen meanwhile.
+    """
+    writer.transport.set_write_buffer_limits(0)  # what `drain` has waited for has left this process
+    try:
+        while chunk := await reader.read(_CHUNK):
+            writer.write(chunk)
+            async with asyncio.timeout(_STALL_SECONDS):
+                await writer.drain()
         writer.write_eof()
+    except OSError:  # a time-out is one, too
+        writer.transport.abort()
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> None:
     """Read what still comes, for a moment: a close with unread bytes would take the answer away from the other side."""
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(OSError):  # a time-out is one, too
         async with asyncio.timeout(1):
             while await reader.read(_CHUNK):
                 pass

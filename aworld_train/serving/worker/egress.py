@@ -7,6 +7,7 @@ program without them gets nothing, whatever it connects to.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from aworld_train.serving.egress.forwarding import Forwarder
@@ -19,9 +20,25 @@ _BACKLOG = 1024
 _DIRECT = "127.0.0.1,localhost"
 
 
+@dataclass(frozen=True)
+class ProxyPort:
+    """The port on loopback.
+
+    Attributes:
+        port: Its number.
+    """
+
+    port: int
+    forwarder: Forwarder = field(repr=False)
+
+    async def end_connections(self) -> None:
+        """End what a session has left open, before the next one begins: a port takes only so many at a time."""
+        await self.forwarder.close()
+
+
 @contextlib.asynccontextmanager
-async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[int]:
-    """Listens on loopback and leads to ``socket`` for as long as the block lasts; the port, which ``0`` leaves open.
+async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[ProxyPort]:
+    """Listens on loopback and leads to ``socket`` for as long as the block lasts; port 0 takes any that is free.
 
     Each connection is led there anew, so an egress container may come later, and be started again.
 
@@ -31,7 +48,7 @@ async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[int]:
     forwarder = Forwarder(lambda: asyncio.open_unix_connection(socket), _MAX_CONNECTIONS)
     server = await asyncio.start_server(forwarder.serve, "127.0.0.1", port, backlog=_BACKLOG)
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield ProxyPort(server.sockets[0].getsockname()[1], forwarder)
     finally:
         server.close()
         await forwarder.close()
