@@ -4,7 +4,7 @@
 
 Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
 (how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
-own network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private; made, and removed at the
+network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private; made, and removed at the
 end). ``AWORLD_SECRET`` is given to the gateway alone, keys to the workers alone. A process that ends is started again,
 and what its tools left running is ended first.
 """
