@@ -77,7 +77,12 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         # What is left of a body that nobody reads is not the beginning of a request.
-        if self.deadline is None and not self.busy and (self._content is None or self._content.is_eof()):
+        if (
+            data
+            and self.deadline is None
+            and not self.busy
+            and (self._content is None or self._content.is_eof())
+        ):
             self.deadline = self._loop.time() + HEAD_SECONDS
         super().data_received(data)
 

@@ -245,7 +245,7 @@ class Body:
         if self._content.at_eof():
             return b"".join(parts)
         await self._account.take(WINDOW_BYTES)
-        return self._stream(parts)
+        return self._stream(parts, held + WINDOW_BYTES)
 
     async def _read_up_to(self, amount: int) -> list[bytes]:
         """Its first parts: all of them, or a little more than ``amount``."""
@@ -254,7 +254,7 @@ class Body:
             parts.append(chunk)
         return parts
 
-    async def _stream(self, parts: list[bytes]) -> AsyncIterator[bytes]:
+    async def _stream(self, parts: list[bytes], taken: int) -> AsyncIterator[bytes]:
         try:
             for part in parts:
                 yield part
@@ -264,7 +264,7 @@ class Body:
             self.refusal = refusal
             raise
         finally:
-            self._account.give(WINDOW_BYTES)
+            self._account.give(taken)
 
     async def _chunk(self) -> bytes:
         """What has come since; empty at the end. Only the time for which the client is waited for counts."""
