@@ -1,16 +1,22 @@
 """Bearer tokens of an environment: JSON Web Tokens (HS256) that say which environment, until when, and how much.
 
+Whoever knows the secret may also order the gateway to take a token for revoked. An order is signed as tokens are, for
+another audience: no token is an order, and no order opens anything.
+
 The secret is random, made per environment, and known to its gateway only. ``exp``, ``aud`` and the environment's name
 are required, and no other algorithm is accepted, ``none`` least of all.
 """
 
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import jwt
 
 _ALGORITHM = "HS256"
 _AUDIENCE = "aworld-train environment"
+_ORDERS = "aworld-train gateway"
+_ORDER_SECONDS = 60
 _LEEWAY = 5.0  # seconds by which clocks may differ
 
 
@@ -21,12 +27,25 @@ class Pass:
     Attributes:
         token_id: The same for every request with this token.
         sessions: Most sessions open at one time; None where there is no such limit.
-        expires: Until when (Unix time, seconds).
+        expires: Until when, with what clocks may differ by (Unix time, seconds).
     """
 
     token_id: str
     sessions: int | None
     expires: float
+
+
+@dataclass(frozen=True)
+class Revocation:
+    """The order to refuse a token from now on.
+
+    Attributes:
+        token_id: Of the token.
+        expires: When the token itself expires (Unix time, seconds); None where that is not known.
+    """
+
+    token_id: str
+    expires: float | None
 
 
 class Refused(Exception):
@@ -74,20 +93,60 @@ def verify(secret: str, environment: str, token: str) -> Pass:
     Raises:
         Refused: It is expired, of another environment, signed otherwise, or no token at all.
     """
+    claims = _verified(secret, environment, token, _AUDIENCE)
+    sessions = claims.get("sessions")
+    return Pass(
+        str(claims["jti"]), sessions if isinstance(sessions, int) else None, float(claims["exp"]) + _LEEWAY
+    )
+
+
+def sign_revocation(secret: str, environment: str, revocation: Revocation, *, issued: int) -> str:
+    """An order for the gateway of ``environment``; it is good for a minute.
+
+    Args:
+        secret: The environment's secret.
+        environment: Its name.
+        revocation: What is ordered.
+        issued: Unix time in seconds.
+    """
+    claims = {
+        "aud": _ORDERS,
+        "env": environment,
+        "iat": issued,
+        "exp": issued + _ORDER_SECONDS,
+        "jti": secrets.token_hex(8),
+        "revoke": revocation.token_id,
+        "until": revocation.expires,
+    }
+    return jwt.encode(claims, secret, algorithm=_ALGORITHM)
+
+
+def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
+    """What is ordered.
+
+    Raises:
+        Refused: It is no order for ``environment``, or an old one.
+    """
+    claims = _verified(secret, environment, order, _ORDERS)
+    until = claims.get("until")
+    return Revocation(str(claims.get("revoke", "")), None if until is None else float(until))
+
+
+def _verified(secret: str, environment: str, token: str, audience: str) -> dict[str, Any]:
     try:
-        claims = jwt.decode(
-            token,
+        claims: dict[str, Any] = jwt.decode(
+            token.encode(),
             secret,
             algorithms=[_ALGORITHM],
-            audience=_AUDIENCE,
+            audience=audience,
             leeway=_LEEWAY,
             options={"require": ["exp", "aud", "env", "jti"]},
         )
     except jwt.ExpiredSignatureError as error:
         raise Refused("the token has expired") from error
-    except jwt.InvalidTokenError as error:
+    # The last two: bytes that are no text, and JSON that is nested a thousand times, are found before the signature.
+    except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError) as error:
         raise Refused("the token is not valid here") from error
     if claims["env"] != environment:
         raise Refused("the token is for another environment")
-    sessions = claims.get("sessions")
-    return Pass(str(claims["jti"]), sessions if isinstance(sessions, int) else None, float(claims["exp"]))
+    return claims

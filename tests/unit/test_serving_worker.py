@@ -64,6 +64,7 @@ def worker(
         "folders": [str(places[name]) for name in ("workspace", "home", "tmp")],
         "user": None,
         "own_user": None,
+        "egress": None,
         "desktop": False,
     }
     variables = {

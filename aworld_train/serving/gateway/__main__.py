@@ -1,22 +1,25 @@
 """``python -m aworld_train.serving.gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
 
 ``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
-last, are for scoring), ``limits`` (see ``app.Limits``). What tokens are signed with is in ``AWORLD_SECRET``;
-``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none without it.
+last, are for scoring), ``egress`` (the socket where the way out tells its counts; null: there is none), ``limits`` (see
+``app.Limits``), and ``revoked`` (the file of the revoked tokens; without it there is one beside each socket). What
+tokens are signed with is in ``AWORLD_SECRET``; ``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none
+without it.
 """
 
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
+from pathlib import Path
 
 from aiohttp import web
 
 from aworld_train.serving.gateway.app import Gateway, Limits
+from aworld_train.serving.gateway.connections import Connections, listening
 from aworld_train.serving.gateway.desktop import PREFIX, DesktopPages
-
-_BACKLOG = 4096  # clients that connect at the same moment
 
 
 def main() -> None:
@@ -25,25 +28,41 @@ def main() -> None:
     secret = os.environ.get("AWORLD_SECRET", "")
     if len(secret) < 32:
         sys.exit("AWORLD_SECRET is not set: there is no gateway without tokens.")
-    limits = Limits(**settings["limits"])
-    gateway = Gateway(settings["name"], secret, settings["sockets"], limits, settings["scoring"])
+    _allow_many_files()
+    files = [settings["revoked"]] if "revoked" in settings else map(_beside, settings["sockets"])
+    gateway = Gateway(
+        settings["name"],
+        secret,
+        settings["sockets"],
+        Limits(**settings["limits"]),
+        revoked=list(map(Path, files)),
+        scoring=settings["scoring"],
+        egress=settings["egress"],
+    )
     app = gateway.application()
     if password := os.environ.get("AWORLD_DESKTOP_PASSWORD"):
         pages = DesktopPages(settings["name"], secret, password, gateway.pool.links)
         app.add_subapp(PREFIX, pages.application())
-    asyncio.run(_serve(app, settings["host"], settings["port"]))
+    asyncio.run(_serve(app, gateway.admission.connections, settings["host"], settings["port"]))
 
 
-async def _serve(app: web.Application, host: str, port: int) -> None:
+async def _serve(app: web.Application, connections: Connections, host: str, port: int) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
-    await stopped.wait()
-    await runner.cleanup()
+    async with listening(app, connections, host, port):
+        await stopped.wait()
+
+
+def _allow_many_files() -> None:
+    """As many as this process may have: each session takes two, and usually 1024 are allowed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _beside(socket: str) -> Path:
+    return Path(socket).with_name("revoked.json")
 
 
 if __name__ == "__main__":

@@ -1,44 +1,49 @@
 """The gateway's HTTP side: MCP at ``/mcp`` for those with a token, ``/health`` and ``/metrics`` for everybody.
 
 Bodies pass through as they are. What the gateway adds is who may come in, which worker a session has, and an answer
-where a worker has none to give any more.
+where a worker has none to give any more. At ``/revoke`` it is ordered to refuse a token.
 """
 
 import asyncio
-import contextlib
-import json
 import secrets
 import sys
 import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel, derive_secret
+from aworld_train.serving.gateway.admission import Admission
+from aworld_train.serving.gateway.egress import EgressCounts
+from aworld_train.serving.gateway.exchange import SESSION_HEADER, pass_on
+from aworld_train.serving.gateway.intake import (
+    MAX_MESSAGE_BYTES,
+    MAX_OPENING_BYTES,
+    Account,
+    Body,
+    Budget,
+    Refusal,
+    part_of,
+)
 from aworld_train.serving.gateway.link import WorkerLink
 from aworld_train.serving.gateway.metrics import Metrics
 from aworld_train.serving.gateway.pool import Busy, Pool, Session
-from aworld_train.serving.tokens import Pass, Refused, verify
+from aworld_train.serving.tokens import Pass, Refused
 
-SESSION_HEADER = "Mcp-Session-Id"
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
 _NO_SCORING = (
     "this environment has no worker for scoring, and answers are not run where agents are: start it with "
     "--scoring-workers 1 (in a recipe: env.scoring_workers=1)"
 )
-_PASSED_ON = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers")
-_BODY_BYTES = 64 << 20
 _END_SECONDS = 5.0
 _INITIALIZED = b"notifications/initialized"
-_MOST_ADMITTED = 1024
-_RETRY_AFTER = 5
+_RETRY_AFTER = {"Retry-After": "5"}
 _AGAIN_SECONDS = 0.05
-_WORKER_LOST = "the worker of this session was lost; what it did is gone, and a new session has to be opened"
-# JSON-RPC 2.0: the range that it leaves to servers, and a request that is none.
-_SERVER_ERROR = -32000
-_INVALID_REQUEST = -32600
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,26 @@ class Gateway:
         secret: What its tokens are signed with.
         sockets: Where its workers listen.
         limits: See ``Limits``.
+        revoked: Files in which it remembers which tokens were revoked.
         scoring: How many of the workers, the last, are for scoring alone.
+        egress: Where the way out tells its counts; None where there is none.
     """
 
-    def __init__(self, name: str, secret: str, sockets: list[str], limits: Limits, scoring: int = 0):
-        self._name, self._secret, self._limits = name, secret, limits
-        self._admitted: dict[str, Pass] = {}  # by what they showed
+    def __init__(
+        self,
+        name: str,
+        secret: str,
+        sockets: list[str],
+        limits: Limits,
+        revoked: Sequence[Path] = (),
+        scoring: int = 0,
+        egress: str | None = None,
+    ):
+        self._name, self._limits = name, limits
+        self._opening: Counter[str] = Counter()  # sessions that are not open yet, by token
+        self._egress = EgressCounts(egress) if egress is not None else None
+        self.admission = Admission(name, secret, revoked)
+        self.budget = Budget()
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
         self.pool.links = [
@@ -90,10 +109,11 @@ class Gateway:
 
     def application(self) -> web.Application:
         """The routes."""
-        app = web.Application(client_max_size=_BODY_BYTES)
+        app = web.Application(middlewares=[self.admission.connections.middleware()])
         app.router.add_get("/health", self.health)
         app.router.add_get("/metrics", self.show_metrics)
         app.router.add_route("*", "/mcp", self.mcp)
+        app.router.add_post("/revoke", self.revoke)
         app.cleanup_ctx.append(self._living)
         return app
 
@@ -112,6 +132,8 @@ class Gateway:
     async def health(self, _: web.Request) -> web.Response:
         """200 where there is a worker that works, else 503; nothing in it is secret."""
         states = self.pool.states()
+        if self._egress is not None:
+            await self._egress.refresh()
         fine = any(link.proved for link in self.pool.links)
         broken = {name: reason for link in self.pool.links for name, reason in link.broken.items()}
         description = {
@@ -119,6 +141,7 @@ class Gateway:
             "name": self._name,
             "workers": states,
             "scoring": self.pool.states(scoring=True),
+            "egress": self._egress.described() if self._egress else None,
             "states": [link.state for link in self.pool.links],
             "servers": next((link.servers for link in self.pool.links if link.alive), []),
             "broken": broken,
@@ -131,64 +154,96 @@ class Gateway:
         """The numbers of this moment."""
         self.metrics.open.set(len(self.pool.sessions))
         self.metrics.queued.set(self.pool.queued)
+        self.metrics.connections.set(len(self.admission.connections))
+        self.metrics.held.set(self.budget.used)
         for state, count in self.pool.states().items():
             self.metrics.workers.labels(state).set(count)
-        return web.Response(body=self.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        text = self.metrics.text()
+        if self._egress is not None:
+            await self._egress.refresh()
+            text += self._egress.text()
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
         """A request of a client, whatever it is."""
         try:
-            allowed = self._admit(request.headers.get("Authorization", ""))
-        except Refused as refusal:
+            allowed = self.admission.admit(request)
+            with Account(self.budget, allowed.token_id) as account:
+                return await self._serve(request, allowed, account)
+        except Refused as reason:
             self.metrics.refused.labels("token").inc()
-            return _refusal(401, str(refusal), {"WWW-Authenticate": "Bearer"})
+            return _unauthorized(reason)
+        except Refusal as refusal:
+            self.metrics.refused.labels(refusal.cause).inc()
+            return refusal.response()
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        """Take a token for revoked, if the order is signed as such: its sessions end, and it is refused."""
+        try:
+            revocation, is_kept = self.admission.revoke(request)
+        except Refused as reason:
+            return _unauthorized(reason)
+        sessions = [one for one in self.pool.sessions.values() if one.token_id == revocation.token_id]
+        await asyncio.gather(*(self._end(session, "revoked") for session in sessions))
+        return web.json_response({"sessions": len(sessions), "kept": is_kept})
+
+    async def _serve(self, request: web.Request, allowed: Pass, account: Account) -> web.StreamResponse:
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
-            return await self._open(request, allowed)
+            return await self._open(request, allowed, account)
         session = self.pool.sessions.get(session_id)
         if session is None or session.token_id != allowed.token_id:
-            return _refusal(404, "there is no such session: it has ended, or was another's")
+            raise Refusal(404, "session", "there is no such session: it has ended, or was another's")
         if request.method == "DELETE":
             await self._end(session, "closed")
             return web.Response(status=200)
-        body = await request.read()
-        if _INITIALIZED in body and _part(body, "method") == _INITIALIZED.decode():
+        body = Body(request, account, MAX_MESSAGE_BYTES)
+        message = await body.read_or_stream()
+        if _is_initialized(message):
             session.last_seen, session.vanished = time.monotonic(), None
             return web.Response(status=202)  # every client has to say so, and no worker has to know
-        return await self._pass_on(request, session, body)
+        try:
+            response = await pass_on(request, session, message, account)
+        finally:
+            if request.method == "POST" and self.pool.sessions.get(session_id) is not session:
+                # It has ended meanwhile, and what arrived after that may have opened it at the worker once more.
+                self._later(self._close(session.link, session_id))
+        if body.refusal is not None and not response.prepared:
+            raise body.refusal
+        return response
 
-    def _admit(self, authorization: str) -> Pass:
-        """What a client may do; a token that was good is not looked at again until it expires.
-
-        Raises:
-            Refused: Nothing.
-        """
-        known = self._admitted.get(authorization)
-        if known is not None and time.time() < known.expires:
-            return known
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            raise Refused("a bearer token is needed")
-        allowed = verify(self._secret, self._name, token.strip())
-        if len(self._admitted) >= _MOST_ADMITTED:
-            self._admitted.clear()
-        self._admitted[authorization] = allowed
-        return allowed
-
-    async def _open(self, request: web.Request, allowed: Pass) -> web.StreamResponse:
-        body = await request.read()
-        if request.method != "POST" or b'"initialize"' not in body:
-            return _refusal(400, f"the header {SESSION_HEADER} is missing, and this opens no session")
-        if allowed.sessions is not None and self.pool.sessions_of(allowed.token_id) >= allowed.sessions:
-            self.metrics.refused.labels("session_limit").inc()
-            return _refusal(
+    async def _open(self, request: web.Request, allowed: Pass, account: Account) -> web.StreamResponse:
+        token_id = allowed.token_id
+        no_opening = Refusal(
+            400, "session", f"the header {SESSION_HEADER} is missing, and this opens no session"
+        )
+        if request.method != "POST":
+            raise no_opening
+        open_or_waiting = self.pool.sessions_of(token_id) + self._opening[token_id]
+        if allowed.sessions is not None and open_or_waiting >= allowed.sessions:
+            raise Refusal(
                 429,
+                "session_limit",
                 f"this token may have {allowed.sessions} sessions at a time",
-                {"Retry-After": str(_RETRY_AFTER)},
+                _RETRY_AFTER,
             )
+        self._opening[token_id] += 1
+        try:
+            message = await Body(request, account, MAX_OPENING_BYTES).read()
+            if b'"initialize"' not in message:
+                raise no_opening
+            return await self._open_at_worker(request, allowed, message, account)
+        finally:
+            self._opening[token_id] -= 1
+            if not self._opening[token_id]:
+                del self._opening[token_id]
+
+    async def _open_at_worker(
+        self, request: web.Request, allowed: Pass, message: bytes, account: Account
+    ) -> web.StreamResponse:
         scoring = request.headers.get(PURPOSE_HEADER) == SCORING
         if scoring and not any(link.scoring for link in self.pool.links):
-            return _refusal(400, _NO_SCORING)
+            raise Refusal(400, "scoring", _NO_SCORING)
         began = time.monotonic()
         while True:
             session_id = secrets.token_hex(16)
@@ -196,14 +251,18 @@ class Gateway:
                 remaining = self._limits.queue_seconds - (time.monotonic() - began)
                 link = await self.pool.reserve(session_id, remaining, scoring)
             except Busy as busy:
-                self.metrics.refused.labels("busy").inc()
-                return _refusal(503, str(busy), {"Retry-After": str(_RETRY_AFTER)})
-            session = Session(session_id, link, allowed.token_id)
+                raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
+            try:
+                self.admission.check(allowed)
+            except Refused:
+                self.pool.release(link, session_id)
+                raise
+            session = Session(session_id, link, allowed.token_id, allowed.expires)
             self.pool.sessions[session_id] = session
             self.metrics.waited.observe(time.monotonic() - began)
             response: web.StreamResponse | None = None
             try:
-                response = await self._pass_on(request, session, body, opening=True)
+                response = await pass_on(request, session, message, account, opening=True)
                 if response.status == 503:
                     # The worker is not as free as it seemed; it says so itself when it is again.
                     link.ready = False
@@ -214,43 +273,9 @@ class Gateway:
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             if response.status < 400:
+                session.is_open = True
                 self.metrics.sessions.inc()
             return response
-
-    async def _pass_on(
-        self, request: web.Request, session: Session, body: bytes, opening: bool = False
-    ) -> web.StreamResponse:
-        """The worker's answer; 502 where there was none and the session was only being opened."""
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        headers[SESSION_HEADER] = session.session_id
-        session.requests += 1
-        session.vanished = None
-        response: web.StreamResponse | None = None
-        try:
-            async with session.link.request(request.method, "/mcp", headers=headers, data=body) as answer:
-                given = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
-                if opening and answer.status < 400:
-                    given[SESSION_HEADER] = session.session_id
-                if answer.headers.get("Content-Length") is not None:
-                    return web.Response(body=await answer.read(), status=answer.status, headers=given)
-                response = web.StreamResponse(status=answer.status, headers=given)
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
-                return response
-        except asyncio.CancelledError:
-            session.vanished = time.monotonic()
-            raise
-        except (aiohttp.ClientError, OSError):
-            if request.transport is None or request.transport.is_closing():
-                session.vanished = time.monotonic()
-                raise
-            if opening:
-                return _refusal(502, _WORKER_LOST)
-            return await _say_lost(request, body, response)
-        finally:
-            session.requests -= 1
-            session.last_seen = time.monotonic()
 
     async def _end(self, session: Session, cause: str) -> None:
         """End a session at its worker too; its worker is taken for new ones when it says so itself.
@@ -305,9 +330,11 @@ class Gateway:
         """End the sessions that nobody uses any more."""
         while True:
             await asyncio.sleep(min(1.0, self._limits.vanish_seconds, self._limits.idle_seconds))
-            now = time.monotonic()
+            now, today = time.monotonic(), time.time()
             for session in list(self.pool.sessions.values()):
-                if session.vanished is not None and now - session.vanished > self._limits.vanish_seconds:
+                if today >= session.expires:
+                    self._later(self._end(session, "expired"))
+                elif session.vanished is not None and now - session.vanished > self._limits.vanish_seconds:
                     self._later(self._end(session, "vanished"))
                 elif not session.requests and now - session.last_seen > self._limits.idle_seconds:
                     self._later(self._end(session, "idle"))
@@ -319,27 +346,11 @@ class Gateway:
         return task
 
 
-async def _say_lost(
-    request: web.Request, body: bytes, begun: web.StreamResponse | None
-) -> web.StreamResponse:
-    """The answer to a request whose worker was lost, in the stream that was begun if there is one."""
-    number = _part(body, "id")
-    error = {"code": _SERVER_ERROR, "message": _WORKER_LOST, "data": {"type": "worker_lost"}}
-    message = {"jsonrpc": "2.0", "id": number, "error": error}
-    if begun is None:
-        return web.json_response(message, status=200 if number is not None else 404)
-    if number is not None:
-        await begun.write(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")
-    return begun
+def _is_initialized(message: bytes | AsyncIterator[bytes]) -> bool:
+    """Whether it is what a client says when it has seen that its session is open."""
+    found = isinstance(message, bytes) and _INITIALIZED in message
+    return found and part_of(message, "method") == _INITIALIZED.decode()
 
 
-def _part(body: bytes, name: str) -> Any:
-    """That part of a message; None where it has none, or is no message."""
-    with contextlib.suppress(ValueError, AttributeError):
-        return json.loads(body).get(name)
-    return None
-
-
-def _refusal(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    error = {"code": _INVALID_REQUEST, "message": reason}
-    return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=status, headers=headers)
+def _unauthorized(reason: Refused) -> web.Response:
+    return Refusal(401, "token", str(reason), {"WWW-Authenticate": "Bearer"}).response()

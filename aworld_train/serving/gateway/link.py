@@ -17,6 +17,7 @@ from aworld_train.serving.channel import Channel
 
 _SILENCE_SECONDS = 10.0  # a worker says every two seconds that it lives
 _RETRY_SECONDS = 0.2
+_READ_BYTES = 32 << 10  # of an answer before the client takes it, twice as much at most
 _URL = "http://worker"
 
 
@@ -78,7 +79,11 @@ class WorkerLink:
 
     @asynccontextmanager
     async def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        data: bytes | AsyncIterator[bytes] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The worker's response to a request, its body not read yet.
 
@@ -123,6 +128,7 @@ class WorkerLink:
                 connector=aiohttp.UnixConnector(self.socket, limit=0, keepalive_timeout=300),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
                 auto_decompress=False,
+                read_bufsize=_READ_BYTES,
             )
         return self._http
 

@@ -15,6 +15,8 @@ class Metrics:
         self.refused = Counter("aworld_requests_refused", "Requests refused.", ["cause"], registry=registry)
         self.open = Gauge("aworld_sessions_open", "Sessions that are open.", registry=registry)
         self.queued = Gauge("aworld_sessions_queued", "Sessions waiting for a worker.", registry=registry)
+        self.connections = Gauge("aworld_connections", "Connections of clients.", registry=registry)
+        self.held = Gauge("aworld_held_bytes", "Bytes that requests hold.", registry=registry)
         self.workers = Gauge("aworld_workers", "Workers.", ["state"], registry=registry)
         self.waited = Histogram(
             "aworld_session_wait_seconds", "Wait for a worker.", buckets=_SECONDS, registry=registry

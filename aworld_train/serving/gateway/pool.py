@@ -5,6 +5,7 @@ who wait for one kind do not wait for the other.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ class Session:
         session_id: Its name.
         link: Its worker.
         token_id: The token it was opened with; others do not see it.
+        expires: When that token expires (Unix time, seconds).
+        is_open: Whether its worker has answered that it is.
         last_seen: When a request began or ended (monotonic clock, seconds).
         requests: How many are under way, streams included.
         vanished: When the client broke off a request, if it has not been heard of since.
@@ -32,6 +35,8 @@ class Session:
     session_id: str
     link: WorkerLink
     token_id: str
+    expires: float = math.inf
+    is_open: bool = False
     last_seen: float = field(default_factory=time.monotonic)
     requests: int = 0
     vanished: float | None = None
@@ -62,7 +67,7 @@ class Pool:
 
     def sessions_of(self, token_id: str) -> int:
         """How many are open with that token."""
-        return sum(session.token_id == token_id for session in self.sessions.values())
+        return sum(session.is_open and session.token_id == token_id for session in self.sessions.values())
 
     async def reserve(self, session_id: str, seconds: float, scoring: bool = False) -> WorkerLink:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.

@@ -1,0 +1,316 @@
+"""Connections that show no token are few and short, those with one are left alone; nothing of a head is logged."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aworld_train.serving.gateway import connections, intake
+from aworld_train.serving.gateway.app import Gateway, Limits
+from aworld_train.serving.gateway.connections import listening
+from aworld_train.serving.tokens import new_secret, sign
+
+SECRET = new_secret()
+WITHIN = 20.0
+SHORT = 0.5
+LONG = 4 * SHORT
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", SHORT)
+    monkeypatch.setattr(connections, "_WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "_LINGER_SECONDS", SHORT)
+    monkeypatch.setattr(intake, "STALL_SECONDS", SHORT)
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[tuple[Gateway, int]]:
+    """A gateway without workers, and its port."""
+    made = Gateway("name", SECRET, [], Limits(queue_seconds=0.1))
+    async with (
+        asyncio.timeout(WITHIN),
+        listening(made.application(), made.admission.connections, "127.0.0.1", 0) as port,
+    ):
+        yield made, port
+
+
+def token(token_id: str = "t") -> bytes:
+    now = int(time.time())
+    return sign(SECRET, "name", issued=now, expires=now + 600, token_id=token_id).encode()
+
+
+def head(*lines: bytes, method: bytes = b"POST", path: bytes = b"/mcp") -> bytes:
+    return b"\r\n".join([method + b" " + path + b" HTTP/1.1", b"Host: x", *lines, b"", b""])
+
+
+def authorized(*lines: bytes, shown: bytes = b"") -> bytes:
+    return head(b"Authorization: Bearer " + (shown or token()), *lines)
+
+
+class Client:
+    """A connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port: int) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def status(self) -> int:
+        """Of the next response, which is read to its end."""
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().splitlines()
+        length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:"))
+        await self._reader.readexactly(length)
+        return int(lines[0].split()[1])
+
+    async def is_closed(self, within: float = WITHIN) -> bool:
+        """Whether the other side closes it, without a response, in that time."""
+        try:
+            async with asyncio.timeout(within):
+                return await self._reader.read(1) == b""
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HT", head(b"X: y")[:-2], b"\r\n\r\n"])
+async def test_a_connection_that_sends_no_whole_head_is_closed(sent: bytes) -> None:
+    async with gateway() as (made, port):
+        client = await Client.connect(port)
+        await client.send(sent)
+        assert await client.is_closed()
+        assert len(made.admission.connections) == 0
+
+
+async def test_a_head_that_comes_drop_by_drop_is_closed_too() -> None:
+    async with gateway() as (_, port):
+        client = await Client.connect(port)
+        closed = asyncio.create_task(client.is_closed())
+        for byte in head(b"X: " + b"y" * 5000):
+            if closed.done():
+                break
+            try:
+                await client.send(bytes([byte]))
+            except ConnectionError:
+                break
+            await asyncio.sleep(SHORT / 20)
+        assert await closed
+
+
+async def test_a_connection_without_a_token_is_not_kept_and_one_with_a_token_is() -> None:
+    async with gateway() as (_, port):
+        stranger, known = await Client.connect(port), await Client.connect(port)
+        await stranger.send(head(method=b"GET", path=b"/health"))
+        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert (await stranger.status(), await known.status()) == (503, 404)
+        assert await stranger.is_closed()
+        assert not await known.is_closed(LONG)
+        await known.send(authorized(b"Content-Length: 0")[:-1])
+        assert await known.is_closed()
+
+
+async def test_a_body_that_was_not_read_does_not_make_its_connection_look_slow() -> None:
+    async with gateway() as (_, port):
+        client = await Client.connect(port)
+        await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 2"))
+        assert await client.status() == 404
+        await client.send(b"{}")
+        assert not await client.is_closed(LONG)
+        await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await client.status() == 404
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
+async def test_a_body_that_stalls_is_answered_and_its_connection_closed(framing: bytes) -> None:
+    async with gateway() as (made, port):
+        client = await Client.connect(port)
+        await client.send(authorized(framing) + (b"5\r\n12345\r\n" if b"chunked" in framing else b"12345"))
+        assert await client.status() == 408
+        assert await client.is_closed()
+        assert made.budget.used == 0
+
+
+async def test_a_body_that_comes_too_slowly_is_answered_though_it_never_stalls() -> None:
+    async with gateway() as (_, port):
+        client = await Client.connect(port)
+        await client.send(authorized(b"Content-Length: 1000000"))
+        answer = asyncio.create_task(client.status())
+        while not answer.done():
+            await client.send(b"x" * 10)
+            await asyncio.sleep(SHORT / 10)
+        assert await answer == 408
+
+
+async def test_a_body_that_pauses_but_is_fast_enough_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MIN_RATE", 1000)
+    async with gateway() as (_, port):
+        client = await Client.connect(port)
+        await client.send(authorized(b"Content-Length: 4000"))
+        for _ in range(4):
+            await client.send(b"x" * 1000)
+            await asyncio.sleep(SHORT / 2)
+        assert await client.status() == 400  # it opens no session
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((b"Content-Length: 1048577",), 413),
+        ((b"Content-Length: 999999999999",), 413),
+        ((b"Mcp-Session-Id: none", b"Content-Length: 67108865"), 404),
+        ((b"Content-Length: 10", b"Content-Encoding: gzip"), 415),
+    ],
+)
+async def test_a_body_is_refused_by_what_its_head_says(lines: tuple[bytes, ...], status: int) -> None:
+    async with gateway() as (made, port):
+        client = await Client.connect(port)
+        await client.send(authorized(*lines))
+        assert await client.status() == status
+        assert made.budget.used == 0
+
+
+async def test_an_opening_that_turns_out_to_be_too_long_is_refused() -> None:
+    async with gateway() as (_, port):
+        client = await Client.connect(port)
+        await client.send(authorized(b"Transfer-Encoding: chunked"))
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        answer = asyncio.create_task(client.status())
+        for _ in range(17):
+            await client.send(chunk)
+        assert await answer == 413
+
+
+# Numbers
+
+
+async def test_an_address_has_so_many_connections_without_a_token_and_the_oldest_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", WITHIN)
+    monkeypatch.setattr(connections, "MAX_OF_ADDRESS", 10)
+    async with gateway() as (made, port):
+        clients = [await Client.connect(port) for _ in range(15)]
+        assert [await client.is_closed(WITHIN) for client in clients[:5]] == [True] * 5
+        assert len(made.admission.connections) == 10
+        for client in clients[5:]:
+            await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+            assert await client.status() == 404
+        # They count for their token now: there is room for others.
+        others = [await Client.connect(port) for _ in range(10)]
+        assert not await others[0].is_closed(SHORT)
+        assert len(made.admission.connections) == 20
+
+
+async def test_strangers_do_not_take_the_place_of_those_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", WITHIN)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 10)
+    async with gateway() as (made, port):
+        known = await Client.connect(port)
+        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await known.status() == 404
+        strangers = [await Client.connect(port) for _ in range(30)]
+        assert await strangers[0].is_closed()
+        assert len(made.admission.connections) == 10
+        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await known.status() == 404
+        newcomer = await Client.connect(port)
+        await newcomer.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await newcomer.status() == 404
+
+
+async def test_a_thousand_clients_of_one_address_come_in_at_the_same_moment() -> None:
+    async with gateway() as (made, port):
+        clients = await asyncio.gather(*(Client.connect(port) for _ in range(1000)))
+        shown = token()
+        request = authorized(b"Mcp-Session-Id: none", b"Content-Length: 0", shown=shown)
+        await asyncio.gather(*(client.send(request) for client in clients))
+        assert {await client.status() for client in clients} == {404}
+        assert len(made.admission.connections) == 1000
+
+
+async def test_connections_end_with_their_token() -> None:
+    async with gateway() as (_, port):
+        now = int(time.time())
+        shown = sign(
+            SECRET, "name", issued=now, expires=now - 4
+        ).encode()  # clocks may differ by five seconds
+        client = await Client.connect(port)
+        await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0", shown=shown))
+        assert await client.status() == 404
+        assert await client.is_closed()
+
+
+# What is shown
+
+
+SHOWN = [
+    b"",
+    b"Bearer",
+    b"Bearer ",
+    b"Bearer \xff\xfe\xfd",
+    b"Bearer \xc3\xa9\xe6\xbc\xa2",
+    b"\xff\xff",
+    b"Bearer " + b"x" * 8000,
+    b"Bearer a.b.c",
+    b"Bearer eyJ\xff.eyJ.x",
+    b"Bearer " + b"W1tb" * 1500 + b".e30.e30",  # JSON of four thousand open brackets
+    b"Bearer ..",
+]
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: repr(shown[:20]))
+async def test_whatever_is_no_token_is_refused_as_that(shown: bytes) -> None:
+    async with gateway() as (_, port):
+        for path in (b"/mcp", b"/revoke"):
+            client = await Client.connect(port)
+            await client.send(head(b"Authorization: " + shown, b"Content-Length: 0", path=path))
+            assert (path, await client.status()) == (path, 401)
+
+
+async def test_nothing_that_a_client_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    mark = b"do-not-log-this"
+    requests = [
+        head(b"Authorization: Bearer " + mark + b"\x00"),
+        head(b"Authorization Bearer " + mark),
+        head(b"Authorization: Bearer " + mark * 1000),
+        mark + b" / HTTP/1.1\r\n\r\n",
+        head(path=b"/" + mark + b"\x7f\xff"),
+        head(b"Content-Length: " + mark),
+        authorized(b"Transfer-Encoding: chunked") + mark + b"\r\n",
+        authorized(b"Mcp-Session-Id: none", b"Accept: " + mark + b"\xff", b"Content-Length: 0"),
+        head(b"Authorization: Bearer " + mark, *[b"X-%d: y" % number for number in range(200)]),
+    ]
+    with caplog.at_level(logging.INFO):
+        async with gateway() as (_, port):
+            for request in requests:
+                client = await Client.connect(port)
+                await client.send(request)
+                assert await client.status() in (400, 401, 404)
+    assert "is not HTTP" in caplog.text
+    assert mark.decode() not in caplog.text
+    assert mark.decode() not in "".join(str(record.exc_info) for record in caplog.records)
+
+
+async def test_of_a_request_that_fails_the_place_is_logged_and_not_the_text(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("do-not-log-this")
+
+    async with gateway() as (made, port):
+        monkeypatch.setattr(made.admission, "admit", fail)
+        client = await Client.connect(port)
+        await client.send(authorized(b"Content-Length: 0"))
+        assert await client.status() == 500
+    assert "RuntimeError" in caplog.text and "in fail" in caplog.text
+    assert "do-not-log-this" not in caplog.text.replace('raise RuntimeError("do-not-log-this")', "")
