@@ -207,8 +207,8 @@ async def test_a_wrong_password_and_a_proxy_that_is_gone_are_told_from_a_site_th
         assert all(
             "cannot be reached: the way out of this environment does not answer" in one for one in found
         )
-        egress.process.kill()
-        await asyncio.to_thread(egress.process.wait)
+        egress.process.terminate()
+        await asyncio.to_thread(egress.process.wait, SECONDS)
         found = await results(egress.variables("web"), ("fetch", page), ("fetch", secure))
         assert all(
             "cannot be reached: the way out of this environment does not answer" in one for one in found
