@@ -498,8 +498,11 @@ def _seconds(text: str) -> int:
 
 def _status_table(found: "list[EnvStatus]") -> Table:
     with_data = any(one.data for one in found)
+    with_refused = any(one.refused for one in found)
     columns = ("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
-    table = _table(*columns, *(["data"] if with_data else []))
+    table = _table(
+        *columns, *(["requests refused"] if with_refused else []), *(["data"] if with_data else [])
+    )
     for one in found:
         workers = ", ".join(f"{count} {state}" for state, count in one.workers.items() if count)
         sessions = (
@@ -514,6 +517,7 @@ def _status_table(found: "list[EnvStatus]") -> Table:
             workers,
             sessions,
             one.started_at[:16].replace("T", " "),
+            *([str(one.refused or "")] if with_refused else []),
             *([escape(one.data or "")] if with_data else []),
         )
     return table

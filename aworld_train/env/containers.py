@@ -182,6 +182,8 @@ class DockerBackend:
         )
         where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
         volumes: dict[str, dict[str, str]] = {}
+        # What leads out is in a place of its own: the proxy has no business where workers are reached.
+        ways_out = self._volume(plan.name, _EGRESS) if plan.egress else {}
         info = self._client.info()
         _check_runtime(plan.runtime, info)
         for number in range(plan.all_workers):
@@ -205,14 +207,12 @@ class DockerBackend:
                 },
                 network_mode="none",
                 runtime=plan.runtime or None,
-                volumes=volume,
+                volumes=volume | ways_out,
                 mounts=mounts,
                 **_confined(plan.size, info["NCPU"]),
                 **_worker_rights(plan.size, user),
             )
         if plan.egress:
-            counts = self._volume(plan.name, _EGRESS)
-            volumes |= counts
             self._client.containers.run(
                 egress_image_name(),
                 name=f"aworld-{plan.name}-egress",
@@ -220,7 +220,7 @@ class DockerBackend:
                 labels={**labels, f"{LABEL}.role": "egress"},
                 environment={"AWORLD_EGRESS": json.dumps(self._egress_settings(plan))},
                 network=network.name,
-                volumes=volumes,
+                volumes=ways_out,
                 nano_cpus=int(min(1.0, info["NCPU"]) * 1e9),
                 log_config={"Type": "json-file", "Config": _LOG_FILES},
                 **egress_container_options(),
@@ -237,7 +237,7 @@ class DockerBackend:
                 "AWORLD_GATEWAY": json.dumps(_gateway_settings(plan)),
             },
             network=network.name,
-            volumes=volumes,
+            volumes=volumes | ways_out,
             ports={f"{_PORT}/tcp": (plan.host, plan.port)},
             user=f"{USER}:{USER}",
             **_confined(Size(1.0, 512 << 20), info["NCPU"]),
@@ -341,7 +341,7 @@ def _gateway_settings(plan: Plan) -> dict[str, Any]:
 
 
 def _egress_socket(number: int) -> str:
-    return f"{_SOCKETS}/{number}/egress.sock"
+    return f"{_SOCKETS}/{_EGRESS}/{number}.sock"
 
 
 def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:

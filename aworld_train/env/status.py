@@ -21,6 +21,7 @@ class EnvStatus:
         workers: How many there are, by what they do; empty where the gateway does not answer.
         sessions: How many are open.
         queued: How many wait for a worker.
+        refused: How many requests of its tools to the outside were refused; None where they have no way out.
         data: Folder that its tools may read, if any.
         owner_pid: The process it ends with, if any.
     """
@@ -32,6 +33,7 @@ class EnvStatus:
     workers: dict[str, int]
     sessions: int | None
     queued: int | None
+    refused: int | None
     servers: list[str]
     started_at: str
     expires_at: str
@@ -79,6 +81,7 @@ def _status(record: Record) -> EnvStatus:
         workers=said["workers"] if said else {},
         sessions=said["sessions"] if said else None,
         queued=said["queued"] if said else None,
+        refused=said["egress"]["refused"] if said and said["egress"] else None,
         servers=said["servers"] if said else [],
         started_at=connection.started_at,
         expires_at=connection.expires_at,

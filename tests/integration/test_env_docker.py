@@ -1,13 +1,16 @@
 """Environments in containers, on a real engine: nothing is left of them, and nothing gets out of them."""
 
 import asyncio
+import http.server
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -392,31 +395,102 @@ def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:
 # Security
 
 
-async def test_a_worker_has_a_network_of_its_own_with_nothing_on_it(fragile: EnvConnection) -> None:
-    assert all_ready(fragile)
-    gateway = container("fragile", "gateway").attrs["NetworkSettings"]["Networks"]["aworld-fragile"]
-    with socket.create_server(("0.0.0.0", 0)) as hosts:
-        port = hosts.getsockname()[1]
-        own = {
-            address for addresses in psutil.net_if_addrs().values() for address in map(address_of, addresses)
-        }
-        async with session(fragile) as one, session(fragile) as other:
-            listen = "nohup python3 -m http.server 9999 >/dev/null 2>&1 & sleep 2; ls /sys/class/net"
-            assert (await call(other, "shell", command=listen)).split() == ["lo"]
-            assert await call(other, "connect", host="127.0.0.1", port=9999) == "connected"
-            assert (await call(one, "connect", host="127.0.0.1", port=9999)).startswith("refused")
-            metadata = ("169.254.169.254", "fd00:ec2::254")
-            for address in {*own, *metadata, gateway["IPAddress"], gateway["Gateway"], "127.0.0.1"}:
-                for service in (port, fragile.port, 8080, 53, 80):
-                    assert (await call(one, "connect", host=address, port=service)).startswith("refused")
-            for name in ("host.docker.internal", "localhost.", "example.com"):
-                assert (await call(one, "connect", host=name, port=port)).startswith("refused")
+# Prints what could be connected to, and what the proxy says to requests with and without a password.
+SCAN = """
+import json, os, socket, sys, urllib.error, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+def connects(target):
+    try:
+        socket.create_connection(target, timeout=3).close()
+        return True
+    except OSError:
+        return False
+
+def status(url, proxy):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": proxy}))
+    try:
+        with opener.open(url, timeout=20) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError as error:
+        return str(error)
+
+asked = json.loads(sys.argv[1])
+with ThreadPoolExecutor(64) as threads:
+    targets = [(host, port) for host in asked["hosts"] for port in asked["ports"]]
+    reached = [target for target, reached in zip(targets, threads.map(connects, targets)) if reached]
+own, none = os.environ.get("HTTP_PROXY", ""), "http://127.0.0.1:3128"
+for name in ("NO_PROXY", "no_proxy"):  # the proxy is to be asked for loopback, too
+    os.environ.pop(name, None)
+proxied = {url: [status(url, own) if own else None, status(url, none)] for url in asked["urls"]}
+print(json.dumps({"reached": reached, "proxied": proxied}))
+"""
 
 
-def address_of(entry: Any) -> str:
-    """An IP address of this machine; others, such as those of network cards, as one that leads nowhere."""
-    is_ip = entry.family in (socket.AF_INET, socket.AF_INET6)
-    return str(entry.address).partition("%")[0] if is_ip else "127.0.0.1"
+@pytest.fixture(scope="module")
+def let_out(engine: Any) -> Iterator[tuple[EnvConnection, str]]:
+    """A worker whose tools may reach one site on this machine, and its address."""
+    (host,) = (one.address for one in psutil.net_if_addrs()["docker0"] if one.family == socket.AF_INET)
+    handler = http.server.SimpleHTTPRequestHandler
+    with http.server.ThreadingHTTPServer(("0.0.0.0", 0), handler) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        address = f"{host}:{site.server_address[1]}"
+        yield (
+            up(
+                ODD,
+                name="let-out",
+                backend="docker",
+                workers=1,
+                size=SMALL,
+                servers=("odd",),
+                egress_hosts=(address,),
+                wait=120,
+            ),
+            address,
+        )
+        down("let-out")
+        site.shutdown()
+
+
+async def test_nothing_but_the_proxy_answers_to_a_worker(
+    fragile: EnvConnection, let_out: tuple[EnvConnection, str]
+) -> None:
+    """All addresses of this machine, all ports that anything listens at, metadata, two other environments."""
+    connection, site = let_out
+    own = {str(one.address).partition("%")[0] for all_of in psutil.net_if_addrs().values() for one in all_of}
+    networks = [
+        container(name, "gateway").attrs["NetworkSettings"]["Networks"][f"aworld-{name}"]
+        for name in ("fragile", "let-out")
+    ]
+    inside = {network[key] for network in networks for key in ("IPAddress", "Gateway")}
+    listening = {one.laddr.port for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+    hosts = (
+        own | inside | {"169.254.169.254", "fd00:ec2::254", "host.docker.internal", "8.8.8.8", "127.0.0.1"}
+    )
+    urls = [f"http://{host}:{fragile.port}/health" for host in sorted(inside)]
+    urls += [
+        "http://169.254.169.254/latest/meta-data/",
+        f"http://{site}/",
+        f"http://127.0.0.1:{fragile.port}/",
+    ]
+    asked = {"hosts": sorted(hosts), "ports": sorted({*listening, 53, 80, 443, 3128, 8080}), "urls": urls}
+    scan = f"exec python3 -c {shlex.quote(SCAN)} {shlex.quote(json.dumps(asked))}"
+    async with session(fragile) as shut_in, session(connection) as opened:
+        alone = json.loads(await call(shut_in, "shell", command=scan))
+        found = json.loads(await call(opened, "shell", command=scan))
+    assert alone["reached"] == []
+    assert found["reached"] == [["127.0.0.1", 3128]]
+    for url, (with_password, without) in found["proxied"].items():
+        assert with_password == (200 if site in url else 403), url
+        assert without == 407, url
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"http://{connection.ip}:{connection.port}/metrics")).text
+    assert f'aworld_egress_requests_total{{outcome="refused_host",server="odd"}} {len(urls) - 1}.0' in text
+    assert f'aworld_egress_requests_total{{outcome="refused_credentials",server="-"}} {len(urls)}.0' in text
+    (now,) = status("let-out")
+    assert now.refused == 2 * len(urls) - 1
 
 
 async def test_a_worker_has_no_privileges_and_no_place_to_write_but_its_own(fragile: EnvConnection) -> None:
