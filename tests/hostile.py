@@ -5,8 +5,8 @@ import random
 import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 
-from aworld_train.env import EnvConnection
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 
@@ -144,32 +144,24 @@ async def check_innocent(tools: ToolSession, shell: Shell, number: int) -> None:
     assert (await shell(tools, wrote)).strip() == str(factors[0] * factors[1])
 
 
-async def impostor_rounds(connection: EnvConnection, shell: Shell, rounds: int, seed: int) -> None:
+async def impostor_rounds(server: ToolServer, shell: Shell, rounds: int, seed: int, at_once: int) -> None:
     """Attack workers in so many sessions that end in different ways, and use another session after each.
 
     That one is reached if anything but its worker answers, or if anything of another session is seen in it.
     """
-    server = ToolServer(
-        connection.mcp_url,
-        {"Authorization": f"Bearer {connection.token}"},
-        connect_timeout=120,
-        call_timeout=60,
-    )
-    turn = asyncio.Semaphore(2 * connection.workers)
+    turn = asyncio.Semaphore(at_once)
 
     async def attack(rng: random.Random) -> None:
         """A session that is attacked from inside and then ends: cut off, cancelled, or as sessions should."""
         end = rng.choice(["cut off", "cancelled", "plain"])
-        command = f"{python(IMPOSTOR)}; sleep {rng.uniform(0, 0.2):.3f}" + (
-            "; sleep 60" if end != "plain" else ""
-        )
-        # The client's own time limit; what is under way is cut off.
-        limits = {"call_timeout": rng.uniform(0.1, 0.6)} if end == "cut off" else {}
+        command = f"{python(IMPOSTOR)}; sleep {rng.uniform(0, 0.2):.3f}"
+        if end != "plain":
+            command += "; sleep 60"
+        attacked = replace(server, call_timeout=rng.uniform(0.2, 0.6)) if end == "cut off" else server
         with suppress(EnvironmentLost, TimeoutError):
-            async with ToolSession(
-                ToolServer(server.url, server.headers, **{"connect_timeout": 120, **limits})
-            ) as tools:
-                async with asyncio.timeout(rng.uniform(0.1, 0.6) if end == "cancelled" else 60):
+            async with ToolSession(attacked) as tools:
+                await shell(tools, "true")  # a worker is waited for
+                async with asyncio.timeout(rng.uniform(0.2, 0.6) if end == "cancelled" else None):
                     await shell(tools, command)
 
     async def play(number: int) -> None:

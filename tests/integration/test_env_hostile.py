@@ -47,6 +47,11 @@ def hostile(state: None) -> Iterator[EnvConnection]:
     down(NAME)
 
 
+def server_of(connection: EnvConnection) -> ToolServer:
+    headers = {"Authorization": f"Bearer {connection.token}"}
+    return ToolServer(connection.mcp_url, headers, call_timeout=60, connect_timeout=300)
+
+
 async def shell(tools: ToolSession, command: str) -> str:
     return (await tools.call("shell", {"command": command})).text
 
@@ -66,15 +71,13 @@ def memory_of_gateway() -> int:
 
 async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(hostile: EnvConnection) -> None:
     before = started()
-    await impostor_rounds(hostile, shell, rounds=200, seed=0)
+    await impostor_rounds(server_of(hostile), shell, rounds=200, seed=0, at_once=2 * WORKERS)
     assert all_ready(hostile)
     assert started() == before
 
 
 async def test_innocent_sessions_work_among_hostile_ones(hostile: EnvConnection) -> None:
-    server = ToolServer(
-        hostile.mcp_url, {"Authorization": f"Bearer {hostile.token}"}, call_timeout=60, connect_timeout=300
-    )
+    server = server_of(hostile)
     rng = random.Random(0)
     attacks = [rng.choice([*HOSTILE.values(), None, None, None]) for _ in range(SESSIONS)]
     assert all_ready(hostile)

@@ -18,7 +18,9 @@ import docker
 from aworld_train.env import EnvConnection, down, status, up
 from aworld_train.env.containers import build_image
 from aworld_train.env.directory import find_directory
+from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import eventually, need_docker, session
+from tests.hostile import impostor_rounds
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = [
@@ -228,3 +230,14 @@ def test_a_worker_is_soon_ready_for_its_first_call(
     assert eventually(ready, 60)
     with capsys.disabled():
         sys.stdout.write(f"\na worker was ready {time.monotonic() - began:.1f} s after its start\n")
+
+
+async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(walked: EnvConnection) -> None:
+    headers = {"Authorization": f"Bearer {walked.token}", "MCP_SERVERS": "terminal-server"}
+    server = ToolServer(walked.mcp_url, headers, call_timeout=60, connect_timeout=300)
+
+    async def shell(tools: ToolSession, command: str) -> str:
+        result = await tools.call("execute_command", {"command": command})
+        return str(((result.whole or {}).get("structuredContent") or {}).get("output", result.text))
+
+    await impostor_rounds(server, shell, rounds=200, seed=1, at_once=SESSIONS)
