@@ -1,6 +1,7 @@
 """``aworld-train env``: start a tool environment, see what is up, get at its connection, test it, stop it."""
 
 import re
+import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -409,22 +410,50 @@ def token_command(
     name: NameArgument = None,
     ttl: Annotated[str, typer.Option("--ttl", help="How long it is valid: 30d, 12h, 90m.")] = "1d",
     sessions: Annotated[
-        int | None, typer.Option("--sessions", min=1, help="Most sessions that it may have open at a time.")
+        int | None,
+        typer.Option("--sessions", min=1, help="Most sessions that it may have, open or waiting, at a time."),
+    ] = None,
+    revoke: Annotated[
+        str | None,
+        typer.Option(
+            "--revoke",
+            metavar="TOKEN_OR_ID",
+            help="Make none: end the sessions of this token now, and refuse it from now on; - reads it from stdin.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make another token for an environment that is up, with a time and a number of sessions of its own.
+    """Make another token for an environment that is up, with a time and a number of sessions of its own; or revoke one.
 
-    Example:
+    Examples:
 
-      aworld-train env token gaia-mcp-server --ttl 12h --sessions 4
+      aworld-train env token gaia-mcp-server --ttl 12h --sessions 4 --json
+
+      aworld-train env token gaia-mcp-server --revoke 8f14e45fceea167a
     """
+    if revoke is not None:
+        _revoke(_record(name), sys.stdin.readline().strip() if revoke == "-" else revoke, as_json)
+        return
     expires = int(time.time() + _seconds(ttl))
-    token = _record(name).token(expires, sessions)
+    token_id = secrets.token_hex(8)
+    token = _record(name).token(expires, sessions, token_id)
     if as_json:
-        console.print_json({"token": token, "expires": expires, "sessions": sessions})
+        console.print_json({"token": token, "id": token_id, "expires": expires, "sessions": sessions})
     else:
         sys.stdout.write(token + "\n")
+
+
+def _revoke(record: "Record", token: str, as_json: bool) -> None:
+    from aworld_train.env.revocation import revoke
+
+    token_id, sessions, kept = revoke(record, token)
+    if not kept:
+        console.note(
+            "Warning: the gateway could not write it down; revoke it again if the gateway is restarted."
+        )
+    console.note(f"Token {token_id} of {record.name} is revoked; {sessions} of its sessions were ended.")
+    if as_json:
+        console.print_json({"revoked": token_id, "sessions": sessions, "kept": kept})
 
 
 @contextmanager

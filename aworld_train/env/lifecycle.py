@@ -159,7 +159,8 @@ def up(
         if old is not None:
             tell(f"Stopping {chosen}, which is not as asked for.")
             open_backend(old.backend).stop(old)
-            if old.credentials.expires > issued:
+            # With the old secret, tokens that were revoked would be valid again.
+            if not registry.take_revocation(chosen) and old.credentials.expires > issued:
                 password = plan.credentials.desktop_password
                 plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
         plan = replace(plan, port=_choose_port(plan, old))
@@ -191,6 +192,7 @@ def down(name: str) -> bool:
             running = backend.runs(record)
             backend.stop(record)
         registry.log_path(name).unlink(missing_ok=True)
+        registry.take_revocation(name)
         return running
 
 

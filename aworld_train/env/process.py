@@ -67,6 +67,7 @@ class ProcessBackend:
         """Start everything under a guard; see `Backend.start`."""
         log = registry.log_path(plan.name)
         log.unlink(missing_ok=True)
+        registry.old_log_path(plan.name).unlink(missing_ok=True)
         python = plan.prepared
         folder = tempfile.mkdtemp(prefix="aworld-env-", dir=_short_folder())
         manifest = Path(folder, "manifest.json")
@@ -84,6 +85,8 @@ class ProcessBackend:
             "here": str(plan.directory.path),
             "servers": list(plan.servers),
             "folder": folder,
+            "log": str(log),
+            "old_log": str(registry.old_log_path(plan.name)),
         }
         variables = {
             **{
@@ -137,6 +140,7 @@ class ProcessBackend:
                     raise EnvironmentFailure(f"Process {pids} did not end, not even by SIGKILL.")
         _remove(Path(record.handle["folder"]))
         registry.remove(record.name)
+        registry.old_log_path(record.name).unlink(missing_ok=True)
 
     def runs(self, record: Record) -> bool:
         """Whether the guard lives; it ends with what it guards."""
@@ -144,17 +148,19 @@ class ProcessBackend:
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
         """See `Backend.logs`."""
-        with registry.log_path(record.name).open(errors="replace") as file:
-            yield from file.read().splitlines()[-lines:]
-            line, running = "", True
+        old = registry.old_log_path(record.name)
+        with registry.log_path(record.name).open("rb") as file:
+            yield from _decoded(_read_from(old, 0) + file.read())[-lines:]
+            line, running = b"", True
             while follow and running:
                 # Looked at first: what it wrote before it ended is read once more after it has.
                 running = self.runs(record)
-                while more := file.readline():
-                    line += more
-                    if line.endswith("\n"):
-                        yield line[:-1]
-                        line = ""
+                if os.fstat(file.fileno()).st_size < file.tell():  # it was put aside and begun anew
+                    line += _read_from(old, file.tell())
+                    file.seek(0)
+                line += file.read()
+                complete, _, line = line.rpartition(b"\n")
+                yield from _decoded(complete)
                 time.sleep(_FOLLOW_SECONDS)
 
     def leftovers(self) -> list[str]:
@@ -189,6 +195,18 @@ class ProcessBackend:
         except ValueError as error:
             reason = answer.stderr.strip().rpartition("\n")[2]
             raise EnvironmentFailure(f"{plan.name!r} could not be started: {reason}.") from error
+
+
+def _read_from(path: Path, start: int) -> bytes:
+    """What a file has from there on; nothing where there is none."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(start)
+        return file.read()
+    return b""
+
+
+def _decoded(written: bytes) -> list[str]:
+    return written.decode(errors="replace").splitlines()
 
 
 def _short_folder() -> str:

@@ -92,6 +92,11 @@ class Record:
         return address.url(self._ip, self.port, "/health")
 
     @property
+    def revocations(self) -> str:
+        """URL at which tokens are revoked."""
+        return address.url(self._ip, self.port, "/revoke")
+
+    @property
     def connection(self) -> EnvConnection:
         """How to reach it; the same for as long as it is up."""
         made = self.credentials
@@ -110,8 +115,10 @@ class Record:
             expires_at=_iso(made.expires),
         )
 
-    def token(self, expires: int | None = None, sessions: int | None = None) -> str:
-        """The environment's token, or another one with its own limits."""
+    def token(
+        self, expires: int | None = None, sessions: int | None = None, token_id: str | None = None
+    ) -> str:
+        """The environment's token, or another one with its own limits, and its own id."""
         made = self.credentials
         other = expires is not None or sessions is not None
         return tokens.sign(
@@ -120,7 +127,7 @@ class Record:
             issued=made.issued,
             expires=made.expires if expires is None else expires,
             sessions=sessions,
-            token_id=None if other else made.token_id,
+            token_id=token_id if other else made.token_id,
         )
 
     @property

@@ -65,6 +65,23 @@ def log_path(name: str) -> Path:
     return folder() / f"{checked(name)}.log"
 
 
+def old_log_path(name: str) -> Path:
+    """The file of what it wrote before that, if that has become too much for one file."""
+    return folder() / f"{checked(name)}.log.1"
+
+
+def note_revocation(name: str) -> None:
+    """Remember that a token of that environment was revoked."""
+    _revoked_path(name).touch(mode=0o600)
+
+
+def take_revocation(name: str) -> bool:
+    """Whether a token of that environment was revoked; forgotten from now on."""
+    noted = _revoked_path(name).exists()
+    _revoked_path(name).unlink(missing_ok=True)
+    return noted
+
+
 def names() -> list[str]:
     """The names that have a record."""
     return sorted(path.stem for path in folder().glob("*.json"))
@@ -123,6 +140,10 @@ def locked(name: str, wait: float, tell: Callable[[str], None] = lambda _: None)
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _revoked_path(name: str) -> Path:
+    return folder() / f"{checked(name)}.revoked"
 
 
 def _lock(path: Path) -> int | None:

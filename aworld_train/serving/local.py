@@ -5,14 +5,16 @@
 Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
 (how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
 network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private; made, and removed at the
-end). ``AWORLD_SECRET`` is given to the gateway alone, keys to the workers alone. A process that ends is started again,
-and what its tools left running is ended first.
+end), ``log`` and ``old_log`` (the file that all of this writes to, and where its content goes when it is long).
+``AWORLD_SECRET`` is given to the gateway alone, keys to the workers alone. A process that ends is started again, and
+what its tools left running is ended first.
 """
 
 import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _INTERVAL = 0.2
 _PATIENCE = 3.0
 _STRAY_SECONDS = 5.0
+MAX_LOG_BYTES = 10 << 20
 _BACK_OFF = (0.0, 0.5, 2.0, 10.0)
 """Seconds before a process that keeps ending is started again."""
 
@@ -101,6 +104,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, stop)
     try:
         while not stopping:
+            bound_log(Path(settings["log"]), Path(settings["old_log"]))
             for part in parts:
                 part.look()
             _end_strays({part.pid for part in parts})
@@ -119,6 +123,22 @@ def main() -> None:
             folder.rmdir()
 
 
+def bound_log(log: Path, old: Path) -> None:
+    """Put a log that has become long aside, in the place of the one before, and begin it anew.
+
+    It stays the same file, because others have it open. What is written between the two steps is lost.
+    """
+    with contextlib.suppress(OSError):
+        size = log.stat().st_size
+        if size <= MAX_LOG_BYTES:
+            return
+        descriptor = os.open(old, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with log.open("r+b") as file, os.fdopen(descriptor, "wb") as copy:
+            file.seek(0 if size <= 2 * MAX_LOG_BYTES else size - MAX_LOG_BYTES)
+            shutil.copyfileobj(file, copy)
+            file.truncate(0)
+
+
 def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
     secret = os.environ["AWORLD_SECRET"]
     common = {
@@ -127,6 +147,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
     numbers = range(int(str(settings["workers"])))
     sockets = [folder / str(number) / "run" / "worker.sock" for number in numbers]
     gateway = {name: settings[name] for name in ("name", "host", "port", "limits", "scoring", "egress")}
+    gateway["revoked"] = str(folder / "revoked.json")
     parts = [
         Part(
             "aworld_train.serving.gateway",

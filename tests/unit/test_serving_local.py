@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.serving import local
 from aworld_train.serving.local import Part
 
 
@@ -69,3 +70,30 @@ def test_one_that_does_not_listen_is_ended_at_the_deadline(part: Part) -> None:
     began = time.monotonic()
     part.end(began + 0.5)
     assert 0.4 < time.monotonic() - began < 30
+
+
+def test_a_log_that_has_become_long_is_put_aside_and_goes_on_for_who_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "MAX_LOG_BYTES", 100)
+    log, old = tmp_path / "log", tmp_path / "log.1"
+    local.bound_log(log, old)
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"a" * 100)
+        local.bound_log(log, old)
+        assert not old.exists()
+        for letter in (b"b", b"c"):
+            writer.write(letter * 50)
+            local.bound_log(log, old)
+            writer.write(b"-" * 60)
+    assert (log.read_bytes(), old.read_bytes()) == (b"-" * 60, b"-" * 60 + b"c" * 50)
+    assert old.stat().st_mode & 0o077 == 0
+
+
+def test_no_more_than_the_end_is_kept_of_a_log_that_has_grown_too_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "MAX_LOG_BYTES", 100)
+    (tmp_path / "log").write_bytes(b"a" * 1000 + b"b" * 100)
+    local.bound_log(tmp_path / "log", tmp_path / "log.1")
+    assert ((tmp_path / "log").read_bytes(), (tmp_path / "log.1").read_bytes()) == (b"", b"b" * 100)

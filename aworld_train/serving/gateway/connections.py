@@ -102,11 +102,14 @@ class Connection(web.RequestHandler):
             self.transport.abort()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What failed and where. The text of the error is left out: it may repeat a header, and with that a token."""
+        """What failed and where, without the text of the error: it may repeat a header, and with that a token.
+
+        That a client is gone is no failure.
+        """
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             self.logger.warning("what came from %s is not HTTP: %s", self._address, type(error).__name__)
-        elif isinstance(error, BaseException):
+        elif isinstance(error, BaseException) and not isinstance(error, ConnectionError):
             places = "".join(traceback.format_tb(error.__traceback__))
             self.logger.error("a request from %s failed: %s\n%s", self._address, type(error).__name__, places)
 

@@ -34,6 +34,7 @@ WRONG_TRIES = 5
 WRONG_SECONDS = 60.0
 _MOST_ADDRESSES = 10_000
 _FORM_BYTES = 4096
+_FORM_SECONDS = 10.0
 _CONNECT_SECONDS = 60.0
 _ANSWER_SECONDS = 15.0
 _RETRY_SECONDS = 0.3
@@ -223,8 +224,12 @@ async def _copy(
 async def _form_field(request: web.Request, name: str) -> str:
     """A field of a small form; empty where there is none."""
     body = bytearray()
-    while len(body) < _FORM_BYTES and (chunk := await request.content.read(_FORM_BYTES)):
-        body += chunk
+    try:
+        async with asyncio.timeout(_FORM_SECONDS):
+            while len(body) < _FORM_BYTES and (chunk := await request.content.read(_FORM_BYTES)):
+                body += chunk
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout from error
     fields = parse_qs(body[:_FORM_BYTES].decode(errors="replace"))
     return fields.get(name, [""])[0].strip()
 

@@ -1,0 +1,71 @@
+"""Revoking a token of an environment: its gateway is ordered to end the token's sessions and to refuse it.
+
+The gateway remembers it for as long as the environment runs. That a token was ever revoked is noted on this machine
+too: an environment that is started anew under its name gets another secret then, with which no old token is valid.
+"""
+
+import time
+
+import httpx
+
+from aworld_train.env import address, registry
+from aworld_train.env.record import Record
+from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.serving import tokens
+from aworld_train.serving.tokens import Refused, Revocation
+
+_SECONDS = 30.0
+
+
+def revoke(record: Record, token: str) -> tuple[str, int, bool]:
+    """Have a token refused from now on.
+
+    Args:
+        record: The environment.
+        token: The token, or its id.
+
+    Returns:
+        Its id, how many sessions ended, and whether the gateway could write down that it is revoked.
+
+    Raises:
+        UsageError: It is no token of this environment, or the one that the environment has itself.
+        EnvironmentFailure: The gateway does not take the order.
+    """
+    revocation = _revocation(record, token)
+    if revocation.token_id == record.credentials.token_id:
+        raise UsageError(
+            f"That is the token of {record.name!r} itself, which `env up` printed. To make it invalid, take the "
+            f"environment down (`aworld-train env down {record.name}`) and start it again: it gets a new one."
+        )
+    registry.note_revocation(record.name)
+    order = tokens.sign_revocation(
+        record.credentials.secret, record.name, revocation, issued=int(time.time())
+    )
+    url = record.revocations
+    try:
+        response = httpx.post(
+            url,
+            headers={"Authorization": f"Bearer {order}"},
+            timeout=_SECONDS,
+            trust_env=not address.is_near(url),
+        )
+        response.raise_for_status()
+        answer = response.json()
+        return revocation.token_id, int(answer["sessions"]), bool(answer["kept"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise EnvironmentFailure(
+            f"The gateway of {record.name!r} at {url} did not revoke the token ({type(error).__name__}); see "
+            f"`aworld-train env status {record.name}`, and try again."
+        ) from error
+
+
+def _revocation(record: Record, token: str) -> Revocation:
+    if "." not in token:
+        if not token:
+            raise UsageError("--revoke needs a token, or the id of one (`env token --json` prints it).")
+        return Revocation(token, None)
+    try:
+        allowed = tokens.verify(record.credentials.secret, record.name, token)
+    except Refused as reason:
+        raise UsageError(f"There is nothing to revoke in {record.name!r}: {reason}.") from reason
+    return Revocation(allowed.token_id, allowed.expires)
