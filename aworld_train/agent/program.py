@@ -38,6 +38,8 @@ _END_SECONDS = 2 * GRACE + 30.0
 
 # The trainer's own; an agent that needs one of these has it under a name of its own.
 _TRAINERS = {
+    "AWORLD_TRAIN_QUEUE_KEY",
+    "AWORLD_TRAIN_RENDEZVOUS",
     "COMET_API_KEY",
     "GITHUB_TOKEN",
     "HF_TOKEN",
@@ -46,6 +48,7 @@ _TRAINERS = {
     "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
     "RAY_AUTH_TOKEN",
+    "RAY_AUTH_TOKEN_PATH",
     "SLURM_JWT",
     "SWANLAB_API_KEY",
     "WANDB_API_KEY",
