@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 from aworld_train import guard
 from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
+from aworld_train.own_code import USER_DIRECTORY_VARIABLE
 from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
@@ -197,8 +198,11 @@ def _environment(inherited: Mapping[str, str], surroundings: Surroundings) -> di
     unproxied = ",".join(
         dict.fromkeys([*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), *near])
     )
+    # The program is the user's, and finds what is beside the user.
+    modules = [kept.get("PYTHONPATH"), kept.get(USER_DIRECTORY_VARIABLE)]
     return {
         **kept,
+        "PYTHONPATH": os.pathsep.join(filter(None, modules)),
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,
         "OPENAI_API_KEY": key,
