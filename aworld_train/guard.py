@@ -9,14 +9,16 @@ children, so that none escapes.
 
 exits as COMMAND did. With ``--detach LOG`` it first leaves the caller's session, says its own pid on stdout, and
 writes what COMMAND prints to LOG; ``--record FILE`` is deleted if the owner goes first. With ``--stdin`` COMMAND reads
-what the guard was given to read, and ``--grace SECONDS`` is how long it has between SIGTERM and SIGKILL. It imports
-nothing but the standard library and psutil.
+what the guard was given to read, and ``--grace SECONDS`` is how long it has between SIGTERM and SIGKILL. ``--remove
+FOLDER`` is removed with all that is in it once everything has ended. It imports nothing but the standard library and
+psutil.
 """
 
 import argparse
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--detach", type=Path, metavar="LOG")
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--remove", type=Path)
     parser.add_argument("--owner-pid", type=int)
     parser.add_argument("--owner-started", type=float)
     parser.add_argument("--stdin", action="store_true")
@@ -92,6 +95,8 @@ def main() -> int:
     if orphaned and given.record is not None:
         # Nobody is left to take it down, and the record may hold a secret.
         given.record.unlink(missing_ok=True)
+    if given.remove is not None:
+        shutil.rmtree(given.remove, ignore_errors=True)
     code = 128 + signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

@@ -5,6 +5,7 @@ Scorers, reward functions, sources of tasks and agents are all named like this, 
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +14,31 @@ from typing import Any
 
 from aworld_train.errors import AworldTrainError, UsageError, nearest
 
+USER_DIRECTORY_VARIABLE = "AWORLD_TRAIN_USER_DIRECTORY"
+"""The environment variable that names the user's working directory to processes that run in another one."""
+
+
+def user_directory() -> str:
+    """Where the user is."""
+    return os.environ.get(USER_DIRECTORY_VARIABLE) or str(Path.cwd())
+
+
+def find_user_modules() -> None:
+    """Let modules in the user's directory be imported, after all that is installed.
+
+    So a file there that is named like a library does not take its place.
+    """
+    directory = user_directory()
+    if directory not in sys.path:
+        sys.path.append(directory)
+
 
 def load_own(spec: str, what: str, error: type[AworldTrainError] = UsageError) -> Callable[..., Any]:
     """The function or class that ``spec`` names; a file is run anew each time.
 
     Args:
-        spec: ``module:name`` or ``path/file.py:name``; a relative path counts from the working directory.
+        spec: ``module:name`` or ``path/file.py:name``; a relative path counts from the working directory, in which
+            modules are looked for too, last.
         what: How messages call it, such as ``reward``.
         error: What is raised.
 
@@ -26,6 +46,7 @@ def load_own(spec: str, what: str, error: type[AworldTrainError] = UsageError) -
         AworldTrainError: ``error``: it cannot be found or imported, or cannot be called.
     """
     origin, name = own_parts(spec, what, error)
+    find_user_modules()
     try:
         module = _run(origin) if isinstance(origin, Path) else importlib.import_module(origin)
     except _NoFile as missing:

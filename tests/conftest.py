@@ -20,6 +20,7 @@ CHAINS = {
     # Whole training runs; what several tests need is made by the first process that asks for it.
     "agents": ("tests/e2e/test_agents.py",),
     "interruptions": ("tests/e2e/test_interruptions.py",),
+    "ports": ("tests/e2e/test_ports.py",),
     # One engine for all, which a test stops and starts.
     "docker": (
         "tests/integration/test_env_docker.py",

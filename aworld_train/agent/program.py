@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 from aworld_train import guard
 from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
+from aworld_train.own_code import USER_DIRECTORY_VARIABLE
 from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
@@ -38,6 +39,8 @@ _END_SECONDS = 2 * GRACE + 30.0
 
 # The trainer's own; an agent that needs one of these has it under a name of its own.
 _TRAINERS = {
+    "AWORLD_TRAIN_QUEUE_KEY",
+    "AWORLD_TRAIN_RENDEZVOUS",
     "COMET_API_KEY",
     "GITHUB_TOKEN",
     "HF_TOKEN",
@@ -46,6 +49,7 @@ _TRAINERS = {
     "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
     "RAY_AUTH_TOKEN",
+    "RAY_AUTH_TOKEN_PATH",
     "SLURM_JWT",
     "SWANLAB_API_KEY",
     "WANDB_API_KEY",
@@ -194,8 +198,11 @@ def _environment(inherited: Mapping[str, str], surroundings: Surroundings) -> di
     unproxied = ",".join(
         dict.fromkeys([*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), *near])
     )
+    # The program is the user's, and finds what is beside the user.
+    modules = [kept.get("PYTHONPATH"), kept.get(USER_DIRECTORY_VARIABLE)]
     return {
         **kept,
+        "PYTHONPATH": os.pathsep.join(filter(None, modules)),
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,
         "OPENAI_API_KEY": key,

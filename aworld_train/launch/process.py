@@ -32,6 +32,7 @@ def run_guarded(
     log: Path,
     watch: Callable[[], str | None],
     every: float = 0.5,
+    remove: Path | None = None,
 ) -> ProcessEnd:
     """Run a command to its end, or until ``watch`` says why it must stop.
 
@@ -44,6 +45,7 @@ def run_guarded(
         cwd: working directory.
         log: file that gets everything the command prints, appended.
         watch: called every ``every`` seconds; a returned text is the reason to stop.
+        remove: a folder that the guard removes at the end, also where this process was killed.
 
     Raises:
         KeyboardInterrupt: after the command has been ended.
@@ -57,6 +59,7 @@ def run_guarded(
                 guard.__file__,
                 f"--owner-pid={me.pid}",
                 f"--owner-started={me.create_time()}",
+                *([f"--remove={remove}"] if remove is not None else []),
                 "--",
                 *command,
             ],

@@ -1,13 +1,10 @@
 """One start of VeRL in a folder: configuration written, Ray private, environment watched, the cause of an end named."""
 
-import hashlib
 import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -21,6 +18,7 @@ from aworld_train.adapter.verl.settings import settings_of
 from aworld_train.atomic import write_text
 from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
 from aworld_train.launch.environment import HealthWatch, RunEnvironment
+from aworld_train.launch.private import private_folder
 from aworld_train.launch.process import run_guarded
 from aworld_train.recipe.schema import Recipe
 
@@ -29,6 +27,7 @@ _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Died)\b.*")
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=[^)]*\)\s?", re.MULTILINE)
 _NO_SPACE = "No space left on device"
 _LEAST_FREE_BYTES = 4 << 20
+_PLANNED_RAY_DIR = "/tmp/aworld-train-ray"
 
 
 def write_plan(
@@ -39,10 +38,14 @@ def write_plan(
     val_first: bool = True,
     ray_dir: Path | None = None,
 ) -> list[str]:
-    """Write the composed configuration into ``folder``; returns the exact command that runs it."""
+    """Write the composed configuration into ``folder``; returns the exact command that runs it.
+
+    Without ``ray_dir`` it is a plan to look at: every start has a folder of its own for its private Ray.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    short = str(ray_dir or _ray_folder_name(folder))
-    config = compose(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=short)
+    config = compose(
+        recipe, folder, val_only=val_only, val_first=val_first, ray_dir=str(ray_dir or _PLANNED_RAY_DIR)
+    )
     write_text(folder / "verl.yaml", yaml.safe_dump(config, sort_keys=False))
     for name, content in (
         (AGENT_FILE, agent_file(recipe, folder)),
@@ -85,19 +88,20 @@ def run_verl(
     log = folder / "logs" / "verl.log"
     began = log.stat().st_size if log.exists() else 0
     health = HealthWatch(environment, recipe.env.recovery_timeout)
-    with _ray_folder(folder) as ray_dir:
-        command = write_plan(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=ray_dir)
+    with private_folder(folder) as private:
+        command = write_plan(recipe, folder, val_only=val_only, val_first=val_first, ray_dir=private.ray)
         end = run_guarded(
             command,
             environment={
                 **os.environ,
-                **verl_environment(recipe, logger_file, ray_dir),
+                **verl_environment(recipe, logger_file, private),
                 **environment.variables(),
                 RUN_DIR_VARIABLE: str(folder),
             },
             cwd=folder,
             log=log,
             watch=lambda: watch() or health.lost(),
+            remove=private.path,
         )
     if end.stopped_because is not None:
         raise (EnvironmentFailure if health.silent else TrainingFailure)(end.stopped_because)
@@ -139,30 +143,3 @@ def _errors_in(log: Path, began: int) -> list[str]:
         text = file.read().decode(errors="replace")
     lines = [_DECORATION.sub("", line).strip() for line in text.splitlines()]
     return [line[:500] for line in lines if _ERROR_LINE.match(line) or _NO_SPACE in line]
-
-
-def _ray_folder_name(folder: Path) -> Path:
-    """A short name for the private Ray's folder, the same for every start of a run: its sockets need a short path."""
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-    return Path("/tmp") / f"aworld-{os.getuid()}-{name}"
-
-
-@contextmanager
-def _ray_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder for the private Ray; what a killed start of the same run left there is removed first."""
-    ray_dir = _ray_folder_name(folder)
-    _remove(ray_dir)
-    ray_dir.mkdir(mode=0o700)
-    try:
-        yield ray_dir
-    finally:
-        _remove(ray_dir)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder that processes which are just ending may still write to."""
-    for _ in range(20):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(0.1)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from aworld_train.adapter.verl.command import verl_command, verl_environment
+from aworld_train.adapter.verl.private import PrivateFolder
 from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE
 from aworld_train.env import down, up
 from aworld_train.recipe import load
@@ -74,12 +75,12 @@ def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
         text = file.read_text().replace(str(workspace.runs / "ours"), str(run_dir))
         (run_dir / file.name).write_text(text)
     config = yaml.safe_load((run_dir / "verl.yaml").read_text())
-    ray_dir = Path(config["ray_kwargs"]["ray_init"]["_temp_dir"])
-    ray_dir.mkdir(mode=0o700)
+    private = PrivateFolder(Path(config["ray_kwargs"]["ray_init"]["_temp_dir"]).parent)
+    private.fill()
     recipe = load("recipes/quickstart.yaml", [f"model.path={workspace.path / 'models/tiny'}"])
     environment = {
         **os.environ,
-        **verl_environment(recipe, run_dir / "metrics.jsonl", ray_dir),
+        **verl_environment(recipe, run_dir / "metrics.jsonl", private),
         **variables,
         RUN_DIR_VARIABLE: str(run_dir),
     }
@@ -91,7 +92,7 @@ def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
             )
             return watch(process, began, [run_dir / "metrics.jsonl"])
     finally:
-        shutil.rmtree(ray_dir, ignore_errors=True)
+        shutil.rmtree(private.path, ignore_errors=True)
 
 
 def test_the_orchestrator_costs_next_to_nothing(

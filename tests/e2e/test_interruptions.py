@@ -89,9 +89,12 @@ def test_nothing_outlives_a_killed_command(workspace: Workspace) -> None:
     everything = descendants(process.pid)
     assert find(everything, "verl.trainer.main_ppo") is not None
     assert find(_servers(process), "aworld_train.serving.local") is not None
+    private = Path("/tmp") / (workspace.runs / "orphan" / "private-folder").read_text()
+    assert (private / "token").exists()
     process.kill()
     process.wait()
     assert_all_gone(everything, seconds=30)
+    assert not private.exists()
 
 
 def test_a_lost_tool_server_ends_the_run_and_is_not_trained_on(workspace: Workspace) -> None:

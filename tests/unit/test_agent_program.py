@@ -72,6 +72,15 @@ async def test_values_of_numpy_reach_the_program_as_plain_ones(run: Any) -> None
     assert await run(source, array=numpy.arange(3), one=numpy.int64(1)) == "{'array': [0, 1, 2], 'one': 1}"
 
 
+async def test_a_program_finds_modules_beside_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "an_agent_of_mine.py").write_text("print('found')")
+    monkeypatch.setenv("AWORLD_TRAIN_USER_DIRECTORY", str(tmp_path))
+    agent = ProgramAgent(["python", "-m", "an_agent_of_mine"])
+    assert await agent.run(question("1+1"), around(tmp_path / "run", seconds=30)) == "found"
+
+
 async def test_environment_names_the_episode_s_endpoints_and_keeps_the_trainer_s_secrets(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

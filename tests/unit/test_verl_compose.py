@@ -9,6 +9,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
+from aworld_train.adapter.verl.private import PrivateFolder
 from aworld_train.errors import RecipeError
 
 
@@ -105,7 +106,9 @@ def test_the_agent_file_holds_no_token(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_private_ray_keeps_its_token_to_itself(tmp_path: Path) -> None:
-    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", tmp_path)
+    private = PrivateFolder(tmp_path / "private")
+    private.fill()
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
     token = Path(variables["RAY_AUTH_TOKEN_PATH"])
     assert token.stat().st_mode & 0o777 == 0o600
     assert len(token.read_text()) == 64

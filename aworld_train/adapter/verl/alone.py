@@ -12,6 +12,7 @@ import yaml
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
 from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE
+from aworld_train.adapter.verl.private import PrivateFolder
 from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, Unscored, open_slot
 from aworld_train.adapter.verl.reward import reward_plan
 from aworld_train.adapter.verl.settings import settings_of
@@ -48,7 +49,9 @@ class Stage:
 
     def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
         (folder / "traces").mkdir(parents=True, exist_ok=True)
-        os.environ |= verl_environment(recipe, folder / "metrics.jsonl", folder)
+        private = PrivateFolder(folder / "private")
+        private.fill()
+        os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
         for name, content in ((EPISODES_FILE, settings_of(recipe)), (REWARD_FILE, reward_plan(recipe))):
             write_text(folder / name, yaml.safe_dump(content, allow_unicode=True))

@@ -1,19 +1,26 @@
 """How VeRL is started: the exact command, and the environment variables it reads."""
 
 import os
-import secrets
 import sys
 from pathlib import Path
 
 from aworld_train.adapter.verl.compose import on_cpu
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
+from aworld_train.adapter.verl.private import PrivateFolder
+from aworld_train.adapter.verl.queue import QUEUE_KEY_VARIABLE
+from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.own_code import USER_DIRECTORY_VARIABLE
 from aworld_train.recipe.schema import Recipe
+
+_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+_NO_PORT = "-1"
 
 
 def verl_command(run_dir: Path) -> list[str]:
     """``python -m verl.trainer.main_ppo`` on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
     return [
         sys.executable,
+        "-P",
         "-m",
         "verl.trainer.main_ppo",
         "--config-path",
@@ -27,30 +34,56 @@ def verl_command(run_dir: Path) -> list[str]:
     ]
 
 
-def verl_environment(recipe: Recipe, logger_file: Path, ray_dir: Path) -> dict[str, str]:
-    """Variables for VeRL and the private Ray, to be laid over the process's own."""
-    token = ray_dir / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    scratch = ray_dir / "tmp"
-    scratch.mkdir(exist_ok=True)
+def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) -> dict[str, str]:
+    """Variables for VeRL and the private Ray, to be laid over the process's own.
+
+    Args:
+        recipe: What is run.
+        logger_file: Where VeRL appends its metrics.
+        private: The folder of this start, filled.
+    """
     variables = {
         # VeRL leaves lock files in the directory for temporary files; this one goes with the run.
-        "TMPDIR": str(scratch),
+        "TMPDIR": str(private.scratch),
         # Ray starts its workers with the `python` of the PATH.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        # Modules beside the user, a reward function's for instance, are found from the run folder too.
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
+        # Modules beside the user, a reward function's for instance, are found too, after all that is installed.
+        USER_DIRECTORY_VARIABLE: str(Path.cwd()),
         "PYTHONUNBUFFERED": "1",
         "VERL_FILE_LOGGER_PATH": str(logger_file),
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",
         # Without these Ray would write a token of its own into the home directory.
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_AUTH_TOKEN_PATH": str(private.token),
+        QUEUE_KEY_VARIABLE: str(private.queue_key),
+        RENDEZVOUS_VARIABLE: str(private.rendezvous),
+        **_loopback(),
     }
     if on_cpu(recipe):
         variables |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}
     if recipe.model.path and Path(recipe.model.path).is_dir():
         variables |= {"HF_HUB_OFFLINE": "1"}
     return variables
+
+
+def _loopback() -> dict[str, str]:
+    """Variables by which everything listens on the loopback address alone, or not at all."""
+    return {
+        # Ray takes 127.0.0.1 for the machine's address where it makes no clusters of several machines, as on macOS;
+        # its argument _node_ip_address cannot: it replaces 127.0.0.1 by an outside address.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Pages with Ray's metrics, which anybody may read and nobody here does: there is no port -1, and so no page.
+        "RAY_enable_metrics_collection": "false",
+        "AUTOSCALER_METRIC_PORT": _NO_PORT,
+        "DASHBOARD_METRIC_PORT": _NO_PORT,
+        "GLOO_SOCKET_IFNAME": _LOOPBACK,
+        "NCCL_SOCKET_IFNAME": _LOOPBACK,
+        "VLLM_HOST_IP": "127.0.0.1",
+    }
+
+
+def _python_path(inherited: str) -> str:
+    """PYTHONPATH with whole paths; an empty entry, which means the working directory, is left out."""
+    return os.pathsep.join(str(Path(entry).absolute()) for entry in inherited.split(os.pathsep) if entry)

@@ -14,6 +14,7 @@ from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.groups import min_group
 from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE, place
+from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
@@ -256,11 +257,12 @@ def _ray(recipe: Recipe, ray_dir: str) -> dict[str, Any]:
         "num_cpus": _LOGICAL_CPUS,
         "log_to_driver": True,
         "_temp_dir": ray_dir,
+        "runtime_env": {"worker_process_setup_hook": WORKER_SETUP},
     }
     quoted = shlex.quote(sys.executable)
     if quoted != sys.executable:
         # Ray writes the interpreter's path into a shell command as it is; a space in it would end the run.
-        init["runtime_env"] = {"py_executable": quoted}
+        init["runtime_env"]["py_executable"] = quoted
     if on_cpu(recipe):
         init |= {"num_gpus": recipe.cluster.ranks, "object_store_memory": _OBJECT_STORE_BYTES}
     return {"ray_kwargs.ray_init": init}

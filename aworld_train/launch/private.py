@@ -1,0 +1,83 @@
+"""The private folder of a start, as long as it lasts: made under a name nobody can guess, and gone afterwards.
+
+The name stands in a file of the run folder from before the folder is made until it is gone, so that what a killed start
+left behind is removed by the next one. The guard of a start removes the folder too: only one that was killed itself
+leaves it.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aworld_train.adapter.verl.private import PrivateFolder
+
+RECORD = "private-folder"
+"""The file in a run folder that names the private folder of the start under way."""
+# Not the folder that TMPDIR names: Ray's sockets need a short path.
+_PARENT = Path("/tmp")
+_PREFIX = "aworld-"
+_NAME = re.compile(re.escape(_PREFIX) + r"[A-Za-z0-9_-]{16}")
+_NAME_BYTES = 12
+
+
+@contextmanager
+def private_folder(run_dir: Path) -> Iterator[PrivateFolder]:
+    """A filled private folder for a start in ``run_dir``; what an earlier start left there is removed first."""
+    record = run_dir / RECORD
+    _remove_recorded(record)
+    name = _PREFIX + secrets.token_urlsafe(_NAME_BYTES)
+    _write_record(record, name)
+    private = PrivateFolder(_PARENT / name)
+    # Fails where there is something of that name, whoever made it.
+    private.path.mkdir(mode=0o700)
+    try:
+        private.fill()
+        yield private
+    finally:
+        _remove(private.path)
+        record.unlink(missing_ok=True)
+
+
+def _write_record(record: Path, name: str) -> None:
+    record.unlink(missing_ok=True)
+    descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(name)
+
+
+def _remove_recorded(record: Path) -> None:
+    """Remove the folder that a record names, if it is one of ours: the record may be anybody's, in a copied run."""
+    try:
+        name = record.read_text()
+    except (OSError, ValueError):
+        return
+    if _NAME.fullmatch(name) and _is_private(_PARENT / name):
+        _remove(_PARENT / name)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether this is a folder of this user's that no other user can enter, and no link."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.getuid()
+        and stat.S_IMODE(status.st_mode) == 0o700
+    )
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that processes which are just ending may still write to."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
