@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aworld_train.errors import RecipeError, RewardError, nearest
+from aworld_train.recipe.env_text import EnvText
+from aworld_train.recipe.interpolation import is_number
 from aworld_train.recipe.schema import CassetteMode, ContextPolicy, Recipe
 from aworld_train.recipe.tree import KeyPath, leaves
 
@@ -114,6 +116,12 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
 
 def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Everything about ``recipe`` that makes no sense: the key it is about and one sentence each."""
+    if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
+        yield (
+            ("name",),
+            "`name` names the run's folder, where everybody reads it, so it takes nothing but numbers from the "
+            "environment; give it on the command line instead, as name=...",
+        )
     broken = set()
     for path, text in _single_values(recipe):
         broken.add(path)

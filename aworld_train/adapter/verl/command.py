@@ -11,11 +11,11 @@ from aworld_train.recipe.schema import Recipe
 
 
 def verl_command(run_dir: Path) -> list[str]:
-    """``python -m verl.trainer.main_ppo`` on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
+    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
     return [
         sys.executable,
         "-m",
-        "verl.trainer.main_ppo",
+        "aworld_train.adapter.verl.main",
         "--config-path",
         str(run_dir.resolve()),
         "--config-name",

@@ -1,0 +1,48 @@
+"""VeRL's controller, keeping what the environment gave out of what it prints, writes and sends.
+
+VeRL resolves its configuration once, prints it, and gives it to every tracker (Weights & Biases, MLflow, ...). Here
+both get it as ``verl.yaml`` has it, with ``${oc.env:NAME}`` for a value that is nobody else's business.
+
+Ray copies the class to its process by value, so that it may refer only to things that can be imported there.
+"""
+
+import sys
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+import ray
+from omegaconf import OmegaConf
+from verl.trainer import main_ppo
+from verl.trainer.ppo.v1 import trainer_base
+
+
+@ray.remote
+class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
+    """VeRL's ``TaskRunnerV1``, discreet."""
+
+    def run(self, config: Any) -> None:
+        """Train, as VeRL does."""
+        keep_references(OmegaConf.to_container(config, resolve=False))
+        super().run(config)
+
+
+def keep_references(config: Any) -> None:
+    """Have VeRL, in this process, show ``config`` and no other; and write what the model said for its owner alone."""
+    tracking, write = trainer_base.Tracking, trainer_base.PPOTrainer._write_generations
+
+    def show(_: Any) -> None:
+        sys.stdout.write(f"{pformat(config)}\n")
+
+    def track(**options: Any) -> Any:
+        return tracking(**{**options, "config": config})
+
+    def write_privately(*arguments: Any) -> None:
+        *_, folder, step = arguments
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, f"{step}.jsonl").touch(mode=0o600)  # VeRL opens it again and keeps the mode
+        write(*arguments)
+
+    main_ppo.pprint = show
+    trainer_base.Tracking = track
+    trainer_base.PPOTrainer._write_generations = staticmethod(write_privately)
