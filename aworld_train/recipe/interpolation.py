@@ -131,7 +131,7 @@ class EnvLookups:
             if _OTHER.search(expression):
                 raise RecipeError("an environment variable cannot be part of another interpolation")
             value = OmegaConf.create({"value": expression})["value"]
-            if OmegaConf.is_config(value):
+            if OmegaConf.is_config(value) or isinstance(value, list | dict):
                 raise RecipeError("an environment variable gives one value: write each item as ${oc.env:...}")
             self._values[expression] = value
 

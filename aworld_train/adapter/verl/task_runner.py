@@ -6,6 +6,7 @@ both get it as ``verl.yaml`` has it, with ``${oc.env:NAME}`` for a value that is
 Ray copies the class to its process by value, so that it may refer only to things that can be imported there.
 """
 
+import inspect
 import sys
 from pathlib import Path
 from pprint import pformat
@@ -23,12 +24,20 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
 
     def run(self, config: Any) -> None:
         """Train, as VeRL does."""
-        keep_references(OmegaConf.to_container(config, resolve=False))
-        super().run(config)
+        inherited = super().run
+        # Ray wraps methods, and copies VeRL's class by value: what `run` calls is not what its module has.
+        called_by_run = inspect.unwrap(inherited.__func__).__globals__
+        keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
+        inherited(config)
 
 
-def keep_references(config: Any) -> None:
-    """Have VeRL, in this process, show ``config`` and no other; and write what the model said for its owner alone."""
+def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
+    """Have VeRL, in this process, show ``config`` and no other; and write what the model said for its owner alone.
+
+    Args:
+        config: The configuration with references.
+        called_by_run: Functions that VeRL's ``run`` calls, by name; changed.
+    """
     tracking, write = trainer_base.Tracking, trainer_base.PPOTrainer._write_generations
 
     def show(_: Any) -> None:
@@ -43,6 +52,6 @@ def keep_references(config: Any) -> None:
         Path(folder, f"{step}.jsonl").touch(mode=0o600)  # VeRL opens it again and keeps the mode
         write(*arguments)
 
-    main_ppo.pprint = show
+    called_by_run["pprint"] = show
     trainer_base.Tracking = track
     trainer_base.PPOTrainer._write_generations = staticmethod(write_privately)
