@@ -99,11 +99,16 @@ def _check_combinations(recipe: Recipe) -> None:
                 f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
                 "Export it as an environment variable instead: VeRL's processes inherit the environment."
             )
-        if path[:1] == ("ray_kwargs",) and isinstance(value, str) and has_lookup(value):
+        if isinstance(value, str) and has_lookup(value) and path[:1] == ("ray_kwargs",):
             raise RecipeError(
                 f"verl.{dotted(path)} refers to an environment variable, and Ray shows what it is started with on "
                 "command lines and in its logs. Write the value itself, or leave it to the environment, which VeRL's "
                 "processes inherit."
+            )
+        if isinstance(value, str) and has_lookup(value) and path == ("trainer", "wandb_proxy"):
+            raise RecipeError(
+                "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
+                "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment."
             )
 
 
