@@ -13,8 +13,11 @@ from pathlib import Path
 _SURELY_HELD_AFTER = 60.0  # seconds
 
 
-def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace ``path`` with ``text``, readable as ``mode`` says; a crash in between leaves the old file."""
+def write_text(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace ``path`` with ``text``, readable as ``mode`` says; a crash in between leaves the old file.
+
+    By default only its owner reads it: records of a run hold tasks, answers and what tools said.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -7,12 +7,18 @@ and what to do next. A traceback is shown only with ``--debug``.
 
 from typing import ClassVar
 
+from aworld_train.masking import mask
+
 
 class AworldTrainError(Exception):
     """Something failed that the user can understand and act on."""
 
     kind: ClassVar[str] = "failure"
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str):
+        # A message may quote what a recipe took from the environment.
+        super().__init__(mask(message))
 
     @property
     def message(self) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from aworld_train import masking
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("any-time", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-time")
@@ -46,6 +48,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # What tests start chooses its own number of threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_masked_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test's recipes took from the environment does not mask the messages of another."""
+    monkeypatch.setattr(masking, "_references", {})
 
 
 def _file(nodeid: str) -> str:

@@ -18,14 +18,15 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
     Args:
         settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
             (the path of an ``agent.yaml``) and ``loop`` (a subclass of ``AworldAgentLoop``); keys that are None count
-            as absent. With ``command`` also ``at_once``: how many of these programs may run at a time in one process.
+            as absent. With ``command`` also ``at_once``, how many of these programs may run at a time in one process,
+            and ``environment``, variables for them by name.
 
     Raises:
         UsageError: none of them is given, more than one is, or one has a value that cannot be.
     """
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
-        if key not in (*_KINDS, "at_once"):
+        if key not in (*_KINDS, "at_once", "environment"):
             hint = nearest(key, _KINDS)
             meant = f" Did you mean {hint!r}?" if hint else ""
             raise UsageError(f"The section agent has no key {key!r}.{meant} It takes {_EXAMPLES}.")
@@ -35,6 +36,8 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
         raise UsageError(f"The section agent {found}; it takes exactly one of {_EXAMPLES}.")
     if "at_once" in given and kinds != ["command"]:
         raise UsageError("agent.at_once limits how many programs run at a time; it goes with agent.command.")
+    if given.get("environment") and kinds != ["command"]:
+        raise UsageError("agent.environment has variables for a program; it goes with agent.command.")
     return _make(kinds[0], given)
 
 
@@ -54,7 +57,9 @@ def _make(kind: str, given: Mapping[str, Any]) -> Agent:
     if kind == "command":
         from aworld_train.agent.program import ProgramAgent
 
-        return ProgramAgent(given["command"], at_once=given.get("at_once"))
+        return ProgramAgent(
+            given["command"], at_once=given.get("at_once"), environment=given.get("environment")
+        )
     if kind == "builder":
         from aworld_train.agent.builder import BuilderAgent
 

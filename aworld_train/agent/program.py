@@ -1,8 +1,10 @@
 """An agent that is a program of its own, run once per episode.
 
 It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
-last line it prints. It runs under the guard that tool environments run under, so nothing it started outlives the
-episode, sessions of their own included. What it prints beyond a limit ends it; no more than the end is kept.
+last line it prints. Of the trainer's variables it has those that are listed here and no others; the recipe's
+``agent.environment`` adds its own. It runs under the guard that tool environments run under, so nothing it started
+outlives the episode, sessions of their own included. What it prints beyond a limit ends it; no more than the end is
+kept.
 
 At most ``at_once`` programs run at a time in one process, by default eight per processor: most of an agent's time is
 waiting for its model, but its start is not. Waiting for a place does not count against the program's own time limit. It
@@ -22,9 +24,11 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aworld_train import guard
+from aworld_train.agent import hidden_arguments
 from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
 from aworld_train.own_code import USER_DIRECTORY_VARIABLE
+from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.rollout.outcome import AgentFailed
 
 GRACE = 1.0
@@ -37,29 +41,45 @@ _PER_PROCESSOR = 8
 # The guard's own patience, twice (SIGTERM, SIGKILL), and time to start a Python in a crowd.
 _END_SECONDS = 2 * GRACE + 30.0
 
-# The trainer's own; an agent that needs one of these has it under a name of its own.
-_TRAINERS = {
-    "AWORLD_TRAIN_QUEUE_KEY",
-    "AWORLD_TRAIN_RENDEZVOUS",
-    "COMET_API_KEY",
-    "GITHUB_TOKEN",
-    "HF_TOKEN",
-    "HUGGINGFACE_HUB_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-    "RAY_AUTH_TOKEN",
-    "RAY_AUTH_TOKEN_PATH",
-    "SLURM_JWT",
-    "SWANLAB_API_KEY",
-    "WANDB_API_KEY",
+# What a program has of the trainer's environment: where things are, and how the network is reached. Everything else may
+# be a secret of the trainer's (keys of trackers, of the cluster, of the hub) and is not handed on.
+_INHERITED = {
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
+    # The interpreter is the trainer's, and finds the user's modules where the trainer does.
+    *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
+    # Without these it would take the trainer's processors and GPUs.
+    *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 }
 
 
 class ProgramAgent:
-    """The program that ``command`` starts; ``python`` is the interpreter that runs this."""
+    """The program that ``command`` starts; ``python`` is the interpreter that runs this.
 
-    def __init__(self, command: Sequence[str], *, at_once: int | None = None):
+    Args:
+        command: Program and arguments. Arguments of ``python`` that the environment gave (``EnvText``) stand on no
+            command line.
+        at_once: How many run at a time in one process.
+        environment: Variables that the program has beside those of the episode.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        at_once: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ):
         if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
             raise UsageError(
                 f"agent.command is {command!r}: it has to be a list such as [python, my_agent.py]; no shell reads it."
@@ -68,6 +88,8 @@ class ProgramAgent:
             raise UsageError(f"agent.at_once is {at_once!r}: it has to be a number of at least 1.")
         own = command[0] in ("python", "python3")
         self._command = [sys.executable if own else command[0], *command[1:]]
+        self._name = " ".join(map(shown, self._command))
+        self._own = dict(environment or {})
         self._places = _places(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
 
     async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
@@ -90,9 +112,9 @@ class ProgramAgent:
             raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
 
     async def _run(self, task: AgentTask, surroundings: Surroundings) -> str:
-        name = " ".join(self._command)
-        surroundings.folder.mkdir(parents=True, exist_ok=True)
-        process = await self._start(task, surroundings, name)
+        name = self._name
+        surroundings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        process = await self._start(surroundings)
         output, errors = _Tail(process.stdout), _Tail(process.stderr)
         parts = (_write(process.stdin, _as_json(task, surroundings)), output.read(), errors.read())
         talking = [asyncio.ensure_future(part) for part in parts]
@@ -115,16 +137,20 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
         return answer
 
-    async def _start(
-        self, task: AgentTask, surroundings: Surroundings, name: str
-    ) -> asyncio.subprocess.Process:
+    async def _start(self, surroundings: Surroundings) -> asyncio.subprocess.Process:
+        name = self._name
         # The guard would say it too, a Python start later and in its own words.
         if which(self._command[0]) is None:
-            raise AgentFailed(f"{name}: there is no program {self._command[0]!r} that can be run")
+            raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
+        command, environment = self._command, _environment(os.environ, surroundings, self._own)
+        if any(isinstance(part, EnvText) for part in command):
+            program, *arguments = command
+            command = [program, hidden_arguments.__file__, *map(shown, arguments)]
+            environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
         guarded = [
             *(sys.executable, "-P", guard.__file__, "--stdin", "--grace", str(GRACE)),
             *("--owner-pid", str(os.getpid()), "--owner-started", str(guard.started(os.getpid()))),
-            *("--", *self._command),
+            *("--", *command),
         ]
         try:
             return await asyncio.create_subprocess_exec(
@@ -132,7 +158,7 @@ class ProgramAgent:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=_environment(os.environ, surroundings),
+                env=environment,
                 start_new_session=True,
             )
         except OSError as error:
@@ -190,19 +216,22 @@ def _places(number: int) -> _Places:
     return _by_number.setdefault(number, _Places(number))
 
 
-def _environment(inherited: Mapping[str, str], surroundings: Surroundings) -> dict[str, str]:
-    """The program's environment variables: the inherited ones without the trainer's secrets, and the episode's."""
+def _environment(
+    inherited: Mapping[str, str], surroundings: Surroundings, own: Mapping[str, str]
+) -> dict[str, str]:
+    """The program's environment variables: of the inherited ones those that are listed, its own, and the episode's."""
     url, key, model = surroundings.llm_url(None), surroundings.llm_key(None), surroundings.model
-    kept = {name: value for name, value in inherited.items() if name not in _TRAINERS}
+    kept = {name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")}
     near = [urlsplit(one).hostname or "" for one in (url, surroundings.mcp_url) if one]
     unproxied = ",".join(
         dict.fromkeys([*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), *near])
     )
     # The program is the user's, and finds what is beside the user.
-    modules = [kept.get("PYTHONPATH"), kept.get(USER_DIRECTORY_VARIABLE)]
+    modules = [*filter(None, [kept.get("PYTHONPATH"), inherited.get(USER_DIRECTORY_VARIABLE)])]
     return {
         **kept,
-        "PYTHONPATH": os.pathsep.join(filter(None, modules)),
+        **({"PYTHONPATH": os.pathsep.join(modules)} if modules else {}),
+        **own,
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,
         "OPENAI_API_KEY": key,

@@ -17,6 +17,7 @@ from aworld_train.cli.evaluate import evaluate
 from aworld_train.cli.rollout import rollout
 from aworld_train.cli.train import train
 from aworld_train.errors import AworldTrainError
+from aworld_train.masking import mask
 
 INTERRUPTED = 130
 
@@ -76,6 +77,7 @@ def main() -> None:
 
 
 def _report(kind: str, message: str, as_json: bool) -> None:
+    message = mask(message)
     if as_json:
         sys.stdout.write(json.dumps({"error": {"kind": kind, "message": message}}) + "\n")
     sys.stderr.write(f"error: {message}\n")

@@ -28,11 +28,11 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the recipe as a run would use it: inherited, overridden, resolved; secrets masked."""
+    """Print the recipe as a run would use it: inherited, overridden, resolved but for environment variables."""
     from aworld_train import recipe as recipes
 
     loaded = recipes.load(source, overrides or [])
-    shown: dict[str, Any] = recipes.masked(_composed(loaded) if verl else recipes.to_dict(loaded))
+    shown: dict[str, Any] = recipes.masked(_composed(loaded) if verl else recipes.to_source(loaded))
     if as_json:
         print_json(shown)
     else:

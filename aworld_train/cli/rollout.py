@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.masking import mask, masked
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -76,7 +77,9 @@ def rollout(
     row = find_task(tasks, task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
-        run_environment(loaded, console.note, [row["extra_info"].get("scorer")]) as environment,
+        run_environment(
+            loaded, lambda line: console.note(mask(line)), [row["extra_info"].get("scorer")]
+        ) as environment,
     ):
         os.environ |= environment.variables()
         # The process imports VeRL: what it says of that while it loads is of no interest here.
@@ -104,7 +107,7 @@ def rollout(
 def _plain(look: "Look") -> dict[str, Any]:
     """An episode as plain data."""
     return {
-        **{key: value for key, value in look.line.items() if key not in ("step", "validate")},
+        **masked({key: value for key, value in look.line.items() if key not in ("step", "validate")}),
         "answer": look.played.answer,
         "scores": look.scores,
         "reward": look.scores["score"] if look.scores else None,
@@ -177,7 +180,7 @@ def _show(look: "Look", tokenizer: Any, title: str, most_lines: int | None) -> N
         told.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
     console.out.print(Text(" · ".join(told)), soft_wrap=True)
     if line.get("cause"):
-        console.out.print(Text(f"cause: {line['cause']}"), soft_wrap=True)
+        console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
 
 
 def _count(number: int, what: str) -> str:

@@ -6,6 +6,7 @@ It is VeRL's own validation (``val_only``), so that a number measured here and o
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.metrics import Tail
 from aworld_train.agent import check_agent
-from aworld_train.dataset import FileSummary, check_file
+from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.launch.account import Tally
@@ -21,8 +22,11 @@ from aworld_train.launch.environment import run_environment
 from aworld_train.launch.progress import Progress, Status
 from aworld_train.launch.training import terminate_as_interrupt
 from aworld_train.launch.verl import run_verl
+from aworld_train.masking import mask
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe, Recipe
+from aworld_train.recipe.env_text import shown
+from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.tree import merge
 from aworld_train.reward.readiness import check_rewards
 
@@ -86,8 +90,8 @@ def evaluate(
         AworldTrainError: something is missing, or the measurement failed.
     """
     recipe = loaded.recipe
-    model = str(model_directory(checkpoint)) if checkpoint else str(recipe.model.path)
-    check_model(model)
+    directory = str(model_directory(checkpoint)) if checkpoint else None
+    check_model(directory or recipe.model.path)
     check_agent(asdict(recipe.agent))
     given = dataset or recipe.dataset.val
     if given is None:
@@ -97,23 +101,26 @@ def evaluate(
     tasks = check_file(given)
     check_rewards(recipe, tasks.scorers, tasks.answer_schemas)
     expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
+    source = recipes.to_source(recipe)
+    model = escape(directory) if directory else source["model"]["path"]
+    data = escape(str(tasks.path)) if dataset else source["dataset"]["val"]
     measured = recipes.read(
         merge(
             loaded.unresolved,
             {
                 "model": {"path": model},
                 # VeRL builds its training side too; it is given the same tasks and never takes a step.
-                "dataset": {"train": str(tasks.path), "val": str(tasks.path), "val_limit": limit},
+                "dataset": {"train": data, "val": data, "val_limit": limit},
                 "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
                 "algorithm": {"kl_coef": 0.0},
             },
         )
     ).recipe
     with terminate_as_interrupt():
-        return _measure(measured, model, tasks, expected, progress)
+        return _measure(measured, tasks.scorers, expected, progress)
 
 
-def _measure(recipe: Recipe, model: str, tasks: FileSummary, expected: int, progress: Progress) -> EvalReport:
+def _measure(recipe: Recipe, scorers: Iterable[str], expected: int, progress: Progress) -> EvalReport:
     """Play the tasks in a folder of their own, which is removed unless something failed."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="aworld-eval-"))
@@ -153,7 +160,10 @@ def _measure(recipe: Recipe, model: str, tasks: FileSummary, expected: int, prog
                 f"{len(lines)} of {expected} tasks played."
             )
 
-        with run_environment(recipe, progress.note, tasks.scorers) as environment, progress:
+        with (
+            run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
+            progress,
+        ):
             run_verl(
                 recipe,
                 folder,
@@ -166,7 +176,9 @@ def _measure(recipe: Recipe, model: str, tasks: FileSummary, expected: int, prog
                 val_only=True,
             )
         read()
-        report = _report(model, str(tasks.path), lines, expected, time.monotonic() - began)
+        model, dataset = recipe.model.path, recipe.dataset.val
+        assert model is not None and dataset is not None
+        report = _report(shown(model), shown(dataset), lines, expected, time.monotonic() - began)
         done = True
         return report
     except AworldTrainError as error:

@@ -7,6 +7,10 @@ runs/<name>/recipe.yaml     the recipe after inheritance and overrides, interpol
            /summary.json    what the run came to
            /learning_curve.png  what people look at first
            /logs/  /checkpoints/  /traces/  /data/
+
+Its directories follow the umask, so that others may be let in to the checkpoints. Records are their owner's alone.
+No value of an environment variable that the recipe refers to is in any of them: they hold the reference, and messages
+are masked (see ``recipe.written`` and ``masking``).
 """
 
 import fcntl
@@ -16,7 +20,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,6 +31,7 @@ from aworld_train import __version__
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.recipe import differences, dump
+from aworld_train.recipe.env_text import shown
 
 _PACKAGES = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm", "mcp", "omegaconf")
 
@@ -68,7 +73,9 @@ class RunFolder:
         return (step, model) if (model / "config.json").is_file() else None
 
 
-def open_run_folder(path: Path, recipe: Mapping[str, Any], data: list[Path], *, resume: bool) -> RunFolder:
+def open_run_folder(
+    path: Path, recipe: Mapping[str, Any], data: Sequence[str | Path], *, resume: bool
+) -> RunFolder:
     """Make the folder, or take up an earlier run's.
 
     Args:
@@ -95,7 +102,7 @@ def open_run_folder(path: Path, recipe: Mapping[str, Any], data: list[Path], *, 
         (path / part).mkdir(parents=True, exist_ok=True)
     lock = _lock(path)
     try:
-        hashes = {str(file): _sha256(file) for file in data}
+        hashes = {_name(file): _sha256(Path(file)) for file in data}
         if occupied:
             _refuse_changes(path, recipe, hashes)
         else:
@@ -169,6 +176,11 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _name(file: str | Path) -> str:
+    """What the manifest calls a dataset file: its path, or the reference to it."""
+    return shown(file) if isinstance(file, str) else str(file)
 
 
 def _sha256(file: Path) -> str:

@@ -20,7 +20,9 @@ from aworld_train.launch.progress import Progress, Status
 from aworld_train.launch.run_folder import RunFolder, open_run_folder
 from aworld_train.launch.summary import RunSummary, read_seconds
 from aworld_train.launch.verl import run_verl
+from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.schema import Recipe
 
 
@@ -51,7 +53,11 @@ def train(
         KeyboardInterrupt: it was interrupted, and has been ended.
     """
     recipe = loaded.recipe
-    folder = open_run_folder(run_dir, loaded.unresolved, [train_data.path, val_data.path], resume=resume)
+    data = [
+        name if isinstance(name, EnvText) else file.path
+        for name, file in ((recipe.dataset.train, train_data), (recipe.dataset.val, val_data))
+    ]
+    folder = open_run_folder(run_dir, loaded.unresolved, data, resume=resume)
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     summary.seconds = read_seconds(folder.path) if resume else 0.0
     try:
@@ -59,7 +65,11 @@ def train(
             attempt = _Attempt(recipe, folder, summary, val_data)
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
-                with run_environment(recipe, progress.note) as environment, progress:
+                scorers = {*train_data.scorers, *val_data.scorers}
+                with (
+                    run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
+                    progress,
+                ):
                     attempt.run(environment, progress)
             attempt.judge()
         summary.status = "completed"
@@ -79,7 +89,7 @@ def train(
         raise failure from error
     except BaseException as error:
         summary.status = "failed"
-        summary.error = {"kind": "internal", "message": f"{type(error).__name__}: {error}"}
+        summary.error = {"kind": "internal", "message": mask(f"{type(error).__name__}: {error}")}
         raise
     finally:
         _write_last(summary, folder)
@@ -106,6 +116,7 @@ class _Attempt:
         self.summary = summary
         self.from_step = checkpoint[0] if checkpoint else 0
         self._logger_file = folder.path / "logs" / f"verl-metrics-{time.time_ns()}.jsonl"
+        self._logger_file.touch(mode=0o600)  # VeRL opens it again and keeps the mode
         self.account = Account(folder, summary, self._logger_file, self.from_step)
         limit = recipe.dataset.val_limit
         self._expected = {

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aworld_train.recipe.identity import differences, digest
     from aworld_train.recipe.loading import LoadedRecipe, load, read
     from aworld_train.recipe.locate import shipped, shipped_folder
-    from aworld_train.recipe.output import dump, to_dict, to_yaml
+    from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
     from aworld_train.recipe.secret_keys import masked
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "shipped",
     "shipped_folder",
     "to_dict",
+    "to_source",
     "to_yaml",
 ]
 
@@ -81,6 +82,7 @@ _HOMES = {
     "shipped": "locate",
     "shipped_folder": "locate",
     "to_dict": "output",
+    "to_source": "output",
     "to_yaml": "output",
 }
 

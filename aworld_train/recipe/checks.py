@@ -7,8 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from aworld_train.errors import RecipeError, RewardError, nearest
-from aworld_train.recipe.schema import CassetteMode, ContextPolicy, Recipe
-from aworld_train.recipe.tree import KeyPath, leaves
+from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE
+from aworld_train.recipe.env_text import EnvText, shown
+from aworld_train.recipe.interpolation import is_number
+from aworld_train.recipe.schema import AgentSection, CassetteMode, ContextPolicy, Recipe
+from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
@@ -115,6 +118,12 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
 
 def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Everything about ``recipe`` that makes no sense: the key it is about and one sentence each."""
+    if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
+        yield (
+            ("name",),
+            "`name` names the run's folder, where everybody reads it, so it takes nothing but numbers from the "
+            "environment; give it on the command line instead, as name=...",
+        )
     broken = set()
     for path, text in _single_values(recipe):
         broken.add(path)
@@ -194,6 +203,7 @@ def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("agent", kinds[1]),
             f"an agent is one of `{'`, `'.join(kinds)}`: set one and leave the others out",
         )
+    yield from _agent_program(agent)
     if context.policy is not ContextPolicy.off:
         room = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
         if context.budget is None:
@@ -211,6 +221,33 @@ def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("rollout", "min_group"),
             f"`rollout.min_group` ({recipe.rollout.min_group}) must be at most `rollout.n` ({recipe.rollout.n})",
         )
+
+
+def _agent_program(agent: AgentSection) -> Iterator[tuple[KeyPath, str]]:
+    command = agent.command
+    hidden = any(isinstance(part, EnvText) for part in command)
+    starts_python = len(command) > 1 and shown(command[0]) in ("python", "python3")
+    if hidden and not (starts_python and (command[1] == "-m" or not command[1].startswith("-"))):
+        yield (
+            ("agent", "command"),
+            "`agent.command` refers to an environment variable, and a command line is open to every user of the "
+            "machine: only `[python, script.py, ...]` and `[python, -m, module, ...]` get such arguments in another "
+            "way. Write the value, or pass it as a variable in `agent.environment`",
+        )
+    if agent.environment and not command:
+        yield (
+            ("agent", "environment"),
+            "`agent.environment` is for the program of `agent.command`; other agents run in the trainer's own "
+            "processes and see its environment",
+        )
+    for name, value in agent.environment.items():
+        key: KeyPath = ("agent", "environment", name)
+        if not VARIABLE.fullmatch(name):
+            yield key, f"`{dotted(key)}`: an environment variable has a name of letters, digits and `_`"
+        elif name in PROVIDED:
+            yield key, f"`{dotted(key)}` is set by the run for each episode; leave it out"
+        elif not isinstance(value, str) or "\0" in value:
+            yield key, f"`{dotted(key)}` must be text (put it in quotes) without the character NUL"
 
 
 def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

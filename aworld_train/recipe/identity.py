@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from aworld_train.recipe.output import to_dict
+from aworld_train.recipe.output import to_source
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import dotted
 
@@ -13,12 +13,12 @@ _ABSENT = object()
 
 
 def digest(recipe: Recipe | Mapping[str, Any]) -> str:
-    """SHA-256 of a recipe's values, in hexadecimal; the order of keys does not matter.
+    """SHA-256 of what a recipe says, in hexadecimal; the order of keys does not matter, nor the environment.
 
     Args:
         recipe: A recipe, or its plain data such as ``LoadedRecipe.unresolved``.
     """
-    data = to_dict(recipe) if isinstance(recipe, Recipe) else recipe
+    data = to_source(recipe) if isinstance(recipe, Recipe) else recipe
     return hashlib.sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 

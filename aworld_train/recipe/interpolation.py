@@ -1,29 +1,42 @@
-"""Resolves ``${...}``: environment variables and other keys of the recipe.
+r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
 What stands under ``verl:`` is left as written. Interpolations there mean what they mean in verl's own files
 and are resolved against verl's configuration; only environment variables are looked up here, to fail early.
+
+A value that an environment variable gave keeps its reference (see ``env_text``), through other keys that name its key
+too: before other keys are resolved, every lookup is replaced by a stand-in, so that it can be found again in whatever
+comes of them. Files are written in the same grammar (``written`` in ``output``) and read with ``resolved``: a lookup
+stays a lookup, and text that only looks like an interpolation is escaped as ``\${``.
 """
 
 import os
 import re
+import secrets
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
+from aworld_train.errors import RecipeError
+from aworld_train.masking import remember
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
-_ENV = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
-_OTHER_THAN_ENV = re.compile(r"\$\{(?!\s*oc\.env\s*:)")
+_ENV = re.compile(r"\$\{\s*oc\.env\s*:")
+_NEEDED = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
+# What may stand inside a lookup: another one, as its default, and the conversion of its text.
+_OTHER = re.compile(r"\$\{(?!\s*oc\.(?:env|decode)\s*:)")
 _OPENING = re.compile(r"(\\*)\$\{")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 
 
 def resolve(tree: dict[str, Any]) -> tuple[dict[KeyPath, Any], dict[KeyPath, str]]:
     """Look up every interpolation of ``tree``.
 
     Returns:
-        By path the values of the texts that hold interpolations (lists and maps as plain data), and for those
-        that have none the sentence that says why.
+        By path the values of the texts that hold interpolations (lists and maps as plain data, text from the
+        environment as ``EnvText``), and for those that have none the sentence that says why.
     """
     values: dict[KeyPath, Any] = {}
     failures: dict[KeyPath, str] = {}
@@ -35,23 +48,187 @@ def resolve(tree: dict[str, Any]) -> tuple[dict[KeyPath, Any], dict[KeyPath, str
             failures[path] = _reason(path, text, error)
     if failures:
         return values, failures  # one text with broken grammar makes the whole tree unreadable
-    config = OmegaConf.create(tree)
+    lookups = EnvLookups()
     for path, text in texts.items():
-        if path[0] == "verl" and _OTHER_THAN_ENV.search(text):
-            continue
         try:
-            value = _value(config, path)
-        except OmegaConfBaseException as error:
+            lookups.look_up(text)
+        except (OmegaConfBaseException, RecipeError) as error:
             failures[path] = _reason(path, text, error)
-        else:
-            if path[0] != "verl":
-                values[path] = value
+    config = OmegaConf.create(lookups.hide(tree))
+    for path, text in texts.items():
+        if path[0] == "verl":
+            mask_values(lookups.values_in(text))
+        elif path not in failures:
+            try:
+                values[path] = lookups.fill(_value(config, path))
+            except OmegaConfBaseException as error:
+                failures[path] = _reason(path, text, error)
     return values, failures
+
+
+def resolved(tree: Any) -> Any:
+    """Plain data from a file that was written with references: lookups made, escapes undone.
+
+    Raises:
+        RecipeError: A variable is not set in this process.
+    """
+    if isinstance(tree, dict):
+        return {key: resolved(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [resolved(value) for value in tree]
+    if not isinstance(tree, str) or "${" not in tree:
+        return tree
+    lookups = EnvLookups()
+    try:
+        lookups.look_up(tree)
+        value = lookups.fill(_value(OmegaConf.create([lookups.hide(tree)]), ("0",)))
+    except OmegaConfBaseException as error:
+        raise RecipeError(_cause(tree, error)) from error
+    mask_values(lookups.values_in(tree))
+    return value
 
 
 def escape(text: str) -> str:
     """``text`` so that a recipe that holds it loads as the very same text, with nothing looked up."""
     return _OPENING.sub(lambda opening: opening.group(1) * 2 + r"\${", text)
+
+
+def has_lookup(text: str) -> bool:
+    """Whether ``text``, as a recipe writes it, looks an environment variable up."""
+    return any(_ENV.search(text, start, end) for start, end in _expressions(text))
+
+
+def mask_values(lookups: Mapping[str, str]) -> None:
+    """Have the values of lookups masked in messages; numbers are not, for they stand everywhere."""
+    for expression, value in lookups.items():
+        if not is_number(value):
+            remember(value, expression)
+
+
+def is_number(text: str) -> bool:
+    """Whether a value from the environment is a number, which is found in many a text by chance."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+class EnvLookups:
+    """The lookups of environment variables in a tree, each with a stand-in that other keys can be resolved around."""
+
+    def __init__(self) -> None:
+        mark = f"lookup{secrets.token_hex(8)}x"
+        self._stand_in = re.compile(rf"{mark}[0-9]+x")
+        self._mark = mark
+        self._expressions: list[str] = []
+        self._values: dict[str, Any] = {}
+
+    def look_up(self, text: str) -> None:
+        """Find the values of the lookups in ``text``.
+
+        Raises:
+            OmegaConfBaseException: A variable is not set and has no default.
+            RecipeError: A lookup is entangled with another interpolation, or gives a list or a map.
+        """
+        for expression in _lookups(text):
+            if _OTHER.search(expression):
+                raise RecipeError("an environment variable cannot be part of another interpolation")
+            value = OmegaConf.create({"value": expression})["value"]
+            if OmegaConf.is_config(value) or isinstance(value, list | dict):
+                raise RecipeError("an environment variable gives one value: write each item as ${oc.env:...}")
+            self._values[expression] = value
+
+    def values_in(self, text: str) -> dict[str, str]:
+        """The values of the lookups in ``text``, as text."""
+        return {each: str(self._values[each]) for each in _lookups(text) if each in self._values}
+
+    def hide(self, tree: Any) -> Any:
+        """``tree`` with a stand-in for every lookup."""
+        if isinstance(tree, dict):
+            return {key: self.hide(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [self.hide(value) for value in tree]
+        if not isinstance(tree, str) or "${" not in tree:
+            return tree
+        hidden, at = "", 0
+        for start, end in _expressions(tree):
+            if _ENV.search(tree, start, end):
+                hidden += _unescaped_end(tree[at:start]) + self._stand_in_for(tree[start:end])
+                at = end
+        return hidden + tree[at:]
+
+    def fill(self, template: Any) -> Any:
+        """What ``hide`` made, resolved, with values in place of the stand-ins."""
+        if isinstance(template, dict):
+            return {key: self.fill(value) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(value) for value in template]
+        if not isinstance(template, str) or not (found := self._stand_in.findall(template)):
+            return template
+        values = {self._expression(one): self._values.get(self._expression(one)) for one in found}
+        (first, *others) = values.values()
+        if template == found[0] and not others and not isinstance(first, str):
+            return first
+        text = self._stand_in.sub(lambda match: str(values[self._expression(match.group())]), template)
+        return EnvText(text, self.restore(template), {each: str(value) for each, value in values.items()})
+
+    def restore(self, template: Any) -> Any:
+        """What ``hide`` made, resolved, as a recipe writes it: lookups in place of the stand-ins, the rest escaped."""
+        if isinstance(template, dict):
+            return {key: self.restore(value) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self.restore(value) for value in template]
+        if not isinstance(template, str):
+            return template
+        restored, at = "", 0
+        for match in self._stand_in.finditer(template):
+            # Backslashes before an interpolation count double.
+            literal = re.sub(r"\\+$", lambda end: end.group() * 2, escape(template[at : match.start()]))
+            restored += literal + self._expression(match.group())
+            at = match.end()
+        return restored + escape(template[at:])
+
+    def _stand_in_for(self, expression: str) -> str:
+        if expression not in self._expressions:
+            self._expressions.append(expression)
+        return f"{self._mark}{self._expressions.index(expression)}x"
+
+    def _expression(self, stand_in: str) -> str:
+        return self._expressions[int(stand_in[len(self._mark) : -1])]
+
+
+def _lookups(text: str) -> Iterator[str]:
+    """The outermost interpolations in ``text`` that look an environment variable up."""
+    return (text[start:end] for start, end in _expressions(text) if _ENV.search(text, start, end))
+
+
+def _expressions(text: str) -> Iterator[tuple[int, int]]:
+    """Beginning and end of each outermost ``${...}`` that is not escaped."""
+    at = 0
+    while opening := _OPENING.search(text, at):
+        at = opening.end()
+        if len(opening.group(1)) % 2 == 0:
+            start, at = at - 2, _end_of(text, at)
+            yield start, at
+
+
+def _end_of(text: str, at: int) -> int:
+    """Where the interpolation ends whose opening brace is before ``at``; braces within quotes do not count."""
+    depth, quote = 1, ""
+    while at < len(text) and depth:
+        letter = text[at]
+        if letter == "\\":
+            at += 1
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        else:
+            depth += {"{": 1, "}": -1}.get(letter, 0)
+        at += 1
+    return at
+
+
+def _unescaped_end(literal: str) -> str:
+    """Literal text before an interpolation, which a stand-in follows instead: its last backslashes count single."""
+    return re.sub(r"(\\+)$", lambda end: end.group(1)[: len(end.group(1)) // 2], literal)
 
 
 def _value(config: Any, path: KeyPath) -> Any:
@@ -62,7 +239,11 @@ def _value(config: Any, path: KeyPath) -> Any:
 
 
 def _reason(path: KeyPath, text: str, error: Exception) -> str:
-    unset = [name for name in _ENV.findall(text) if name not in os.environ]
-    if unset:
+    unset = [name for name in _NEEDED.findall(text) if name not in os.environ]
+    if unset and isinstance(error, OmegaConfBaseException):
         return f"`{dotted(path)}` needs the environment variable {unset[0]}, which is not set"
-    return f"`{dotted(path)}`: cannot resolve `{text}`: {str(error).splitlines()[0]}"
+    return f"`{dotted(path)}`: {_cause(text, error)}"
+
+
+def _cause(text: str, error: Exception) -> str:
+    return f"cannot resolve `{text}`: {str(error).splitlines()[0]}"

@@ -12,13 +12,14 @@ from typing import Any
 
 from aworld_train.errors import RecipeError
 from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.keys import is_section, types_of
 from aworld_train.recipe.output import to_dict, to_source
 from aworld_train.recipe.overrides import read_override
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import Layer, from_mapping, read_file
-from aworld_train.recipe.tree import KeyPath, merge
+from aworld_train.recipe.tree import KeyPath, leaves, merge
 
 Source = str | Path | Mapping[str, Any] | Recipe
 
@@ -28,7 +29,7 @@ class LoadedRecipe:
     """A recipe together with what a run folder keeps of it.
 
     Attributes:
-        recipe: The recipe, complete and resolved.
+        recipe: The recipe, complete and resolved; what the environment gave is ``EnvText``, which knows its reference.
         path: The file it came from; None for a mapping or a ``Recipe``.
         unresolved: Plain data with every key, defaults, ``extends`` and overrides applied, interpolations as
             written. It holds no secret and gives the same recipe when loaded again.
@@ -70,6 +71,9 @@ def read(source: Source, overrides: Sequence[str] = ()) -> LoadedRecipe:
     faults: dict[KeyPath, str] = {}
     recipe: Recipe = _build(Recipe, _filled(tree, found), (), faults)
     refuse([_said(place(key), text) for key, text in faults.items()])
+    for _, value in leaves(to_dict(recipe)):
+        if isinstance(value, EnvText):
+            interpolation.mask_values(value.lookups)
     refuse([_said(place(key), text) for key, text in checks.problems(recipe)])
     return LoadedRecipe(recipe, path, tree)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import RecipeLoader
@@ -46,10 +47,26 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def to_source(recipe: Recipe) -> dict[str, Any]:
-    """As ``to_dict``, with text escaped so that loading looks nothing up; ``verl`` stays as written."""
+    """As ``to_dict``, as a recipe writes it (see ``written``); ``verl`` stays as it is."""
     data = to_dict(recipe)
     raw = data.pop("verl")
-    return {**_escaped(data), "verl": raw}
+    return {**written(data), "verl": raw}
+
+
+def written(tree: Any) -> Any:
+    """Plain data as files hold it: references in place of what the environment gave, other text escaped.
+
+    No text of an environment variable is in a file of a run folder: everything in one that comes from a recipe has
+    gone through here. Numbers, truth values and words of a fixed choice (``rollout.engine``) hold no secret and are
+    what they are, wherever they came from. ``interpolation.resolved`` is the inverse, and so is OmegaConf.
+    """
+    if isinstance(tree, dict):
+        return {key: written(entry) for key, entry in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(written(entry) for entry in tree)
+    if isinstance(tree, EnvText):
+        return tree.reference
+    return escape(tree) if isinstance(tree, str) else tree
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -68,11 +85,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return value.value if isinstance(value, Enum) else deepcopy(value)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _escaped(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_escaped(entry) for entry in value]
-    return escape(value) if isinstance(value, str) else value

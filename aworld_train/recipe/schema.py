@@ -102,6 +102,11 @@ class AgentSection:
     command: list[str] = _doc(
         "Program that plays an episode, as [python, my_agent.py]; it finds the model at OPENAI_BASE_URL.", []
     )
+    environment: dict[str, str] = _doc(
+        "More environment variables for the program, by name, such as {SEARCH_KEY: '${oc.env:SEARCH_KEY}'}; of the "
+        "trainer's own it has only those that say where things are (PATH, HOME, proxies, certificates, ...).",
+        {},
+    )
     builder: str | None = _doc("`module:function` or `file.py:function` that builds an agent.")
     aworld: str | None = _doc("YAML file that describes an AWorld agent or swarm.")
     loop: str | None = _doc("`module:Class` or `file.py:Class`: your own subclass of AworldAgentLoop.")

@@ -15,6 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.tree import KeyPath
 
 _OWN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "timestamp")}
@@ -159,4 +160,6 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, EnvText):
+        return value.reference
     return str(value) if isinstance(value, Path) else value

@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from aworld_train.errors import nearest
+from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.keys import is_section, suggestion, types_of
 from aworld_train.recipe.source import parse_value
 from aworld_train.recipe.tree import KeyPath, dotted
@@ -63,6 +64,8 @@ def mismatch(path: KeyPath, value: Any, hint: Any) -> str:
     """The sentence for a value that does not fit."""
     sentence = f"`{dotted(path)}` expects {expected(hint)}, got {describe(value)}"
     if isinstance(hint, type) and issubclass(hint, Enum) and isinstance(value, str):
+        if isinstance(value, EnvText):
+            return sentence
         meant = nearest(value, [option.value for option in hint])
         return sentence + (f"; did you mean `{meant}`?" if meant else "")
     if get_origin(hint) is list and isinstance(value, list):
@@ -97,6 +100,8 @@ def describe(value: Any) -> str:
         return "a map"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, EnvText):
+        return f"text from {value.reference}"
     shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
     return f"text {shown}" if isinstance(value, str) else f"{shown}"
 
@@ -110,8 +115,11 @@ def convert(value: Any, hint: Any) -> Any:
     """``value``, after interpolation, as the schema's type: enums real, whole numbers floats where asked.
 
     Raises:
-        ValueError: When it does not fit; the text is the value's description.
+        ValueError: When it does not fit; the text is the value's description. A list or map that an environment
+            variable holds as text does not: its items would have no reference.
     """
+    if isinstance(value, EnvText) and get_origin(hint) in (list, dict):
+        raise ValueError(describe(value))
     if isinstance(value, str) and not is_text(hint) and not fits(value, hint):
         value = parse_value(value)
     elif is_text(hint) and isinstance(value, int | float) and not isinstance(value, bool):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from aworld_train.errors import RewardError
+from aworld_train.recipe.paths import whole_path
 from aworld_train.recipe.schema import CompositeSection, Recipe
 from aworld_train.reward.settings import (
     CompositeSettings,
@@ -32,7 +33,7 @@ def reward_settings(recipe: Recipe) -> RewardSettings:
             concurrency=judge.concurrency,
             per_minute=judge.per_minute,
             attempts=judge.attempts,
-            cache=str(Path(judge.cache).expanduser().resolve()) if judge.cache else None,
+            cache=whole_path(judge.cache) if judge.cache else None,
             prompt=_text(judge.prompt) if judge.prompt else None,
         ),
         composite=composite_settings(reward.composite),

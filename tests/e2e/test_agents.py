@@ -1,12 +1,16 @@
 """Agents that are not ours are trained by VeRL as they are: AWorld, a framework's, and a plain program."""
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aworld_train.env import down, up
 from tests.aworld_environment import aworld_python, frameworks_python
+from tests.canaries import MARK, SECTIONS, Watch, found_in, plant
 from tests.e2e.conftest import REPOSITORY, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2700)]
@@ -63,9 +67,50 @@ def rewards(episodes: list[dict[str, Any]]) -> dict[int, float]:
     }
 
 
-def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(workspace: Workspace) -> None:
-    """A greedy model answers the same whoever asks: the prompts are the same, token by token."""
-    script = train(workspace, "script", f"agent.command=[python,{EXAMPLES / 'openai_script.py'}]")
+@pytest.fixture
+def canaries(workspace: Workspace, tmp_path: Path) -> Iterator[list[str]]:
+    """Overrides by which a run takes much of what it says from the environment, its tools' address too."""
+    planted = plant(
+        workspace.path / tmp_path.name,
+        model=workspace.path / "models" / "tiny",
+        data=workspace.path / "data" / "arithmetic",
+        agent=EXAMPLES / "openai_script.py",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWORLD_TRAIN_STATE", str(workspace.path / "state"))
+        tools = up(
+            "calculator-mcp-server", name=tmp_path.name, backend="process", owner_pid=os.getpid(), wait=120
+        )
+        for name, value in planted.items():
+            patch.setenv(name, value)
+        patch.setenv("CANARY_TOOLS", f"{tools.mcp_url}?by={MARK}tools")
+        patch.setenv("MCP_SERVER_TOKEN", tools.token)
+        sections = {**SECTIONS, "env": {"docker_dir": None, "url": "${oc.env:CANARY_TOOLS}"}}
+        yield [
+            f"{section}.{key}={json.dumps(value)}"
+            for section, keys in sections.items()
+            for key, value in keys.items()
+        ]
+        down(tools.name)
+
+
+def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(
+    workspace: Workspace, canaries: list[str]
+) -> None:
+    """A greedy model answers the same whoever asks: the prompts are the same, token by token.
+
+    And whatever a recipe takes from the environment is in no file, log or command line of the run.
+    """
+    with Watch(workspace.runs / "script" / "verl.yaml") as watch:
+        script = train(workspace, "script", *canaries)
+    assert watch.command_lines > 0
+    assert any("worker" in file.name for file in watch.ray_files)
+    assert watch.leaks == set()
+    assert list(found_in(workspace.runs / "script")) == []
+    for records in ("logs/*.*", "traces/**/*.jsonl", "*.json*", "*.yaml"):
+        files = list((workspace.runs / "script").glob(records))
+        assert files
+        assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     aworld = train(
         workspace,
         "aworld",

@@ -28,7 +28,7 @@ def test_a_killed_run_and_an_interrupted_one_go_on_where_they_were(workspace: Wo
     wait_for("checkpoint", lambda: _first_checkpoint(workspace, "kill"), 600, process)
     wait_for("step", lambda: len(workspace.metrics("kill")) > 1, 120, process)
     everything = descendants(process.pid)
-    driver = find(everything, "verl.trainer.main_ppo")
+    driver = find(everything, "aworld_train.adapter.verl.main")
     assert driver is not None
     driver.kill()
     _, err = process.communicate(timeout=120)
@@ -87,7 +87,7 @@ def test_nothing_outlives_a_killed_command(workspace: Workspace) -> None:
     wait_for("Ray", lambda: find(descendants(process.pid), "raylet") is not None, 600, process)
     wait_for("worker", lambda: find(descendants(process.pid), "ray::") is not None, 60, process)
     everything = descendants(process.pid)
-    assert find(everything, "verl.trainer.main_ppo") is not None
+    assert find(everything, "aworld_train.adapter.verl.main") is not None
     assert find(_servers(process), "aworld_train.serving.local") is not None
     private = Path("/tmp") / (workspace.runs / "orphan" / "private-folder").read_text()
     assert (private / "token").exists()

@@ -133,6 +133,7 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
         ({"command": ["a"], "builder": "a:b"}, "has command and builder"),
         ({"comand": ["a"]}, "Did you mean 'command'"),
         ({"builder": "a:b", "at_once": 3}, r"goes with agent\.command"),
+        ({"builder": "a:b", "environment": {"A": "b"}}, r"goes with agent\.command"),
     ],
 )
 def test_settings_name_exactly_one_agent(settings: dict[str, Any], said: str) -> None:

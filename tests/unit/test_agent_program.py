@@ -11,10 +11,15 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.outside_agent import outside_agent
+from aworld_train.adapter.verl.settings import settings_from, settings_of
 from aworld_train.agent import AgentFailed, AgentTimedOut
 from aworld_train.agent.program import ProgramAgent
-from aworld_train.errors import UsageError
+from aworld_train.errors import RecipeError, UsageError
+from aworld_train.recipe.agent_variables import PROVIDED
 from aworld_train.rollout.outcome import Outcome
 from tests.agents import around, question
 from tests.environments import eventually
@@ -81,13 +86,16 @@ async def test_a_program_finds_modules_beside_the_user(
     assert await agent.run(question("1+1"), around(tmp_path / "run", seconds=30)) == "found"
 
 
-async def test_environment_names_the_episode_s_endpoints_and_keeps_the_trainer_s_secrets(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("MCP_SERVER_TOKEN", "OPENAI_API_KEY", "WANDB_API_KEY", "HF_TOKEN"):
+PRINTS_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+# What Python or the C library may add for itself.
+ADDED = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
+
+
+async def test_environment_names_the_episode_s_endpoints(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MCP_SERVER_TOKEN", "OPENAI_API_KEY", "LLM_API_KEY"):
         monkeypatch.setenv(name, "the-trainer's")
     monkeypatch.setenv("NO_PROXY", "intranet")
-    seen = json.loads(await run("import json, os; print(json.dumps(dict(os.environ)))"))
+    seen = json.loads(await run(PRINTS_ENVIRONMENT))
     assert "the-trainer's" not in seen.values()
     assert seen["OPENAI_BASE_URL"] == seen["LLM_BASE_URL"] == "http://127.0.0.1:9/v1"
     assert seen["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
@@ -96,6 +104,107 @@ async def test_environment_names_the_episode_s_endpoints_and_keeps_the_trainer_s
     assert (seen["MCP_SERVER_URL"], seen["MCP_SERVER_TOKEN"]) == ("http://127.0.0.1:9/mcp", "the-episode's")
     assert seen["NO_PROXY"] == "intranet,127.0.0.1"
     assert seen["AGENT_FOLDER"].endswith("/run")
+
+
+async def test_a_program_has_what_is_listed_of_the_trainer_s_environment_and_nothing_else(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = {
+        **{name: f"of-{name}" for name in ("USER", "LOGNAME", "SHELL", "TZ", "LC_MESSAGES", "LANGUAGE")},
+        **{name: f"of-{name}" for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "LC_ALL", "LANG")},
+        **dict.fromkeys(("HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"), "/some/where"),
+        **dict.fromkeys(("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "1"),
+        "ROCR_VISIBLE_DEVICES": "1",
+        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://proxy:1"),
+        **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://proxy:2"),
+        **dict.fromkeys(("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"), "/ca"),
+        **dict.fromkeys(("CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"), "/ca"),
+        "PATH": os.environ["PATH"],
+    }
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    others = (
+        "WANDB_API_KEY",
+        "HF_TOKEN",
+        "MY_DATABASE",
+        "RAY_AUTH_TOKEN_PATH",
+        "AWORLD_TRAIN_RUN_DIR",
+        "LCX",
+    )
+    for name, value in {**listed, **dict.fromkeys(others, "the-trainer's")}.items():
+        monkeypatch.setenv(name, value)
+    seen = json.loads(await run(PRINTS_ENVIRONMENT))
+    own = {name: value for name, value in seen.items() if name not in PROVIDED | ADDED}
+    assert own == listed
+    assert set(seen) >= PROVIDED, "the names that a recipe may not set are those that the run sets"
+
+
+async def test_variables_of_the_recipe_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH_KEY", "the-search-key")
+    script = tmp_path / "agent.py"
+    script.write_text(PRINTS_ENVIRONMENT)
+    section = {
+        "command": ["python", str(script)],
+        "environment": {"SEARCH_KEY": "${oc.env:SEARCH_KEY}", "MODE": r"\${x}", "HOME": "/elsewhere"},
+    }
+    written = yaml.safe_dump(settings_of(recipes.load({"agent": section})))
+    assert "the-search-key" not in written
+    agent = outside_agent(settings_from(yaml.safe_load(written)).agent)
+    seen = json.loads(await agent.run(question("1"), around(tmp_path / "run")))
+    assert (seen["SEARCH_KEY"], seen["MODE"], seen["HOME"]) == ("the-search-key", "${x}", "/elsewhere")
+
+
+PRINTS_ARGUMENTS = """
+import json, multiprocessing, os, pathlib, sys
+import beside
+line = pathlib.Path("/proc/self/cmdline").read_text() + pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_text()
+seen = [name for name, value in os.environ.items() if "the-key" in value]
+print(json.dumps([sys.argv, "the-key" in line, __name__, beside.WORD, seen]))
+"""
+
+
+@pytest.mark.parametrize("module", [False, True])
+async def test_arguments_from_the_environment_reach_a_python_program_and_stand_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: bool
+) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'found'")
+    (tmp_path / "agent.py").write_text(PRINTS_ARGUMENTS)
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.setenv("KEY", "the-key")
+    monkeypatch.chdir(tmp_path)
+    program = ["-m", "agent"] if module else ["${oc.env:FOLDER}/agent.py"]
+    command = recipes.load({"agent": {"command": ["python", *program, "--key=${oc.env:KEY}"]}}).agent.command
+    agent = ProgramAgent(command)
+    agent.check()
+    arguments, on_command_line, name, word, variables = json.loads(
+        await agent.run(question("1"), around(tmp_path / "run"))
+    )
+    assert arguments == [str(tmp_path / "agent.py"), "--key=the-key"]
+    assert (on_command_line, name, word, variables) == (False, "__main__", "found", [])
+
+
+async def test_a_program_that_fails_is_named_without_what_the_environment_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "the-key")
+    script = tmp_path / "agent.py"
+    script.write_text("raise SystemExit(3)")
+    command = recipes.load({"agent": {"command": ["python", str(script), "${oc.env:KEY}"]}}).agent.command
+    with pytest.raises(AgentFailed, match=r"\$\{oc\.env:KEY\}: it ended with code 3") as failed:
+        await ProgramAgent(command).run(question("1"), around(tmp_path / "run"))
+    assert "the-key" not in str(failed.value)
+
+
+@pytest.mark.parametrize("command", [["node", "a.js"], ["python", "-c", "x"], ["python", "-u", "a.py"], []])
+def test_arguments_from_the_environment_are_refused_where_they_would_be_on_a_command_line(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "the-key")
+    with pytest.raises(RecipeError, match="a command line is open to every user") as refused:
+        recipes.load({"agent": {"command": [*command, "${oc.env:KEY}"]}})
+    assert "the-key" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from aworld_train.launch.process import run_guarded
 from aworld_train.launch.progress import LineProgress, Status
 from aworld_train.launch.run_folder import RunFolder, open_run_folder
 from aworld_train.launch.summary import RunSummary
+from aworld_train.masking import remember
 
 
 def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool = False) -> RunFolder:
@@ -211,6 +212,28 @@ def test_a_watched_command_is_stopped_with_all_that_it_started(tmp_path: Path) -
     end, child = guarded(tmp_path, seconds=600, code=0, stop=True)
     assert end.stopped_because == "enough"
     assert not psutil.pid_exists(child)
+
+
+def test_what_a_guarded_command_prints_is_masked_and_its_owners(tmp_path: Path) -> None:
+    remember("s3cret-value", "${oc.env:KEY}")
+    source = (
+        "import sys, time\n"
+        "for part in ('a s3cret', '-value\\n', 'no end: s3cret-value'):\n"
+        "    sys.stdout.write(part); sys.stdout.flush(); time.sleep(0.2)\n"
+        "sys.stderr.buffer.write(b'\\xff ' + b's3cret-value')\n"
+    )
+    log = tmp_path / "log"
+    end = run_guarded(
+        [sys.executable, "-c", source],
+        environment=os.environ,
+        cwd=tmp_path,
+        log=log,
+        watch=lambda: None,
+        every=0.1,
+    )
+    assert end.code == 0
+    assert log.read_bytes() == b"a ${oc.env:KEY}\nno end: ${oc.env:KEY}\xff ${oc.env:KEY}"
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def test_plain_progress_is_a_line_per_milestone(capsys: pytest.CaptureFixture[str]) -> None:

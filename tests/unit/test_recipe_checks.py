@@ -150,6 +150,29 @@ def test_an_agent_of_any_kind_alone_is_fine(kind: str) -> None:
     assert getattr(recipe.load({}, [f"agent.{kind}={KINDS[kind]}"]).agent, kind)
 
 
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ("{MODE: 5}", "`agent.environment.MODE` must be text (put it in quotes)"),
+        ("{MODE: null}", "`agent.environment.MODE` must be text"),
+        ('{MODE: "a\\0b"}', "without the character NUL"),
+        ("{'a-b': x}", "`agent.environment.a-b`: an environment variable has a name of"),
+        ("{'': x}", "an environment variable has a name of"),
+        ("{OPENAI_BASE_URL: x}", "`agent.environment.OPENAI_BASE_URL` is set by the run for each episode"),
+        ("{MCP_SERVERS: x}", "`agent.environment.MCP_SERVERS` is set by the run for each episode"),
+    ],
+)
+def test_a_variable_that_a_program_cannot_have_is_refused_by_its_key(variables: str, sentence: str) -> None:
+    assert sentence in refusal("agent.command=[python, a.py]", f"agent.environment={variables}")
+
+
+@pytest.mark.parametrize("kind", ["builder", "aworld", "loop"])
+def test_variables_are_for_programs_alone(kind: str) -> None:
+    said = refusal(f"agent.{kind}={KINDS[kind]}", "agent.environment={MODE: fast}")
+    assert "`agent.environment` is for the program of `agent.command`" in said
+    assert "`agent.environment` is for the program" in refusal("agent.environment={MODE: fast}")
+
+
 @pytest.mark.parametrize("policy", ["discard_tools", "keep_last_k", "summarize"])
 def test_a_context_policy_needs_a_budget_that_can_be_exceeded(policy: str) -> None:
     sizes = [

@@ -118,7 +118,7 @@ def test_a_missing_environment_variable_is_named_with_its_key(monkeypatch: pytes
 def test_an_interpolation_that_gives_the_wrong_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPS", "many")
     message = refusal("trainer:\n  steps: ${oc.env:STEPS}\n")
-    assert message == "a.yaml:2: `trainer.steps` expects a whole number, got text 'many'"
+    assert message == "a.yaml:2: `trainer.steps` expects a whole number, got text from ${oc.env:STEPS}"
 
 
 @pytest.mark.parametrize("text", ["${nothing.here}", "${trainer.steps", "${unknown:1}", "${name}"])

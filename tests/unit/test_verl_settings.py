@@ -61,11 +61,16 @@ OTHER = {
 
 def test_every_key_of_the_agent_s_section_arrives() -> None:
     # A kind of agent excludes the others, so each has a recipe of its own.
-    kinds = {"command": ["./agent"], "builder": "agents:build", "aworld": "agent.yaml", "loop": "agents:Mine"}
+    kinds: list[dict[str, Any]] = [
+        {"command": ["./agent"], "environment": {"MODE": "fast"}},
+        {"builder": "agents:build"},
+        {"aworld": "agent.yaml"},
+        {"loop": "agents:Mine"},
+    ]
     default = asdict(recipes.load({}).agent)
     seen = set()
-    for kind, value in kinds.items():
-        given = {**OTHER, "agent": {**OTHER["agent"], kind: value}}
+    for kind in kinds:
+        given = {**OTHER, "agent": {**OTHER["agent"], **kind}}
         agent = travelled(data=given).agent
         for name, wanted in given["agent"].items():
             assert agent[name] == wanted, name

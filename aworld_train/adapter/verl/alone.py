@@ -68,6 +68,7 @@ class Stage:
 
         logging.disable_progress_bar()
         self._config = OmegaConf.create(composed)
+        OmegaConf.resolve(self._config)
         actor = self._config.actor_rollout_ref
         self._model = omega_conf_to_dataclass(actor.model)
         self._loop_class = get_class(self._entry["_target_"])

@@ -17,12 +17,12 @@ _NO_PORT = "-1"
 
 
 def verl_command(run_dir: Path) -> list[str]:
-    """``python -m verl.trainer.main_ppo`` on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
+    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
     return [
         sys.executable,
         "-P",
         "-m",
-        "verl.trainer.main_ppo",
+        "aworld_train.adapter.verl.main",
         "--config-path",
         str(run_dir.resolve()),
         "--config-name",

@@ -2,7 +2,9 @@
 
 Reads top-down: each section of the recipe has a function that returns dotted VeRL keys; ``compose`` lays them, and then
 the recipe's raw ``verl`` section, over the defaults that ship with the installed VeRL, checks every key given against
-them, and resolves all interpolation. The result starts VeRL as it is, with nothing left to decide.
+them, and resolves all interpolation but one: what the environment gives stays ``${oc.env:NAME}``, which VeRL's
+processes, that inherit the environment, resolve for themselves. The result starts VeRL as it is, with nothing left to
+decide.
 """
 
 import shlex
@@ -16,6 +18,8 @@ from aworld_train.adapter.verl.groups import min_group
 from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.interpolation import has_lookup
+from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import dotted, leaves
@@ -33,7 +37,7 @@ def compose(
     val_first: bool = True,
     ray_dir: str = "/tmp/aworld-train-ray",
 ) -> dict[str, Any]:
-    """The fully resolved VeRL configuration of a recipe.
+    """The VeRL configuration of a recipe, resolved but for references to the environment.
 
     Args:
         recipe: a checked recipe.
@@ -57,7 +61,7 @@ def compose(
         **_trainer(recipe, run_dir, val_only, val_first),
         **_ray(recipe, ray_dir),
     }
-    composed = schema.overlay(schema.default_config(), _nested(keys))
+    composed = schema.overlay(schema.default_config(), written(_nested(keys)))
     composed = schema.overlay(composed, recipe.verl)
     schema.check(composed, recipe.verl)
     return schema.resolve(composed)
@@ -66,7 +70,8 @@ def compose(
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
     """What ``agent.yaml`` holds: the recipe's agent loop, for VeRL to build one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
-    return [{"name": recipe.agent.name, "_target_": _agent_loop(recipe), "settings": settings}]
+    entry = {"name": recipe.agent.name, "_target_": _agent_loop(recipe), "settings": settings}
+    return [written(entry)]
 
 
 def _agent_loop(recipe: Recipe) -> str:
@@ -94,6 +99,17 @@ def _check_combinations(recipe: Recipe) -> None:
             raise RecipeError(
                 f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
                 "Export it as an environment variable instead: VeRL's processes inherit the environment."
+            )
+        if isinstance(value, str) and has_lookup(value) and path[:1] == ("ray_kwargs",):
+            raise RecipeError(
+                f"verl.{dotted(path)} refers to an environment variable, and Ray shows what it is started with on "
+                "command lines and in its logs. Write the value itself, or leave it to the environment, which VeRL's "
+                "processes inherit."
+            )
+        if isinstance(value, str) and has_lookup(value) and path == ("trainer", "wandb_proxy"):
+            raise RecipeError(
+                "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
+                "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment."
             )
 
 

@@ -89,12 +89,19 @@ def outside_agent(section: Mapping[str, Any]) -> Agent:
     """
     kind = next(kind for kind in _KINDS if section[kind])
     value = section[kind]
-    return _agent(kind, tuple(value) if kind == "command" else value)
+    if kind == "command":
+        return _program(tuple(value), tuple(section["environment"].items()))
+    return _agent(kind, value)
 
 
 @lru_cache(maxsize=4)
-def _agent(kind: str, value: Any) -> Agent:
-    return agent_from({kind: list(value) if kind == "command" else value})
+def _agent(kind: str, value: str) -> Agent:
+    return agent_from({kind: value})
+
+
+@lru_cache(maxsize=4)
+def _program(command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> Agent:
+    return agent_from({"command": list(command), "environment": dict(environment)})
 
 
 @lru_cache(maxsize=1)

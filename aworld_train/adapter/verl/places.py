@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from aworld_train.recipe.env_text import EnvText
+from aworld_train.recipe.paths import whole_reference
+
 EPISODES_FILE = "episodes.yaml"
 """How episodes are played; see `settings`."""
 REWARD_FILE = "reward.yaml"
@@ -13,7 +16,9 @@ def place(path: str | None) -> str | None:
     if not path:
         return path
     given = Path(path).expanduser()
-    return str(given.resolve()) if given.exists() else path
+    if not given.exists():
+        return path
+    return whole_reference(path) if isinstance(path, EnvText) else str(given.resolve())
 
 
 def command_place(part: str) -> str:
@@ -23,10 +28,14 @@ def command_place(part: str) -> str:
     """
     given = Path(part).expanduser()
     named = "/" in part or bool(given.suffix)
-    return str(given.absolute()) if named and given.exists() else part
+    if not (named and given.exists()):
+        return part
+    return whole_reference(part) if isinstance(part, EnvText) else str(given.absolute())
 
 
 def function_place(spec: str, directory: str = "") -> str:
     """``file.py:name`` with the whole path of the file, seen from ``directory``; ``module:name`` as it is."""
     origin, _, name = spec.rpartition(":")
+    if isinstance(spec, EnvText):
+        return whole_reference(spec, directory) if origin.endswith(".py") else spec
     return f"{(directory / Path(origin).expanduser()).resolve()}:{name}" if origin.endswith(".py") else spec

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aworld_train.adapter.verl.reward import SCORING
+from aworld_train.masking import masked
 from aworld_train.recipe.schema import Treatment
 from aworld_train.reward.hacking import ToolUse, look, suspicions
 from aworld_train.rollout.episode import Episode
@@ -159,10 +160,10 @@ def _append(line: dict[str, Any]) -> None:
     if not folder:
         return
     file = Path(folder) / "traces" / "episodes.jsonl"
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         # One write on O_APPEND: lines of several processes do not mix.
-        os.write(descriptor, (json.dumps(line, ensure_ascii=False) + "\n").encode())
+        os.write(descriptor, (json.dumps(masked(line), ensure_ascii=False) + "\n").encode())
     finally:
         os.close(descriptor)
 

@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 
 from aworld_train.adapter.verl.places import function_place
+from aworld_train.recipe.interpolation import resolved
+from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.own_function import score_by_function
@@ -29,7 +31,7 @@ SCORING = "scoring"
 
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
-    """What ``reward.yaml`` holds for a recipe, as plain data; no secret is among it."""
+    """What ``reward.yaml`` holds for a recipe, as plain data with references to the environment."""
     settings = reward_settings(recipe)
     settings = replace(
         settings,
@@ -37,11 +39,14 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
         composite=replace(settings.composite, correct=_place(settings.composite.correct)),
     )
     # Tasks may name files as they are seen from where the user is.
-    return {
-        "function": _place(recipe.reward.function),
-        "directory": str(Path.cwd()),
-        **settings.to_plain(),
-    }
+    plan: dict[str, Any] = written(
+        {
+            "function": _place(recipe.reward.function),
+            "directory": str(Path.cwd()),
+            **settings.to_plain(),
+        }
+    )
+    return plan
 
 
 def _place(spec: str | None) -> str | None:
@@ -69,7 +74,7 @@ class _Plan:
 
 @lru_cache(maxsize=4)
 def _plan(file: str) -> _Plan:
-    data = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    data = resolved(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
     function, directory = data.pop("function"), data.pop("directory")
     return _Plan(function, directory, RewardSettings.from_plain(data))
 

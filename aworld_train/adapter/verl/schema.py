@@ -28,6 +28,7 @@ from aworld_train.adapter.verl.key_rules import (
 )
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
+from aworld_train.recipe.interpolation import EnvLookups
 from aworld_train.recipe.tree import KeyPath, dotted, leaves, merge
 
 _DEFAULTS = "trainer/config/_generated_ppo_trainer.yaml"
@@ -63,10 +64,10 @@ def check(config: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with every interpolation replaced by its value.
+    """The configuration with every interpolation replaced by its value, but for lookups of environment variables.
 
-    A required value that is missing becomes null where its section is switched off (``enable`` or ``enabled``
-    is false): verl never reads it there.
+    Those stay as they are written, wherever other interpolations take them to. A required value that is missing
+    becomes null where its section is switched off (``enable`` or ``enabled`` is false): verl never reads it there.
 
     Raises:
         RecipeError: When a required value is missing or an interpolation cannot be resolved.
@@ -79,13 +80,14 @@ def resolve(config: dict[str, Any]) -> dict[str, Any]:
             if value == _MISSING and not _switch_off(complete, path)
         ]
     )
+    lookups = EnvLookups()
     try:
-        resolved = OmegaConf.to_container(OmegaConf.create(complete), resolve=True)
+        resolved = OmegaConf.to_container(OmegaConf.create(lookups.hide(complete)), resolve=True)
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "?"
         raise RecipeError(f"verl key `{key}` cannot be resolved: {str(error).splitlines()[0]}") from error
     assert isinstance(resolved, dict)
-    return {str(key): value for key, value in resolved.items()}
+    return {str(key): lookups.restore(value) for key, value in resolved.items()}
 
 
 @cache

@@ -14,6 +14,9 @@ import yaml
 
 from aworld_train.adapter.verl.groups import min_group
 from aworld_train.adapter.verl.places import command_place, function_place, place
+from aworld_train.recipe.interpolation import resolved
+from aworld_train.recipe.output import written
+from aworld_train.recipe.paths import whole_path
 from aworld_train.recipe.schema import AgentSection, CassetteSection, Recipe, SmallGroup, Treatment
 from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
@@ -73,28 +76,32 @@ class EpisodeSettings:
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """What ``episodes.yaml`` holds for a recipe, as plain data; no secret is among it."""
-    return {
-        "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
-        "env": {
-            "servers": list(recipe.env.servers),
-            "recovery_timeout": recipe.env.recovery_timeout,
-            "cassette": _cassette(recipe.env.cassette),
-        },
-        "outcomes": _plain(asdict(recipe.rollout.outcomes)),
-        "endpoints": _plain(recipe.endpoints),
-        "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
-    }
+    """What ``episodes.yaml`` holds for a recipe, as plain data with references to the environment."""
+    settings: dict[str, Any] = written(
+        {
+            "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
+            "env": {
+                "servers": list(recipe.env.servers),
+                "recovery_timeout": recipe.env.recovery_timeout,
+                "cassette": _cassette(recipe.env.cassette),
+            },
+            "outcomes": _plain(asdict(recipe.rollout.outcomes)),
+            "endpoints": _plain(recipe.endpoints),
+            "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
+        }
+    )
+    return settings
 
 
 @lru_cache(maxsize=4)
 def read_settings(file: str) -> EpisodeSettings:
-    """The settings in such a file."""
+    """The settings in such a file; references are resolved in the environment of this process."""
     return settings_from(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
 
 
 def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
     """The settings in plain data, as ``settings_of`` makes it."""
+    data = resolved(data)
     agent = data["agent"]
     endpoints = {name: Endpoint.read(name, given) for name, given in data["endpoints"].items()}
     context = agent["context"]
@@ -127,7 +134,7 @@ def _agent_places(agent: AgentSection) -> dict[str, Any]:
 
 
 def _cassette(section: CassetteSection) -> dict[str, Any]:
-    path = str(Path(section.path).expanduser().resolve()) if section.path else None
+    path = whole_path(section.path) if section.path else None
     return {"mode": section.mode.value, "path": path, "rules": section.rules}
 
 

@@ -11,6 +11,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from aworld_train.masking import mask
 from aworld_train.reward.judge.verdict import Ruling, Verdict
 
 
@@ -37,7 +38,7 @@ class VerdictCache:
             OSError: It cannot be written.
         """
         file = self._file(key)
-        data = {"key": key, "model": model, "verdict": ruling.verdict, "reason": ruling.reason}
+        data = {"key": key, "model": mask(model), "verdict": ruling.verdict, "reason": ruling.reason}
         beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             _write(beside, json.dumps(data))

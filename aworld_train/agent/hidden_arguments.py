@@ -1,0 +1,33 @@
+"""Starts a Python program whose arguments are not to be seen on its command line.
+
+The command lines of all processes are open to every user of a machine, and a recipe may take an argument from the
+environment because it is nobody else's business. So the arguments come in an environment variable, which is taken away
+before the program begins; on the command line stand references to them.
+
+    AGENT_ARGUMENTS='["my_agent.py", "--key", "..."]' python hidden_arguments.py my_agent.py --key '${oc.env:KEY}'
+"""
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+VARIABLE = "AGENT_ARGUMENTS"
+
+
+def main() -> None:
+    """Run the script, or with ``-m`` the module, as the interpreter would."""
+    arguments: list[str] = json.loads(os.environ.pop(VARIABLE))
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).resolve().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
