@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 GRPC, HTTP, CURVE, SILENT = "gRPC with token", "HTTP with token", "ZMQ with key", "nothing said"
 ACCOUNTED = {
-    "main_ppo": {GRPC},
+    "aworld_train.adapter.verl.main": {GRPC},
     "gcs_server": {GRPC},
     "raylet": {GRPC},
     "ray::DashboardAgent": {GRPC, HTTP},

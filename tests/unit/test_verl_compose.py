@@ -114,3 +114,9 @@ def test_the_private_ray_keeps_its_token_to_itself(tmp_path: Path) -> None:
     assert len(token.read_text()) == 64
     assert token.read_text() not in str(variables)
     assert variables["VERL_PLATFORM"] == "cpu"
+
+
+@pytest.mark.parametrize("change", ["runtime_env=null", "runtime_env.worker_process_setup_hook=mine:hook"])
+def test_what_secures_a_runs_ports_cannot_be_left_out(tmp_path: Path, change: str) -> None:
+    with pytest.raises(RecipeError, match="cannot be changed"):
+        composed(tmp_path, f"verl.ray_kwargs.ray_init.{change}")

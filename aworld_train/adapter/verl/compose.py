@@ -25,6 +25,7 @@ from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import dotted, leaves
 
 AGENT_FILE = "agent.yaml"
+_SETUP_HOOK = "worker_process_setup_hook"
 _OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -64,6 +65,7 @@ def compose(
     composed = schema.overlay(schema.default_config(), written(_nested(keys)))
     composed = schema.overlay(composed, recipe.verl)
     schema.check(composed, recipe.verl)
+    _check_worker_setup(composed)
     return schema.resolve(composed)
 
 
@@ -111,6 +113,15 @@ def _check_combinations(recipe: Recipe) -> None:
                 "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
                 "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment."
             )
+
+
+def _check_worker_setup(composed: dict[str, Any]) -> None:
+    environment = composed["ray_kwargs"]["ray_init"].get("runtime_env") or {}
+    if environment.get(_SETUP_HOOK) != WORKER_SETUP:
+        raise RecipeError(
+            f"verl.ray_kwargs.ray_init.runtime_env.{_SETUP_HOOK} cannot be changed: {WORKER_SETUP} secures what a run "
+            "listens at. Code of your own can be imported by a reward function or an agent."
+        )
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -273,7 +284,7 @@ def _ray(recipe: Recipe, ray_dir: str) -> dict[str, Any]:
         "num_cpus": _LOGICAL_CPUS,
         "log_to_driver": True,
         "_temp_dir": ray_dir,
-        "runtime_env": {"worker_process_setup_hook": WORKER_SETUP},
+        "runtime_env": {_SETUP_HOOK: WORKER_SETUP},
     }
     quoted = shlex.quote(sys.executable)
     if quoted != sys.executable:

@@ -31,10 +31,16 @@ class Unreachable(aiohttp.ClientError):
     """A host that the proxy does not reach."""
 
 
-def proxy() -> URL | None:
-    """The proxy, with name and password."""
+def proxy(host: str) -> URL | None:
+    """The proxy to a host, with name and password; None where the host is to be connected to directly.
+
+    That are the hosts in ``NO_PROXY``: the loopback of the container, where a session may serve something to itself.
+    """
     named = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    return URL(named) if named else None
+    direct = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    if not named or host.lower() in (one.strip().lower() for one in direct.split(",")):
+        return None
+    return URL(named)
 
 
 async def request(
@@ -47,7 +53,7 @@ async def request(
         ToolError: The proxy does not take this server's password.
         aiohttp.ClientError: The host cannot be reached, or the proxy itself.
     """
-    through = proxy()
+    through = proxy(url.raw_host or "")
     try:
         response = await http.request(method, url, proxy=through, **options)
     except aiohttp.ClientHttpProxyError as error:

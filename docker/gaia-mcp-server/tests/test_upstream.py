@@ -25,10 +25,19 @@ def proxied(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_variable_there_is_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in upstream.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert upstream.proxy() is None
+    assert upstream.proxy("a.org") is None
     monkeypatch.setenv("https_proxy", URL)
-    found = upstream.proxy()
+    found = upstream.proxy("a.org")
     assert found is not None and (found.host, found.port, found.user) == ("127.0.0.1", 3128, "web")
+
+
+@pytest.mark.usefixtures("proxied")
+def test_what_a_session_serves_to_itself_is_not_sought_through_the_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1, localhost")
+    assert upstream.proxy("127.0.0.1") is upstream.proxy("LOCALHOST") is None
+    assert upstream.proxy("127.0.0.2") is not None
 
 
 @pytest.mark.usefixtures("proxied")

@@ -124,7 +124,7 @@ class Proxy:
             to_there.close()
 
     async def _connect(self, host: str, port: int) -> _Streams:
-        through = upstream.proxy()
+        through = upstream.proxy(host)
         if through is not None:
             return await _connect_through(through, host, port)
         loop = asyncio.get_running_loop()
