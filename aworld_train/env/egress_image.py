@@ -68,6 +68,7 @@ def _files() -> dict[str, bytes]:
     files = [
         package / "__init__.py",
         package / "errors.py",
+        package / "masking.py",
         serving / "__init__.py",
         *sorted((serving / "egress").glob("*.py")),
     ]

@@ -49,7 +49,10 @@ def _key(field: Field[Any], hint: Any) -> dict[str, Any]:
 
 def _shape(hint: Any) -> dict[str, Any]:
     if get_origin(hint) in (Union, UnionType):
-        return {"type": [_TYPES[option] for option in get_args(hint)]}
+        options = get_args(hint)
+        if all(option in _TYPES for option in options):
+            return {"type": [_TYPES[option] for option in options]}
+        return {"anyOf": [_shape(option) for option in options]}
     if get_origin(hint) is list:
         return {"type": "array", "items": _shape(get_args(hint)[0])}
     if get_origin(hint) is dict:

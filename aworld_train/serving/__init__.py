@@ -7,5 +7,5 @@ runs the tool servers of one session and is wiped before the next. Both backends
 this: in containers, or as processes of this machine.
 
 This folder is copied into images. It imports the standard library, aiohttp, yaml, jwt, prometheus_client, and of
-aworld-train nothing but ``aworld_train.errors``.
+aworld-train nothing but ``aworld_train.errors`` and ``aworld_train.masking``.
 """
