@@ -16,6 +16,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
+from aworld_train.serving.gateway.intake import READ_BYTES, limit_reads
+
 HEAD_SECONDS = 10.0
 """For the head of a request; a connection without a token may also be idle for this long and no longer."""
 MAX_CONNECTIONS = 4096
@@ -25,8 +27,6 @@ _WATCH_SECONDS = 0.5
 _KEPT_SECONDS = 3630.0  # longer than the proxies of this world keep theirs
 _LINGER_SECONDS = 5.0
 _BACKLOG = 4096  # clients that connect at the same moment
-# What a connection may hold before its request is looked at: read in small pieces, and no more of them than two.
-_READ_BYTES = 16 << 10
 _LINE_BYTES = 8190
 _MAX_HEADERS = 64
 
@@ -52,7 +52,7 @@ class Connection(web.RequestHandler):
             max_field_size=_LINE_BYTES,
             max_headers=_MAX_HEADERS,
             max_line_size=_LINE_BYTES,
-            read_bufsize=_READ_BYTES // 2,
+            read_bufsize=READ_BYTES // 2,
         )
         self._connections = connections
         self._content: Any = None  # of the request before
@@ -64,7 +64,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        read_in_pieces(transport)
+        limit_reads(transport, READ_BYTES)
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if peer else ""
         self.holder = ("address", self._address)
@@ -227,12 +227,3 @@ async def listening(
         watching.cancel()
         listener.close()
         await runner.cleanup()
-
-
-def read_in_pieces(transport: asyncio.BaseTransport | None) -> None:
-    """Have no more read at a time than fits in what a connection may hold.
-
-    It is an attribute of the transports of asyncio's selector loop, which documents only their default.
-    """
-    if transport is not None:
-        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]

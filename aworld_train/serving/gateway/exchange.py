@@ -12,8 +12,16 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
-from aworld_train.serving.gateway.connections import read_in_pieces
-from aworld_train.serving.gateway.intake import HELD_BYTES, WINDOW_BYTES, Account, Refusal, part_of
+from aworld_train.serving.gateway.intake import (
+    HELD_BYTES,
+    READ_BYTES,
+    WINDOW_BYTES,
+    WINDOW_READ_BYTES,
+    Account,
+    Refusal,
+    limit_reads,
+    part_of,
+)
 from aworld_train.serving.gateway.pool import Session
 
 SESSION_HEADER = "Mcp-Session-Id"
@@ -45,10 +53,10 @@ async def pass_on(
             length = answer.content_length
             if length is not None and length <= HELD_BYTES:
                 return web.Response(body=await answer.read(), status=answer.status, headers=given)
-            if answer.connection is not None:
-                read_in_pieces(answer.connection.transport)
+            _limit_reads(answer, READ_BYTES)
             if length is not None:
                 await account.take(WINDOW_BYTES)
+                _limit_reads(answer, WINDOW_READ_BYTES)
             response = web.StreamResponse(status=answer.status, headers=given)
             response.content_length = length
             await response.prepare(request)
@@ -98,12 +106,19 @@ async def _copy(
             if may_be_short and copied > HELD_BYTES:
                 may_be_short = False
                 await account.take(WINDOW_BYTES)
+                _limit_reads(answer, WINDOW_READ_BYTES)
             async with asyncio.timeout(_WRITE_SECONDS):
                 await response.write(chunk)
     except (Refusal, TimeoutError) as error:
         if request.transport is not None:
             request.transport.abort()
         raise ConnectionResetError("the client does not take its response") from error
+
+
+def _limit_reads(answer: aiohttp.ClientResponse, size: int) -> None:
+    """Have no more than that read at a time from the worker; where all has been read already, there is no limit."""
+    if answer.connection is not None:
+        limit_reads(answer.connection.transport, size)
 
 
 async def _say_lost(

@@ -17,6 +17,9 @@ from types import TracebackType
 from aiohttp import web
 
 HELD_BYTES = 32 << 10
+READ_BYTES = 16 << 10
+"""What is read at a time from a connection whose message has no window; twice as much is buffered."""
+WINDOW_READ_BYTES = 64 << 10
 WINDOW_BYTES = 256 << 10
 """What one message in transit may occupy: the buffers of both connections, and what is on its way between them."""
 MAX_MESSAGE_BYTES = 64 << 20
@@ -209,6 +212,7 @@ class Body:
 
     def __init__(self, request: web.Request, account: Account, max_bytes: int):
         self._content, self._account, self._max_bytes = request.content, account, max_bytes
+        self._transport = request.transport
         self._exists, self._length = request.body_exists, request.content_length
         self._received = 0
         self._waited = 0.0
@@ -256,6 +260,7 @@ class Body:
 
     async def _stream(self, parts: list[bytes], taken: int) -> AsyncIterator[bytes]:
         try:
+            limit_reads(self._transport, WINDOW_READ_BYTES)
             for part in parts:
                 yield part
             while chunk := await self._chunk():
@@ -264,13 +269,13 @@ class Body:
             self.refusal = refusal
             raise
         finally:
+            limit_reads(self._transport, READ_BYTES)
             self._account.give(taken)
 
     async def _chunk(self) -> bytes:
         """What has come since; empty at the end. Only the time for which the client is waited for counts."""
-        if self._content.is_eof():
-            chunk = self._content.read_nowait()
-        else:
+        chunk = self._content.read_nowait()
+        if not chunk and not self._content.is_eof():
             began = time.monotonic()
             left = STALL_SECONDS + self._received / MIN_RATE - self._waited
             try:
@@ -299,3 +304,12 @@ def part_of(message: "bytes | AsyncIterator[bytes]", name: str) -> object:
         return found.get(name) if isinstance(found, dict) else None
     except (ValueError, RecursionError):
         return None
+
+
+def limit_reads(transport: asyncio.BaseTransport | None, size: int) -> None:
+    """Have no more than that read at a time.
+
+    It is an attribute of the transports of asyncio's selector loop, which documents only their default.
+    """
+    if transport is not None:
+        transport.max_size = size  # type: ignore[attr-defined]
