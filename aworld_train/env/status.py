@@ -81,7 +81,7 @@ def _status(record: Record) -> EnvStatus:
         workers=said["workers"] if said else {},
         sessions=said["sessions"] if said else None,
         queued=said["queued"] if said else None,
-        refused=said["egress"]["refused"] if said and said["egress"] else None,
+        refused=said["egress"]["refused"] if said and said.get("egress") else None,
         servers=said["servers"] if said else [],
         started_at=connection.started_at,
         expires_at=connection.expires_at,
