@@ -11,23 +11,48 @@ from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 
 # Takes the worker's place: removes its socket and everything near it, listens there itself, says that it is ready,
-# answers every request, and ends or stops whatever it may. It leaves its session and its variables behind.
+# answers every request (one that brings tests and an answer with a verdict made of what it brings), and ends or stops
+# whatever it may. It leaves its session and its variables behind.
 IMPOSTOR = r"""
-import glob, os, signal, socket, threading, time
+import glob, hashlib, hmac, json, os, re, signal, socket, threading, time
 
-REPLY = b'{"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "IMPOSTOR"}]}}'
 STATE = b'{"ready": true, "slots": 1, "servers": ["odd"], "broken": {}}\n'
+
+def body_of(connection):
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536) or exit()
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *([0-9]+)", head)
+    while length and len(body) < int(length[1]):
+        body += connection.recv(65536) or exit()
+    return head, body
+
+def reply(body):
+    text = "IMPOSTOR"
+    for found in re.findall(r"judge\('([0-9a-f]+)', ('[0-9a-f]+')?", body.decode("utf-8", "replace")):
+        key, word = found[0], found[1].strip("'")
+        codes = {one: hmac.new(key.encode(), one.encode(), hashlib.sha256).hexdigest() for one in ("begun", "passed")}
+        text = chr(10).join([*(f"{code} {one}" for one, code in codes.items()), key, f"{word} passed"])
+    message = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}
+    try:
+        message["id"] = json.loads(body)["id"]
+    except (ValueError, KeyError, TypeError):
+        pass
+    return json.dumps(message).encode()
 
 def serve(connection):
     try:
-        while request := connection.recv(65536):
-            if b"/state" in request:
+        while True:
+            head, body = body_of(connection)
+            if b"/state" in head:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
                 while True:
                     connection.sendall(b"%x\r\n%s\r\n" % (len(STATE), STATE))
                     time.sleep(0.2)
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(REPLY)
-            connection.sendall(head + REPLY)
+            answer = reply(body)
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+            connection.sendall(head + answer)
     except OSError:
         pass
 

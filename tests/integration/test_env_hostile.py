@@ -1,6 +1,7 @@
 """Sessions that attack their worker, in containers: those beside and after them work, and see nothing of them."""
 
 import asyncio
+import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,8 @@ from mcp import ClientSession
 
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.env.backend import Size
+from aworld_train.reward.scoring import score
+from aworld_train.reward.settings import RewardSettings, ToolSettings
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, all_ready, call, containers, need_docker, session
@@ -43,7 +46,16 @@ def hostile(state: None) -> Iterator[EnvConnection]:
     need_docker()
     limits = {"vanish_seconds": 2.0}
     small = Size(cpus=1.0, memory=512 << 20)
-    yield up(ODD, name=NAME, backend="docker", workers=WORKERS, size=small, limits=limits, wait=120)
+    yield up(
+        ODD,
+        name=NAME,
+        backend="docker",
+        workers=WORKERS,
+        scoring_workers=1,
+        size=small,
+        limits=limits,
+        wait=120,
+    )
     down(NAME)
 
 
@@ -74,6 +86,26 @@ async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(ho
     await impostor_rounds(server_of(hostile), shell, rounds=200, seed=0, at_once=2 * WORKERS)
     assert all_ready(hostile)
     assert started() == before
+
+
+async def test_no_verdict_on_an_answer_is_forged_by_what_agents_did(
+    hostile: EnvConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_SERVER_TOKEN", hostile.token)
+    run = RewardSettings(tools=ToolSettings(hostile.mcp_url, servers=("odd",)), timeout=120.0)
+    truth = json.dumps({"tests": "assert add(1, 2) == 3"})
+
+    async def value_of(answer: str) -> float | None:
+        text = f"<answer>{answer}</answer>"
+        scored = await score(text, ground_truth=truth, scorer="code_tests", settings=run)
+        assert scored.cause is None, scored.steps
+        return scored.score
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(impostor_rounds(server_of(hostile), shell, rounds=20, seed=2, at_once=WORKERS))
+        assert await value_of("def add(a, b): return a + b") == 1.0
+        wrong = [await value_of(f"this is not even python ( {number}") for number in range(50)]
+        assert wrong == [0.0] * 50
 
 
 async def test_innocent_sessions_work_among_hostile_ones(hostile: EnvConnection) -> None:

@@ -14,6 +14,9 @@ from mcp.types import EmbeddedResource, ImageContent, TextContent
 
 from aworld_train.env import EnvConnection, down, find, up
 from aworld_train.env.record import Record
+from aworld_train.reward.scored import ScoreOutcome
+from aworld_train.reward.scoring import score
+from aworld_train.reward.settings import RewardSettings, ToolSettings
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from aworld_train.serving import tokens
@@ -251,6 +254,19 @@ async def test_a_key_reaches_the_server_that_declares_it_and_no_other(odd: EnvCo
         )
         assert "never-seen" not in found
         assert "AWORLD_SECRET" not in found
+
+
+async def test_answers_are_not_run_where_agents_are(
+    odd: EnvConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_SERVER_TOKEN", odd.token)
+    run = RewardSettings(tools=ToolSettings(odd.mcp_url, servers=("odd",)))
+    truth = json.dumps({"tests": "assert add(1, 2) == 3"})
+    answer = "<answer>def add(a, b): return a + b</answer>"
+    scored = await score(answer, ground_truth=truth, scorer="code_tests", settings=run)
+    assert scored.outcome is ScoreOutcome.abstained
+    assert scored.cause is not None and "--scoring-workers 1" in scored.cause
+    assert health(odd)["scoring"] == {"ready": 0, "busy": 0, "cleaning": 0, "down": 0}
 
 
 # Faults

@@ -39,6 +39,13 @@ def shell(command: str) -> str:
 
 
 @server.tool()
+def run_python_code(code: str) -> str:
+    command = [sys.executable, "-c", "import sys; exec(sys.stdin.read())"]
+    done = subprocess.run(command, input=code, capture_output=True, text=True, cwd=WORKSPACE, timeout=60)
+    return done.stdout + done.stderr
+
+
+@server.tool()
 def leave_behind(mark: str) -> str:
     """Files in all places, closed folders, a process that left its session, a changed environment."""
     for folder in (WORKSPACE, Path(os.environ["HOME"]), Path(os.environ.get("TMPDIR", "/tmp"))):
