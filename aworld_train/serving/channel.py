@@ -15,6 +15,7 @@ VARIABLE = "AWORLD_CHANNEL"
 _NONCE = "Aworld-Nonce"
 _PROOF = "Aworld-Proof"
 _NONCE_BYTES = 16
+_PROOF_BYTES = 32
 
 
 def derive_secret(environment_secret: str, number: int) -> str:
@@ -30,7 +31,7 @@ class Channel:
     """
 
     def __init__(self, secret: str):
-        self._key = secret.encode()
+        self._key = hashlib.sha256(secret.encode()).digest()
 
     def request_headers(self) -> dict[str, str]:
         """What a gateway adds to a request."""
@@ -54,5 +55,6 @@ class Channel:
         return hmac.compare_digest(proof, self._proof(end, nonce).encode())
 
     def _proof(self, end: str, nonce: str) -> str:
+        # Keyed BLAKE2 (RFC 7693) is a message authentication code, and costs half of HMAC with SHA-256.
         message = f"{end} {nonce}".encode(errors="replace")
-        return hmac.digest(self._key, message, hashlib.sha256).hex()
+        return hashlib.blake2b(message, digest_size=_PROOF_BYTES, key=self._key).hexdigest()

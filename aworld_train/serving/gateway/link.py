@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -77,25 +77,22 @@ class WorkerLink:
             return "busy"
         return "ready" if self.ready else "cleaning"
 
-    @asynccontextmanager
-    async def request(
+    def request(
         self,
         method: str,
         path: str,
         headers: Mapping[str, str] | None = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The worker's response to a request, its body not read yet.
+    ) -> "_Exchange":
+        """A context with the worker's response to a request, its body not read yet.
 
-        Raises:
+        Entering it raises:
             NotTheWorker: Something else has answered.
             ClientError, OSError: Nothing has.
         """
         proof = self._channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
-        async with self.http.request(method, _URL + path, headers=sent, data=data) as response:
-            await self._believe(proof, response.headers)
-            yield response
+        return _Exchange(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
         """A WebSocket to the worker.
@@ -106,10 +103,10 @@ class WorkerLink:
         """
         proof = self._channel.request_headers()
         opened = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
-        await self._believe(proof, opened._response.headers)
+        await self.believe(proof, opened._response.headers)
         return opened
 
-    async def _believe(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
+    async def believe(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
         """Go on if the worker has answered.
 
         Raises:
@@ -183,3 +180,27 @@ class WorkerLink:
         await self.reset()
         if was_alive or self.sessions:
             self._on_loss(self)
+
+
+class _Exchange:
+    """A request to a worker, and its response once it is known to be the worker's.
+
+    It is no generator: the event loop would keep account of each, which costs more than the proof does.
+    """
+
+    def __init__(self, link: WorkerLink, proof: Mapping[str, str], request: Any):
+        self._link, self._proof, self._request = link, proof, request
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        response: aiohttp.ClientResponse = await self._request.__aenter__()
+        try:
+            await self._link.believe(self._proof, response.headers)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._request.__aexit__(kind, error, trace)

@@ -71,22 +71,24 @@ class Worker:
 
     def application(self) -> web.Application:
         """The routes."""
-        app = web.Application(client_max_size=MESSAGE_BYTES, middlewares=[self._gateway_only])
-        app.router.add_post("/mcp", self.post)
-        app.router.add_get("/mcp", self.listen)
-        app.router.add_delete("/mcp", self.delete)
-        app.router.add_get("/state", self.state)
+        app = web.Application(client_max_size=MESSAGE_BYTES)
+        app.router.add_post("/mcp", self._for_the_gateway(self.post))
+        app.router.add_get("/mcp", self._for_the_gateway(self.listen))
+        app.router.add_delete("/mcp", self._for_the_gateway(self.delete))
+        app.router.add_get("/state", self._for_the_gateway(self.state))
         if self._desktop is not None:
-            app.router.add_get("/desktop", self._desktop.watch)
+            app.router.add_get("/desktop", self._for_the_gateway(self._desktop.watch))
         app.on_startup.append(self._start)
         app.on_response_prepare.append(self._sign)
         return app
 
-    @web.middleware
-    async def _gateway_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self._channel.is_gateway(request.headers):
-            return _refusal(401, "this is for the gateway of this worker alone")
-        return await handler(request)
+    def _for_the_gateway(self, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if not self._channel.is_gateway(request.headers):
+                return _refusal(401, "this is for the gateway of this worker alone")
+            return await handler(request)
+
+        return handle
 
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self._channel.response_headers(request.headers))
