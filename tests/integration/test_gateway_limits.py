@@ -116,7 +116,10 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Running]:
     process = start(path, port)
     try:
         url = f"http://127.0.0.1:{port}/health"
-        assert await asyncio.to_thread(eventually, lambda: answers(url), PATIENCE)
+        assert await asyncio.to_thread(
+            eventually, lambda: process.poll() is not None or answers(url), PATIENCE
+        )
+        assert process.poll() is None
         async with (
             asyncio.timeout(PATIENCE),
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
@@ -129,7 +132,10 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 def start(worker: str, port: int) -> "subprocess.Popen[bytes]":
-    settings = {"name": "name", "host": "127.0.0.1", "port": port, "sockets": [worker], "limits": {}}
+    settings = {
+        **{"name": "name", "host": "127.0.0.1", "port": port, "sockets": [worker], "limits": {}},
+        **{"scoring": 0, "egress": None},
+    }
     variables = {**os.environ, "AWORLD_SECRET": SECRET, "AWORLD_GATEWAY": json.dumps(settings)}
     return subprocess.Popen([sys.executable, "-m", "aworld_train.serving.gateway"], env=variables)
 

@@ -5,12 +5,15 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from aworld_train.serving.gateway import connections, intake
+from aworld_train.serving.gateway import connections, desktop, intake
 from aworld_train.serving.gateway.app import Gateway, Limits
 from aworld_train.serving.gateway.connections import listening
+from aworld_train.serving.gateway.desktop import PREFIX, DesktopPages
 from aworld_train.serving.tokens import new_secret, sign
 
 SECRET = new_secret()
@@ -28,12 +31,15 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[tuple[Gateway, int]]:
+async def gateway(pages: web.Application | None = None) -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway without workers, and its port."""
     made = Gateway("name", SECRET, [], Limits(queue_seconds=0.1))
+    app = made.application()
+    if pages is not None:
+        app.add_subapp(PREFIX, pages)
     async with (
         asyncio.timeout(WITHIN),
-        listening(made.application(), made.admission.connections, "127.0.0.1", 0) as port,
+        listening(app, made.admission.connections, "127.0.0.1", 0) as port,
     ):
         yield made, port
 
@@ -275,6 +281,38 @@ async def test_whatever_is_no_token_is_refused_as_that(shown: bytes) -> None:
             client = await Client.connect(port)
             await client.send(head(b"Authorization: " + shown, b"Content-Length: 0", path=path))
             assert (path, await client.status()) == (path, 401)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((b"Cookie: aworld-vnc-name=\xff\xfe.\xff",), 401),
+        ((b"Cookie: aworld-vnc-name=12.\xc3\xa9",), 401),
+        ((b"Origin: http://[", b"Upgrade: websocket"), 403),
+        ((b"Origin: \xff\xfe", b"Upgrade: websocket"), 403),
+    ],
+)
+async def test_the_desktop_pages_take_no_odd_header_for_a_login(
+    lines: tuple[bytes, ...], status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(desktop, "NOVNC", str(tmp_path))
+    pages = DesktopPages("name", SECRET, "password", []).application()
+    async with gateway(pages) as (_, port):
+        client = await Client.connect(port)
+        await client.send(head(*lines, method=b"GET", path=PREFIX.encode()))
+        assert await client.status() == status
+
+
+async def test_a_password_that_stalls_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(desktop, "NOVNC", str(tmp_path))
+    monkeypatch.setattr(desktop, "_FORM_SECONDS", SHORT)
+    pages = DesktopPages("name", SECRET, "password", []).application()
+    async with gateway(pages) as (_, port):
+        client = await Client.connect(port)
+        await client.send(head(b"Origin: http://x", b"Content-Length: 20", path=PREFIX.encode()) + b"pass")
+        assert await client.status() == 408
 
 
 async def test_nothing_that_a_client_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:

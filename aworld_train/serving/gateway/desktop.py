@@ -147,9 +147,11 @@ class DesktopPages:
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             acts = request.method != "GET" or "Upgrade" in request.headers
             origin = request.headers.get("Origin", "")
-            if acts and urlsplit(origin).netloc != request.host:
+            if acts and _host(origin) != request.host:
                 reason = f"refused: this comes from a page of {origin or 'nobody'}, not of {request.host}"
-                return web.Response(status=403, text=reason)
+                return web.Response(
+                    status=403, body=reason.encode(errors="replace"), content_type="text/plain"
+                )
             if self._is_logged_in(request) or (request.method == "POST" and request.path == PREFIX):
                 return await handler(request)
             return self._login_page(401)
@@ -158,6 +160,8 @@ class DesktopPages:
 
     def _is_logged_in(self, request: web.Request) -> bool:
         expires, _, signature = request.cookies.get(self._cookie, "").partition(".")
+        if not (expires + signature).isascii():
+            return False
         genuine = hmac.compare_digest(signature.encode(), self._signature(expires).encode())
         return genuine and int(expires) > time.time()
 
@@ -219,6 +223,14 @@ async def _copy(
         async for message in source:
             if message.type is WSMsgType.BINARY:
                 await target.send_bytes(message.data)
+
+
+def _host(origin: str) -> str:
+    """Host and port of an origin; empty where it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 async def _form_field(request: web.Request, name: str) -> str:
