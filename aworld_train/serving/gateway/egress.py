@@ -1,5 +1,6 @@
 """What the gateway says of an environment's way out: asked of the egress container, which is no part of a request."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 _SECONDS = 2.0
+_AGE_SECONDS = 1.0
 
 
 class EgressCounts(Collector):
@@ -22,11 +24,16 @@ class EgressCounts(Collector):
         self._socket = socket
         self._counts: dict[str, dict[str, dict[str, int]]] = {"requests": {}, "bytes": {}}
         self._answers = False
+        self._next = 0.0
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     async def refresh(self) -> None:
-        """Ask for them; where it does not answer, they stay as they were."""
+        """Ask for them, once a second at most; where it does not answer, they stay as they were."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _AGE_SECONDS
         try:
             async with (
                 aiohttp.ClientSession(
