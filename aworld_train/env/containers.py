@@ -170,77 +170,87 @@ class DockerBackend:
         return sorted(found, key=_part)
 
     def _create(self, plan: Plan) -> None:
-        image = plan.prepared
-        labels = {f"{LABEL}.environment": plan.name}
-        mounts, told = _data(plan)
+        info = self._client.info()
+        _check_runtime(plan.runtime, info)
         network = self._client.networks.create(
             f"aworld-{plan.name}",
             driver="bridge",
             options={"com.docker.network.bridge.enable_icc": "false"},
-            labels=labels,
+            labels={f"{LABEL}.environment": plan.name},
             check_duplicate=True,
         )
-        where = self._client.images.get(image).attrs["Config"].get("WorkingDir") or "/"
-        volumes: dict[str, dict[str, str]] = {}
         # What leads out is in a place of its own: the proxy has no business where workers are reached.
         ways_out = self._volume(plan.name, _EGRESS) if plan.egress else {}
-        info = self._client.info()
-        _check_runtime(plan.runtime, info)
+        sockets: dict[str, dict[str, str]] = {}
         for number in range(plan.all_workers):
-            user = _new_user(info)
             volume = self._volume(plan.name, str(number))
-            volumes |= volume
-            self._client.containers.run(
-                image,
-                ["worker"],
-                name=f"aworld-{plan.name}-worker-{number}",
-                hostname=f"worker-{number}",
-                detach=True,
-                labels={**labels, f"{LABEL}.role": "worker", f"{LABEL}.number": str(number)},
-                environment={
-                    **plan.keys,
-                    **told,
-                    "HOME": "/home/agent",
-                    "AWORLD_WORKER": json.dumps(_worker_settings(plan, number, where, user)),
-                    EGRESS_VARIABLE: json.dumps(dict(plan.egress_passwords)),
-                    channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
-                },
-                network_mode="none",
-                runtime=plan.runtime or None,
-                volumes=volume | ways_out,
-                mounts=mounts,
-                **_confined(plan.size, info["NCPU"]),
-                **_worker_rights(plan.size, user),
-            )
+            self._run_worker(plan, number, volume | ways_out, info)
+            sockets |= volume
         if plan.egress:
-            self._client.containers.run(
-                egress_image_name(),
-                name=f"aworld-{plan.name}-egress",
-                detach=True,
-                labels={**labels, f"{LABEL}.role": "egress"},
-                environment={"AWORLD_EGRESS": json.dumps(self._egress_settings(plan))},
-                network=network.name,
-                volumes=ways_out,
-                nano_cpus=int(min(1.0, info["NCPU"]) * 1e9),
-                log_config={"Type": "json-file", "Config": _LOG_FILES},
-                **egress_container_options(),
-            )
+            self._run_egress(plan, network.name, ways_out, info["NCPU"])
+        self._run_gateway(plan, network.name, sockets | ways_out, info["NCPU"])
+
+    def _run_worker(
+        self, plan: Plan, number: int, volumes: Mapping[str, Any], info: Mapping[str, Any]
+    ) -> None:
+        image = self._client.images.get(plan.prepared)
+        user = _new_user(info)
+        mounts, attached = _data(plan)
+        settings = _worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
         self._client.containers.run(
-            image,
+            plan.prepared,
+            ["worker"],
+            name=f"aworld-{plan.name}-worker-{number}",
+            hostname=f"worker-{number}",
+            detach=True,
+            labels={**_labels(plan, "worker"), f"{LABEL}.number": str(number)},
+            environment={
+                **plan.keys,
+                **attached,
+                "HOME": "/home/agent",
+                "AWORLD_WORKER": json.dumps(settings),
+                EGRESS_VARIABLE: json.dumps(dict(plan.egress_passwords)),
+                channel.VARIABLE: channel.derive_secret(plan.credentials.secret, number),
+            },
+            network_mode="none",
+            runtime=plan.runtime or None,
+            volumes=volumes,
+            mounts=mounts,
+            **_confined(plan.size, info["NCPU"]),
+            **_worker_rights(plan.size, user),
+        )
+
+    def _run_egress(self, plan: Plan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
+        self._client.containers.run(
+            egress_image_name(),
+            name=f"aworld-{plan.name}-egress",
+            detach=True,
+            labels=_labels(plan, "egress"),
+            environment={"AWORLD_EGRESS": json.dumps(self._egress_settings(plan))},
+            network=network,
+            volumes=volumes,
+            nano_cpus=int(min(1.0, cores) * 1e9),
+            log_config={"Type": "json-file", "Config": _LOG_FILES},
+            **egress_container_options(),
+        )
+
+    def _run_gateway(self, plan: Plan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
+        self._client.containers.run(
+            plan.prepared,
             ["gateway"],
             name=f"aworld-{plan.name}-gateway{_STARTING}",
             detach=True,
-            labels={**labels, f"{LABEL}.role": "gateway", **_description(plan)},
+            labels={**_labels(plan, "gateway"), **_description(plan)},
             environment={
                 "AWORLD_SECRET": plan.credentials.secret,
                 "AWORLD_DESKTOP_PASSWORD": plan.credentials.desktop_password,
                 "AWORLD_GATEWAY": json.dumps(_gateway_settings(plan)),
             },
-            network=network.name,
-            volumes=volumes | ways_out,
+            network=network,
+            volumes=volumes,
             ports={f"{_PORT}/tcp": (plan.host, plan.port)},
             user=f"{USER}:{USER}",
-            **_confined(Size(1.0, 512 << 20), info["NCPU"]),
+            **_confined(Size(1.0, 512 << 20), cores),
         )
 
     def _volume(self, name: str, part: str) -> dict[str, dict[str, str]]:
@@ -288,6 +298,10 @@ class DockerBackend:
             raise EnvironmentFailure(
                 f"Something of {name!r} could not be removed: {error.explanation or error}"
             ) from error
+
+
+def _labels(plan: Plan, role: str) -> dict[str, str]:
+    return {f"{LABEL}.environment": plan.name, f"{LABEL}.role": role}
 
 
 def _keep(name: str, owner: Owner) -> None:
