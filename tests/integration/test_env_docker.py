@@ -29,6 +29,7 @@ from aworld_train.env import EnvConnection, down, find, status, up
 from aworld_train.env.backend import Size
 from aworld_train.env.directory import find_directory
 from aworld_train.env.images import build, image_name
+from aworld_train.errors import UsageError
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 from tests.environments import ODD, all_ready, call, containers, eventually, need_docker, session
@@ -380,6 +381,12 @@ def test_an_image_may_have_less_where_fewer_servers_are_asked_for(engine: Any, t
     assert build(engine, directory, said.append, only=("odd",)) == everything != one
     for image in (one, everything):
         engine.images.remove(image, force=True)
+
+
+def test_a_runtime_that_the_engine_does_not_have_is_answered_with_those_it_has(engine: Any) -> None:
+    with pytest.raises(UsageError, match=r"has no runtime 'run[^']+'.*did you mean 'runc'"):
+        up(ODD, name="no-runtime", backend="docker", workers=1, runtime="runcc")
+    assert left_of("no-runtime") == []
 
 
 def test_a_build_that_fails_says_why(engine: Any, tmp_path: Path) -> None:

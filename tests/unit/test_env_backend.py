@@ -53,3 +53,11 @@ def test_what_executes_no_code_may_become_a_plain_process_and_that_is_said(tmp_p
         assert "tools run as plain processes of your account" in words(started.stderr)
     finally:
         assert env(tmp_path, "down", "unasked").returncode == 0
+
+
+def test_what_only_containers_can_do_is_refused_for_processes(tmp_path: Path) -> None:
+    process = ("up", "--docker-dir", "calculator-mcp-server", "--backend", "process")
+    for option, value in (("--egress", "none"), ("--egress-hosts", "pypi.org"), ("--runtime", "runsc")):
+        refused = env(tmp_path, *process, option, value)
+        assert (refused.returncode, refused.stdout) == (2, ""), option
+        assert "needs the docker backend" in words(refused.stderr), option
