@@ -58,10 +58,13 @@ def train(
     return [line for line in workspace.episodes(name) if not line.get("retried")]
 
 
-def rewards(episodes: list[dict[str, Any]]) -> dict[int, float]:
-    """What each task was worth when the model was measured before the first step."""
+def results(episodes: list[dict[str, Any]]) -> dict[int, tuple[float, int, int]]:
+    """Reward, tool calls and tool errors of each task when the model was measured before the first step.
+
+    The model may write an expression that its tool cannot read: that is an error whoever asks.
+    """
     return {
-        line["index"]: line["reward"]
+        line["index"]: (line["reward"], line["tool_calls"], line["tool_errors"])
         for line in episodes
         if line["validate"] and line["step"] == 0 and "reward" in line
     }
@@ -118,20 +121,19 @@ def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(
         python=aworld_python(),
     )
     workspace.quickstart()  # our own loop, with the same model before its first step
-    measured = rewards(script)
+    measured = results(script)
     own = [
         line for line in workspace.episodes("quickstart") if line["index"] in measured and not line["step"]
     ]
     for episodes in (aworld, script, own):
         assert {line["outcome"] for line in episodes} <= {"answered", "overlong", "format", "max_turns"}
         assert sum(line["tool_calls"] for line in episodes) > 0
-        assert sum(line["tool_errors"] for line in episodes) == 0
         assert all(line["branches"] == {} for line in episodes)
         assert all(line["rows"] == 1 for line in episodes)
     assert len(measured) == TASKS
-    assert rewards(aworld) == measured
+    assert results(aworld) == measured
     # The quickstart measures 256 of the 400 tasks: most of these are among them.
-    shared = rewards(own)
+    shared = results(own)
     assert len(shared) > TASKS // 2
     assert {index: measured[index] for index in shared} == shared
 

@@ -176,7 +176,7 @@ def test_a_dry_run_writes_the_configuration_and_prints_the_command(workspace: Pa
     process = cli("train", "recipe.yaml", "--dry-run", cwd=workspace)
     assert process.returncode == 0, process.stderr
     command = shlex.split(process.stdout)
-    assert command[1:3] == ["-m", "aworld_train.adapter.verl.main"]
+    assert command[1:4] == ["-P", "-m", "aworld_train.adapter.verl.main"]
     config = yaml.safe_load((workspace / "runs" / "t" / "verl.yaml").read_text())
     assert config["trainer"]["total_training_steps"] == 2
     assert "${" not in (workspace / "runs" / "t" / "verl.yaml").read_text()
