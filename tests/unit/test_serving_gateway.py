@@ -249,8 +249,9 @@ async def test_sessions_that_wait_count_for_the_limit_of_their_token(tmp_path: P
 
 async def test_a_session_ends_with_its_token_and_so_does_the_wait_for_one(tmp_path: Path) -> None:
     async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
-        await opened(http, url, shown("short", seconds=-3))  # clocks may differ by five seconds
-        late = asyncio.create_task(http.post(url, json=HELLO, headers=shown("late", seconds=-4)))
+        # Clocks may differ by five seconds: these tokens hold for some seconds, which a busy machine may need.
+        await opened(http, url, shown("short", seconds=4))
+        late = asyncio.create_task(http.post(url, json=HELLO, headers=shown("late", seconds=3)))
         next_one = asyncio.create_task(opened(http, url))
         async with await late as refused:
             assert refused.status == 401
