@@ -424,14 +424,14 @@ def status(url, proxy):
     except OSError as error:
         return str(error)
 
-asked = json.loads(sys.argv[1])
+request = json.loads(sys.argv[1])
 with ThreadPoolExecutor(64) as threads:
-    targets = [(host, port) for host in asked["hosts"] for port in asked["ports"]]
+    targets = [(host, port) for host in request["hosts"] for port in request["ports"]]
     reached = [target for target, reached in zip(targets, threads.map(connects, targets)) if reached]
 own, none = os.environ.get("HTTP_PROXY", ""), "http://127.0.0.1:3128"
 for name in ("NO_PROXY", "no_proxy"):  # the proxy is to be asked for loopback, too
     os.environ.pop(name, None)
-proxied = {url: [status(url, own) if own else None, status(url, none)] for url in asked["urls"]}
+proxied = {url: [status(url, own) if own else None, status(url, none)] for url in request["urls"]}
 print(json.dumps({"reached": reached, "proxied": proxied}))
 """
 
@@ -482,8 +482,8 @@ async def test_nothing_but_the_proxy_answers_to_a_worker(
         f"http://{site}/",
         f"http://127.0.0.1:{fragile.port}/",
     ]
-    asked = {"hosts": sorted(hosts), "ports": sorted({*listening, 53, 80, 443, 3128, 8080}), "urls": urls}
-    scan = f"exec python3 -c {shlex.quote(SCAN)} {shlex.quote(json.dumps(asked))}"
+    request = {"hosts": sorted(hosts), "ports": sorted({*listening, 53, 80, 443, 3128, 8080}), "urls": urls}
+    scan = f"exec python3 -c {shlex.quote(SCAN)} {shlex.quote(json.dumps(request))}"
     async with session(fragile) as shut_in, session(connection) as opened:
         alone = json.loads(await call(shut_in, "shell", command=scan))
         found = json.loads(await call(opened, "shell", command=scan))

@@ -307,10 +307,10 @@ async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: P
 
 async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -> None:
     """It says that it is ready, and answers whatever it is asked; it does not have the secret."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
+        paths.append(request.path)
         proof = Channel("a guess").response_headers(request.headers)
         if request.path != "/state":
             return web.json_response({"jsonrpc": "2.0", "id": 0, "result": {}}, headers=proof)
@@ -329,9 +329,9 @@ async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -
     await web.UnixSite(runner, path).start()
     async with gateway(path) as (http, url, made):
         opening = asyncio.create_task(http.post(url, json=HELLO))
-        assert await asyncio.to_thread(eventually, lambda: asked.count("/state") >= 3, WITHIN)
+        assert await asyncio.to_thread(eventually, lambda: paths.count("/state") >= 3, WITHIN)
         assert made.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
         assert not opening.done()
         opening.cancel()
-        assert set(asked) == {"/state"}
+        assert set(paths) == {"/state"}
     await runner.cleanup()
