@@ -41,7 +41,7 @@ def evaluate(
 
     from aworld_train import recipe as recipes
     from aworld_train.evaluation.measure import evaluate as measure
-    from aworld_train.launch.progress import progress_for
+    from aworld_train.training.progress import progress_for
 
     report = measure(
         recipes.read(recipe, overrides or []),

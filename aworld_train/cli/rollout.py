@@ -64,8 +64,8 @@ def rollout(
     from aworld_train import recipe as recipes
     from aworld_train.dataset.check import find_task
     from aworld_train.errors import UsageError
-    from aworld_train.launch.environment import run_environment
     from aworld_train.model.check import check_model
+    from aworld_train.training.environment import run_environment
 
     loaded = recipes.read(recipe, overrides or []).recipe
     check_model(loaded.model.path)

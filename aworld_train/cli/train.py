@@ -38,8 +38,8 @@ def train(
         aworld-train train recipes/quickstart.yaml --resume
     """
     from aworld_train import recipe as recipes
-    from aworld_train.trainer import AgentTrainer
-    from aworld_train.trainer.verl import VerlProcessor
+    from aworld_train.training import AgentTrainer
+    from aworld_train.training.verl import VerlProcessor
 
     trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
     if dry_run:
@@ -63,7 +63,7 @@ def train(
 def _print_summary(summary: object) -> None:
     from rich.table import Table
 
-    from aworld_train.launch.summary import RunSummary
+    from aworld_train.training.summary import RunSummary
 
     assert isinstance(summary, RunSummary)
     table = Table(title=f"{summary.name}: {summary.status}", show_header=False, title_justify="left")

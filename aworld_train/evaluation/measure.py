@@ -13,15 +13,11 @@ from typing import Any
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.metrics import Tail
+from aworld_train.adapter.verl.run import run_verl
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.evaluation.interval import wilson_interval
-from aworld_train.launch.account import Tally
-from aworld_train.launch.environment import run_environment
-from aworld_train.launch.progress import Progress, Status
-from aworld_train.launch.training import terminate_as_interrupt
-from aworld_train.launch.verl import run_verl
 from aworld_train.masking import mask
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe, Recipe
@@ -29,6 +25,10 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.tree import merge
 from aworld_train.reward.readiness import check_rewards
+from aworld_train.training.account import Tally
+from aworld_train.training.environment import run_environment
+from aworld_train.training.progress import Progress, Status
+from aworld_train.training.run import terminate_as_interrupt
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from aworld_train import recipe as recipes
 from aworld_train.env.attachments import find_data, identity
 from aworld_train.env.connection import EnvConnection
 from aworld_train.errors import UsageError
-from aworld_train.launch.environment import run_environment
+from aworld_train.training.environment import run_environment
 
 
 @pytest.fixture

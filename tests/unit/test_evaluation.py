@@ -5,7 +5,7 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.errors import UsageError
 from aworld_train.evaluation.measure import evaluate
-from aworld_train.launch.progress import Status
+from aworld_train.training.progress import Status
 
 
 class Silent:

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from aworld_train.errors import UsageError
-from aworld_train.launch.account import Account
-from aworld_train.launch.curve import draw_curve
-from aworld_train.launch.process import run_guarded
-from aworld_train.launch.progress import LineProgress, Status
-from aworld_train.launch.run_folder import RunFolder, open_run_folder
-from aworld_train.launch.summary import RunSummary
 from aworld_train.masking import remember
+from aworld_train.training.account import Account
+from aworld_train.training.curve import draw_curve
+from aworld_train.training.process import run_guarded
+from aworld_train.training.progress import LineProgress, Status
+from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.summary import RunSummary
 
 
 def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool = False) -> RunFolder:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.launch.account import Account, Tally
-from aworld_train.launch.run_folder import open_run_folder
-from aworld_train.launch.summary import RunSummary
+from aworld_train.training.account import Account, Tally
+from aworld_train.training.run_folder import open_run_folder
+from aworld_train.training.summary import RunSummary
 
 PLAYED = {
     "validate": False,

@@ -7,8 +7,8 @@ import pytest
 from aworld_train import env
 from aworld_train import recipe as recipes
 from aworld_train.errors import CassetteError, EnvironmentFailure, RecipeError
-from aworld_train.launch.environment import HealthWatch, RunEnvironment, find_environment, run_environment
 from aworld_train.rollout.cassette import Cassette, Mode
+from aworld_train.training.environment import HealthWatch, RunEnvironment, find_environment, run_environment
 
 URL = "http://127.0.0.1:1/mcp"
 

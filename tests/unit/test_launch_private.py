@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.launch import private as private_module
-from aworld_train.launch.private import RECORD, private_folder
-from aworld_train.launch.process import run_guarded
+from aworld_train.training import private_folder as private_module
+from aworld_train.training.private_folder import RECORD, private_folder
+from aworld_train.training.process import run_guarded
 
 NOBODY = 65534
 
@@ -110,7 +110,7 @@ def as_another_user(attempts: dict[str, Callable[[], object]]) -> set[str]:
 START = """
 import os, signal, sys
 from pathlib import Path
-from aworld_train.launch import private
+from aworld_train.training import private_folder as private
 private._PARENT = Path(sys.argv[1])
 with private.private_folder(Path(sys.argv[2])):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_a_record_that_names_something_else_removes_nothing(
 OWNER = """
 import sys
 from pathlib import Path
-from aworld_train.launch.process import run_guarded
+from aworld_train.training.process import run_guarded
 run_guarded(
     [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"],
     environment={}, cwd=Path("/"), log=Path(sys.argv[1]), watch=lambda: None, remove=Path(sys.argv[2]),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aworld_train.training.verl import VerlProcessor
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
@@ -16,12 +17,11 @@ from aworld_train.adapter.verl.settings import read_settings
 from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import DatasetError, RecipeError, UsageError
-from aworld_train.launch.run_folder import open_run_folder
-from aworld_train.launch.summary import RunSummary
 from aworld_train.masking import remember
 from aworld_train.recipe.loading import LoadedRecipe
-from aworld_train.trainer import AgentTrainer
-from aworld_train.trainer.verl import VerlProcessor
+from aworld_train.training import AgentTrainer
+from aworld_train.training.run_folder import open_run_folder
+from aworld_train.training.summary import RunSummary
 from tests.canaries import MARK, SECTIONS, found_in, plant
 
 URL = f"http://127.0.0.1:9/{MARK}tools/mcp"

@@ -12,8 +12,6 @@ from aworld_train import recipe as recipes
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import DatasetError, RecipeError, UsageError
-from aworld_train.launch.progress import NoProgress, Progress, progress_for
-from aworld_train.launch.summary import RunSummary
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.schema import Recipe
@@ -22,7 +20,9 @@ from aworld_train.reward.loading import has_verl_signature, load_function
 from aworld_train.reward.naming import name_reward
 from aworld_train.reward.readiness import check_rewards
 from aworld_train.reward.scorers import find_scorer
-from aworld_train.trainer.processor import TrainerProcessor
+from aworld_train.training.processor import TrainerProcessor
+from aworld_train.training.progress import NoProgress, Progress, progress_for
+from aworld_train.training.summary import RunSummary
 
 
 class VerlProcessor(TrainerProcessor):
@@ -130,7 +130,7 @@ class VerlProcessor(TrainerProcessor):
         Raises:
             AworldTrainError: the run failed; its ``summary.json`` says how far it got.
         """
-        from aworld_train.launch.training import train
+        from aworld_train.training.run import train
 
         loaded = self._checked()
         progress: Progress = progress_for(Console(stderr=True), quiet=quiet) if not quiet else NoProgress()
@@ -145,7 +145,7 @@ class VerlProcessor(TrainerProcessor):
 
     def plan(self) -> tuple[Path, list[str]]:
         """Write the composed configuration without running it; the run folder and the exact command."""
-        from aworld_train.launch.verl import write_plan
+        from aworld_train.adapter.verl.run import write_plan
 
         recipe = self._checked().recipe
         return self.run_dir(recipe), write_plan(recipe, self.run_dir(recipe))

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from aworld_train.errors import UsageError, nearest
-from aworld_train.trainer.processor import TrainerProcessor
+from aworld_train.training.processor import TrainerProcessor
 
 
 class AgentTrainer:
@@ -96,7 +96,7 @@ class AgentTrainer:
             return cls._processors[name]
         if name == "verl":
             # Registered on first use, so that the API can be imported without it.
-            from aworld_train.trainer.verl import VerlProcessor
+            from aworld_train.training.verl import VerlProcessor
 
             cls._processors["verl"] = VerlProcessor
             return VerlProcessor

@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from aworld_train.adapter.verl.run import run_verl
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
-from aworld_train.launch.account import Account
-from aworld_train.launch.curve import draw_curve
-from aworld_train.launch.environment import RunEnvironment, run_environment
-from aworld_train.launch.progress import Progress, Status
-from aworld_train.launch.run_folder import RunFolder, open_run_folder
-from aworld_train.launch.summary import RunSummary, read_seconds
-from aworld_train.launch.verl import run_verl
 from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.schema import Recipe
+from aworld_train.training.account import Account
+from aworld_train.training.curve import draw_curve
+from aworld_train.training.environment import RunEnvironment, run_environment
+from aworld_train.training.progress import Progress, Status
+from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.summary import RunSummary, read_seconds
 
 
 def train(

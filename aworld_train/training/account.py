@@ -8,8 +8,8 @@ from typing import Any
 
 from aworld_train.adapter.verl.metrics import StepRows, Tail, read_lines
 from aworld_train.atomic import write_text
-from aworld_train.launch.run_folder import RunFolder
-from aworld_train.launch.summary import RunSummary, Validation
+from aworld_train.training.run_folder import RunFolder
+from aworld_train.training.summary import RunSummary, Validation
 
 
 @dataclass

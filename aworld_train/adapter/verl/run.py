@@ -17,10 +17,10 @@ from aworld_train.adapter.verl.reward import reward_plan
 from aworld_train.adapter.verl.settings import settings_of
 from aworld_train.atomic import write_text
 from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
-from aworld_train.launch.environment import HealthWatch, RunEnvironment
-from aworld_train.launch.private import private_folder
-from aworld_train.launch.process import run_guarded
 from aworld_train.recipe.schema import Recipe
+from aworld_train.training.environment import HealthWatch, RunEnvironment
+from aworld_train.training.private_folder import private_folder
+from aworld_train.training.process import run_guarded
 
 _TAIL_BYTES = 200_000
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Died)\b.*")
