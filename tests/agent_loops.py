@@ -17,8 +17,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, McpAgentLoop
-from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, EpisodeSlot, open_slot
-from aworld_train.adapter.verl.settings import settings_of
+from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, EpisodeSlot, open_slot
+from aworld_train.adapter.verl.episode_settings import settings_of
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
 from tests.tool_servers import TOKEN, ServerProcess

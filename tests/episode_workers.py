@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, Played
-from aworld_train.adapter.verl.episodes import EpisodeWorker
+from aworld_train.adapter.verl.worker import EpisodeWorker
 from aworld_train.rollout.messages import ChatRequest, Message
 from tests.agent_loops import MESSAGES, TOKENIZER, ScriptedEngine, settings_file
 

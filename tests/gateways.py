@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
-from aworld_train.rollout.gateway import Admission, LlmGateway
 from aworld_train.rollout.messages import ChatRequest, Completion
+from aworld_train.rollout.model_gateway import Admission, LlmGateway
 
 MODEL = "test/model-1"
 Answer = Completion | BaseException | Callable[[ChatRequest], Completion]

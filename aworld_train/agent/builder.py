@@ -14,7 +14,7 @@ from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
 from aworld_train.agent.task import AgentTask, Surroundings
 from aworld_train.errors import UsageError
-from aworld_train.own_code import load_own, own_parts
+from aworld_train.user_code import load_own, own_parts
 
 Builder = Callable[..., Any]
 

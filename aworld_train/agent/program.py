@@ -23,13 +23,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from aworld_train import guard
+from aworld_train import process_supervisor
 from aworld_train.agent import hidden_arguments
 from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
 from aworld_train.errors import UsageError
-from aworld_train.own_code import USER_DIRECTORY_VARIABLE
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.rollout.outcome import AgentFailed
+from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
 GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""
@@ -148,8 +148,13 @@ class ProgramAgent:
             command = [program, hidden_arguments.__file__, *map(shown, arguments)]
             environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
         guarded = [
-            *(sys.executable, "-P", guard.__file__, "--stdin", "--grace", str(GRACE)),
-            *("--owner-pid", str(os.getpid()), "--owner-started", str(guard.started(os.getpid()))),
+            *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
+            *(
+                "--owner-pid",
+                str(os.getpid()),
+                "--owner-started",
+                str(process_supervisor.started(os.getpid())),
+            ),
             *("--", *command),
         ]
         try:

@@ -44,7 +44,7 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     """Check a recipe as training would, scorers and verl's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
-    from aworld_train.reward.readiness import check_rewards
+    from aworld_train.recipe.reward_checks import check_rewards
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)

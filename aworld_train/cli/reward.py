@@ -20,10 +20,10 @@ from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.reward.files import Line
+    from aworld_train.evaluation.ground_truths import Truth
+    from aworld_train.evaluation.prediction_files import Line
     from aworld_train.reward.scored import Scored
     from aworld_train.reward.settings import RewardSettings
-    from aworld_train.reward.truths import Truth
 
 _SHOWN = 30  # lines of a file; `--json` has them all
 _CHARS = 60  # of an answer in a table
@@ -62,7 +62,7 @@ def score_command(
     """
     import asyncio
 
-    from aworld_train.reward.truths import read_truths
+    from aworld_train.evaluation.ground_truths import read_truths
 
     settings = settings_from(recipe, overrides)
     truths = read_truths(dataset) if dataset else None
@@ -139,7 +139,7 @@ async def _score(
 ) -> None:
     from rich.progress import Progress
 
-    from aworld_train.reward.files import score_file
+    from aworld_train.evaluation.prediction_files import score_file
 
     size = file.stat().st_size if file.is_file() else None  # noqa: ASYNC240  (nothing else is under way yet)
     hidden = quiet or not console.err.is_terminal

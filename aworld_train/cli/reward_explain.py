@@ -16,7 +16,7 @@ from aworld_train.cli.reward_options import (
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.reward.truths import Truth
+    from aworld_train.evaluation.ground_truths import Truth
 
 _CHARS = 1000  # of an answer
 
@@ -50,9 +50,9 @@ def explain(
     """
     from dataclasses import asdict, replace
 
+    from aworld_train.reward.assistant_text import assistant_text
     from aworld_train.reward.scoring import score_now
     from aworld_train.reward.settings import ANSWER_SCHEMA
-    from aworld_train.reward.spoken import assistant_text
 
     settings = settings_from(recipe, overrides)
     truth = _truth(answer, dataset, task)
@@ -99,7 +99,7 @@ def _short(text: str) -> str:
 def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Truth":
     from dataclasses import replace
 
-    from aworld_train.reward.truths import Truth, find_truth, read_truths
+    from aworld_train.evaluation.ground_truths import Truth, find_truth, read_truths
 
     if (dataset is None) != (task is None):
         raise UsageError("--dataset and --id go together: the file, and the task in it.")

@@ -10,7 +10,7 @@ from aworld_train.cli.reward_options import OverridesArgument, RecipeOption, set
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.reward.judge.agreement import Agreement
+    from aworld_train.evaluation.judge_agreement import Agreement
     from aworld_train.reward.settings import RewardSettings
 
 _SHOWN = 5  # ids of answers that people may want to look at
@@ -59,7 +59,7 @@ def judge_eval(
 
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from aworld_train.reward.judge.agreement import measure, read_labelled
+    from aworld_train.evaluation.judge_agreement import measure, read_labelled
 
     settings = _settings(recipe, overrides, url, model, key_variable)
     labelled = read_labelled(file)

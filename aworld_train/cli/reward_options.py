@@ -35,7 +35,7 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
             raise UsageError(f"{overrides[0]} changes a recipe; name the recipe with --recipe.")
         return RewardSettings()
     from aworld_train import recipe as recipes
-    from aworld_train.reward.from_recipe import reward_settings
+    from aworld_train.recipe.reward_settings import reward_settings
 
     loaded = recipes.load(recipe, overrides or [])
     if loaded.env.token:  # where `code_tests` looks for it; settings hold no secret

@@ -39,7 +39,7 @@ def train(
     """
     from aworld_train import recipe as recipes
     from aworld_train.training import AgentTrainer
-    from aworld_train.training.verl import VerlProcessor
+    from aworld_train.training.framework_processor import VerlProcessor
 
     trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
     if dry_run:

@@ -307,7 +307,15 @@ def _labels(plan: Plan, role: str) -> dict[str, str]:
 def _keep(name: str, owner: Owner) -> None:
     """Have it removed when its owner ends."""
     subprocess.Popen(
-        [sys.executable, "-P", "-m", "aworld_train.env.keeper", name, str(owner.pid), repr(owner.started)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "aworld_train.env.container_supervisor",
+            name,
+            str(owner.pid),
+            repr(owner.started),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from aworld_train import guard
+from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Backend, Plan, Size, Tell, choose_backend, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
@@ -90,7 +90,7 @@ def up(
             served by them.
         runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
         ttl: Seconds for which the token is valid.
-        limits: Of the gateway; see ``aworld_train.serving.gateway.app.Limits``.
+        limits: Of the gateway; see ``aworld_train.serving.env_gateway.app.Limits``.
         wait: Seconds it may take to start, once its image is there.
         pull: Look for a newer base image.
         rebuild: Build the image from nothing.
@@ -297,7 +297,7 @@ def _owner(pid: int | None) -> Owner | None:
 
 
 def _lives(process: Owner | None) -> bool:
-    return process is not None and guard.find_process(process.pid, process.started) is not None
+    return process is not None and process_supervisor.find_process(process.pid, process.started) is not None
 
 
 def _is_locked(name: str) -> bool:

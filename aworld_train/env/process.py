@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from aworld_train import guard
+from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import Plan, Tell
 from aworld_train.env.interpreter import find_interpreter
@@ -36,7 +36,7 @@ _PASSED = {
 """Variables of the caller's environment that every server gets, beside ``LC_*``."""
 _GUARD_START = 30.0
 """Seconds for the guard to start; it takes a fraction of one, unless the machine is very busy."""
-_STOP = 2 * guard.GRACE + 2.0
+_STOP = 2 * process_supervisor.GRACE + 2.0
 """Seconds for the guard to end its descendants by either signal."""
 _FOLLOW_SECONDS = 0.3
 _DEEP = 50  # of the 107 characters that the path of a socket may have
@@ -135,8 +135,10 @@ class ProcessBackend:
             if not _ended(everything, _STOP):
                 for process in {*everything, *_children(top)}:
                     _signal(process, signal.SIGKILL)
-                if not _ended(everything, guard.GRACE):
-                    pids = ", ".join(str(process.pid) for process in everything if guard.lives(process))
+                if not _ended(everything, process_supervisor.GRACE):
+                    pids = ", ".join(
+                        str(process.pid) for process in everything if process_supervisor.lives(process)
+                    )
                     raise EnvironmentFailure(f"Process {pids} did not end, not even by SIGKILL.")
         _remove(Path(record.handle["folder"]))
         registry.remove(record.name)
@@ -174,7 +176,7 @@ class ProcessBackend:
             self.stop(record)
 
     def _start_guard(self, plan: Plan, log: Path, variables: dict[str, str]) -> int:
-        guarded = [sys.executable, "-P", guard.__file__, "--detach", str(log)]
+        guarded = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
         guarded += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:
             guarded += ["--owner-pid", str(plan.owner.pid), "--owner-started", repr(plan.owner.started)]
@@ -223,7 +225,7 @@ def _remove(folder: Path) -> None:
 
 
 def _find(record: Record) -> psutil.Process | None:
-    return guard.find_process(int(record.handle["pid"]), float(record.handle["started"]))
+    return process_supervisor.find_process(int(record.handle["pid"]), float(record.handle["started"]))
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
@@ -243,7 +245,7 @@ def _signal(process: psutil.Process, number: int) -> None:
 
 def _ended(processes: list[psutil.Process], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while any(guard.lives(process) for process in processes):
+    while any(process_supervisor.lives(process) for process in processes):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)

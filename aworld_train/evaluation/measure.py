@@ -23,8 +23,8 @@ from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe, Recipe
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
+from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.readiness import check_rewards
 from aworld_train.training.account import Tally
 from aworld_train.training.environment import run_environment
 from aworld_train.training.progress import Progress, Status

@@ -295,9 +295,9 @@ def _endpoint(given: dict[str, Any]) -> Iterator[str]:
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Names and shapes; one's own scorers are imported where training is about to begin."""
+    from aworld_train.recipe.reward_settings import composite_settings
     from aworld_train.reward.composite import composite_faults
     from aworld_train.reward.extraction import check_schema_name
-    from aworld_train.reward.from_recipe import composite_settings
     from aworld_train.reward.scorers import scorer_names
 
     reward, composite = recipe.reward, recipe.reward.composite

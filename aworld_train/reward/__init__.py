@@ -1,5 +1,6 @@
 """Rewards: finding an episode's answer, scoring it by the row's scorer, and loading the function a recipe names."""
 
+from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.number import numeric_match
@@ -7,7 +8,6 @@ from aworld_train.reward.scored import Score, Scored, ScoreOutcome, ScoringConte
 from aworld_train.reward.scorers import find_scorer, register_scorer, scorer_names
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import RewardSettings
-from aworld_train.reward.spoken import assistant_text
 
 __all__ = [
     "RewardSettings",

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 from aworld_train.errors import RewardError, nearest
+from aworld_train.reward.assistant_text import outside_thinking
 from aworld_train.reward.boxes import last_box
 from aworld_train.reward.json_values import last_at, parse_path
 from aworld_train.reward.patterns import compile_pattern, last_match
-from aworld_train.reward.spoken import outside_thinking
 
 PLAIN_SCHEMAS = ("answer", "boxed", "last_line")
 SCHEMAS_WITH_ARGUMENT = {"json": "PATH", "regex": "PATTERN"}

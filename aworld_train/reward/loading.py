@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aworld_train.errors import RewardError
-from aworld_train.own_code import load_own
+from aworld_train.user_code import load_own
 
 # How verl calls a reward function (its NaiveRewardManager): all by keyword.
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")

@@ -199,7 +199,7 @@ def _scorer(name: str, reference: str, said: _Registered) -> Scorer:
 
 
 def _called_as_verl(name: str) -> Scorer:
-    from aworld_train.reward.own_function import as_scorer
+    from aworld_train.reward.reward_function import as_scorer
 
     function = load_reward(name.removeprefix(AS_VERL))
     said = _Registered(as_scorer(function), True, False, False, None)

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.scored import Score, Scored, ScoreOutcome, ScoringContext
 from aworld_train.reward.scorers import Scorer, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
-from aworld_train.reward.spoken import assistant_text
 from aworld_train.reward.workers import Broken, Job, TooSlow, pool
 
 _DEPTH = 20  # of lists and mappings in a row's extra_info, as own scorers see it

@@ -150,7 +150,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
     gateway["revoked"] = str(folder / "revoked.json")
     parts = [
         Part(
-            "aworld_train.serving.gateway",
+            "aworld_train.serving.env_gateway",
             {
                 **{name: common[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in common},
                 "AWORLD_GATEWAY": json.dumps({**gateway, "sockets": [str(socket) for socket in sockets]}),

@@ -96,7 +96,7 @@ class AgentTrainer:
             return cls._processors[name]
         if name == "verl":
             # Registered on first use, so that the API can be imported without it.
-            from aworld_train.training.verl import VerlProcessor
+            from aworld_train.training.framework_processor import VerlProcessor
 
             cls._processors["verl"] = VerlProcessor
             return VerlProcessor

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, Recipe
-from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.rollout.cassette import open_cassette, server_identity
 

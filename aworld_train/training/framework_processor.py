@@ -14,11 +14,11 @@ from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import merge
 from aworld_train.reward.loading import has_verl_signature, load_function
 from aworld_train.reward.naming import name_reward
-from aworld_train.reward.readiness import check_rewards
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.progress import NoProgress, Progress, progress_for

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aworld_train.adapter.verl.private import PrivateFolder
+from aworld_train.adapter.verl.private_folder import PrivateFolder
 
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""

@@ -17,14 +17,14 @@ from typing import IO
 
 import psutil
 
-from aworld_train import guard
+from aworld_train import process_supervisor
 from aworld_train.masking import mask
 
 _CHUNK = 1 << 16
 _MAX_LINE = 1 << 20
 """Bytes of a line that has no end yet which are held back, so that a value in it is seen whole."""
 _LAST_WORDS_SECONDS = 5.0
-_STOP_SECONDS = 2 * guard.GRACE + 2.0
+_STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run_guarded(
             [
                 sys.executable,
                 "-P",
-                guard.__file__,
+                process_supervisor.__file__,
                 f"--owner-pid={me.pid}",
                 f"--owner-started={me.create_time()}",
                 *([f"--remove={remove}"] if remove is not None else []),

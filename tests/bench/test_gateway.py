@@ -129,8 +129,8 @@ def serve(pipe: Connection, core: int, pace: float) -> None:
 
 async def _serve(pipe: Connection, pace: float) -> None:
     from aworld_train.rollout.episode import Episode, Limits
-    from aworld_train.rollout.gateway import LlmGateway
     from aworld_train.rollout.model import Sampling
+    from aworld_train.rollout.model_gateway import LlmGateway
     from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
     gateway = LlmGateway()

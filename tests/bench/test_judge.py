@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.reward.judge.agreement import Labelled, measure
+from aworld_train.evaluation.judge_agreement import Labelled, measure
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]

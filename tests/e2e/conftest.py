@@ -174,7 +174,7 @@ def find(processes: list[psutil.Process], *words: str) -> psutil.Process | None:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if all(word in line for word in words) and "guard.py" not in line:
+        if all(word in line for word in words) and "process_supervisor.py" not in line:
             found = process
     return found
 

@@ -42,7 +42,7 @@ ACCOUNTED = {
     # gloo, which takes any peer; torch's builds have none of its encrypted transports.
     "ray::WorkerDict": {GRPC, SILENT},
     # The tool environment.
-    "aworld_train.serving.gateway": {HTTP},
+    "aworld_train.serving.env_gateway": {HTTP},
 }
 """What may listen, by process, and what authenticates those who connect."""
 SECONDS = 10.0

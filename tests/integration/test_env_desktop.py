@@ -19,7 +19,7 @@ import pytest
 
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.errors import UsageError
-from aworld_train.serving.gateway.desktop import WRONG_TRIES
+from aworld_train.serving.env_gateway.desktop import WRONG_TRIES
 from aworld_train.serving.manifest import Manifest, ServerEntry
 from aworld_train.serving.worker.launcher import Places, Spawner
 from tests.environments import call, eventually, need_docker, session

@@ -76,7 +76,7 @@ def left_of(name: str) -> list[str]:
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             command = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-            if b"aworld_train.env.keeper" in command and name.encode() in command:
+            if b"aworld_train.env.container_supervisor" in command and name.encode() in command:
                 found.append(f"process {entry.name}")
     return found
 

@@ -44,7 +44,7 @@ def gateway_of(name: str) -> psutil.Process:
     record = find(name)
     assert record is not None
     below = psutil.Process(record.handle["pid"]).children(recursive=True)
-    return next(one for one in below if one.cmdline()[-1] == "aworld_train.serving.gateway")
+    return next(one for one in below if one.cmdline()[-1] == "aworld_train.serving.env_gateway")
 
 
 def test_a_token_is_revoked_by_itself_or_by_its_id_for_the_gateway_that_comes_after_too(

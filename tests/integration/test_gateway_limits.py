@@ -137,7 +137,7 @@ def start(worker: str, port: int) -> "subprocess.Popen[bytes]":
         **{"scoring": 0, "egress": None},
     }
     variables = {**os.environ, "AWORLD_SECRET": SECRET, "AWORLD_GATEWAY": json.dumps(settings)}
-    return subprocess.Popen([sys.executable, "-m", "aworld_train.serving.gateway"], env=variables)
+    return subprocess.Popen([sys.executable, "-m", "aworld_train.serving.env_gateway"], env=variables)
 
 
 async def use(gateway: Running, headers: dict[str, str], calls: int) -> int:

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.outside_agent import outside_agent
-from aworld_train.adapter.verl.settings import settings_from, settings_of
+from aworld_train.adapter.verl.episode_settings import settings_from, settings_of
+from aworld_train.adapter.verl.external_agent import outside_agent
 from aworld_train.agent import AgentFailed, AgentTimedOut
 from aworld_train.agent.program import ProgramAgent
 from aworld_train.errors import RecipeError, UsageError

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.gateway import fields
-from aworld_train.rollout.gateway.chat import _READ as CHAT
-from aworld_train.rollout.gateway.sampling import NEUTRAL
 from aworld_train.rollout.messages import Completion, ToolCall
+from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.model_gateway.chat import _READ as CHAT
+from aworld_train.rollout.model_gateway.sampling import NEUTRAL
 from tests.gateways import admitted_in_thread
 
 ANSWER = Completion(

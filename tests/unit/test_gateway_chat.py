@@ -389,7 +389,7 @@ async def test_an_unexpected_failure_names_its_type_and_is_logged(caplog: pytest
 
 
 async def test_a_stream_that_takes_long_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     async with admitted(ANSWER, gate=gate) as (admission, _), aiohttp.ClientSession() as session:
         url = admission.address() + "/chat/completions"
@@ -404,7 +404,7 @@ async def test_a_stream_that_takes_long_is_kept_alive(monkeypatch: pytest.Monkey
 async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     refused = Refused("too long", code="context_length_exceeded")
     async with admitted(refused, gate=gate) as (admission, scripted), client(admission.address()) as ai:

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.gateway import anthropic, chat, responses
-from aworld_train.rollout.gateway.dialect import Asked, Dialect
 from aworld_train.rollout.messages import Completion, Message, ToolCall
+from aworld_train.rollout.model_gateway import anthropic, chat, responses
+from aworld_train.rollout.model_gateway.dialect import Asked, Dialect
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.gateway import fields
-from aworld_train.rollout.gateway.bodies import Bodies
 from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.model_gateway.bodies import Bodies
 
 values: Any = st.recursive(
     st.none()

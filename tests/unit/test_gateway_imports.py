@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import aworld_train.rollout.gateway
+import aworld_train.rollout.model_gateway
 
-FILES = sorted(Path(aworld_train.rollout.gateway.__file__).parent.glob("*.py"))
+FILES = sorted(Path(aworld_train.rollout.model_gateway.__file__).parent.glob("*.py"))
 HEAVY = ("anthropic", "httpx", "mcp", "openai", "pydantic", "ray", "torch", "transformers", "verl")
 
 
@@ -26,13 +26,11 @@ def test_it_imports_aiohttp_msgspec_messages_and_itself(file: Path) -> None:
             assert (
                 name.partition(".")[0] in sys.stdlib_module_names | {"aiohttp", "msgspec"}
                 or name == "aworld_train.rollout.messages"
-                or name.startswith("aworld_train.rollout.gateway")
+                or name.startswith("aworld_train.rollout.model_gateway")
             ), name
 
 
 def test_importing_it_imports_nothing_heavy() -> None:
-    program = (
-        f"import sys, aworld_train.rollout.gateway; print([one for one in {HEAVY!r} if one in sys.modules])"
-    )
+    program = f"import sys, aworld_train.rollout.model_gateway; print([one for one in {HEAVY!r} if one in sys.modules])"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

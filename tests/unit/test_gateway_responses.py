@@ -218,7 +218,7 @@ async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(stream: boo
 async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     async with admitted(Refused("too long"), gate=gate) as (admission, _), client(admission.address()) as ai:
         stream = await ai.responses.create(model="m", input="hi", stream=True)

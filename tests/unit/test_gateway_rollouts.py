@@ -11,8 +11,8 @@ import anthropic
 import openai
 import pytest
 
-from aworld_train.rollout.gateway import LlmGateway, app
 from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+from aworld_train.rollout.model_gateway import LlmGateway, app
 from tests.gateways import MODEL, Scripted, admitted, serving
 
 USER: Any = [{"role": "user", "content": "1+1?"}]
@@ -184,7 +184,7 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later(strea
 
 
 async def test_closing_ends_a_stream_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     async with (
         admitted(TWO, gate=asyncio.Event()) as (admission, scripted),
         client(admission.address()) as ai,
@@ -222,7 +222,7 @@ async def test_a_rollout_that_ends_while_a_body_comes_is_not_asked_any_more() ->
 async def test_a_client_that_breaks_off_cancels_its_request(
     stream: bool, keep_alive: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._KEEP_ALIVE_SECONDS", keep_alive)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", keep_alive)
     async with admitted(TWO, gate=asyncio.Event()) as (admission, scripted):
         async with client(admission.address()) as ai:
             asking = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER, stream=stream))
@@ -339,7 +339,7 @@ async def test_a_client_that_would_rather_speak_http_2_is_answered() -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aworld_train.rollout.gateway.app._BODY_SECONDS", 0.1)
+    monkeypatch.setattr("aworld_train.rollout.model_gateway.app._BODY_SECONDS", 0.1)
     async with admitted(TWO) as (admission, _), asyncio.timeout(10):
         host, _, port = admission.root().removeprefix("http://").partition("/")[0].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from aworld_train.cli.reward_judge import judge_eval
 from aworld_train.errors import DatasetError, UsageError
-from aworld_train.reward.judge.agreement import Labelled, agreement_of, measure, read_labelled
+from aworld_train.evaluation.judge_agreement import Labelled, agreement_of, measure, read_labelled
 from aworld_train.reward.scored import Score
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import words

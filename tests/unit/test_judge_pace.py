@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aworld_train.reward.judge.pace import NoTurn, Pace
+from aworld_train.reward.judge.rate_limiter import NoTurn, Pace
 
 
 @dataclass

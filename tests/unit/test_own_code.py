@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import RewardError, UsageError
-from aworld_train.own_code import load_own, own_parts
+from aworld_train.user_code import load_own, own_parts
 
 FILE = """
 from dataclasses import dataclass

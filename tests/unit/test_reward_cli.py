@@ -15,7 +15,7 @@ import yaml
 
 from aworld_train.cli.main import main
 from aworld_train.errors import DatasetError
-from aworld_train.reward.truths import find_truth, read_truths
+from aworld_train.evaluation.ground_truths import find_truth, read_truths
 from tests.judge_server import Asked, JudgeServer, honest
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.errors import RewardError
-from aworld_train.reward.from_recipe import reward_settings
-from aworld_train.reward.readiness import check_rewards
+from aworld_train.recipe.reward_checks import check_rewards
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.reward.settings import CompositeSettings, JudgeModel, JudgeSettings, RewardSettings
 
 JUDGE = (

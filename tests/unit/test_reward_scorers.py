@@ -47,7 +47,10 @@ def test_no_built_in_scorer_needs_anything_heavy_to_be_found() -> None:
     assert imported_by(script, HEAVY) == "[]"
     clients = ["aiohttp", "httpx", "mcp", "pyarrow"]
     assert (
-        imported_by("import aworld_train.reward.scoring, aworld_train.reward.files", HEAVY + clients) == "[]"
+        imported_by(
+            "import aworld_train.reward.scoring, aworld_train.evaluation.prediction_files", HEAVY + clients
+        )
+        == "[]"
     )
 
 

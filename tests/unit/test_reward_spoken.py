@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
+from aworld_train.reward.assistant_text import assistant_text, outside_thinking, without_tool_text
 from aworld_train.reward.extraction import extract
 from aworld_train.reward.gaia import gaia
-from aworld_train.reward.spoken import assistant_text, outside_thinking, without_tool_text
 
 TOOL_CALL = {
     "id": "1",

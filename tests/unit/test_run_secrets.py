@@ -5,21 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aworld_train.training.verl import VerlProcessor
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.record import EpisodeSlot
+from aworld_train.adapter.verl.episode_record import EpisodeSlot
+from aworld_train.adapter.verl.episode_settings import read_settings
 from aworld_train.adapter.verl.reward import _plan
-from aworld_train.adapter.verl.settings import read_settings
 from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.masking import remember
 from aworld_train.recipe.loading import LoadedRecipe
 from aworld_train.training import AgentTrainer
+from aworld_train.training.framework_processor import VerlProcessor
 from aworld_train.training.run_folder import open_run_folder
 from aworld_train.training.summary import RunSummary
 from tests.canaries import MARK, SECTIONS, found_in, plant

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from aworld_train.serving.gateway import connections, desktop, intake
-from aworld_train.serving.gateway.app import Gateway, Limits
-from aworld_train.serving.gateway.connections import listening
-from aworld_train.serving.gateway.desktop import PREFIX, DesktopPages
+from aworld_train.serving.env_gateway import connections, desktop, intake
+from aworld_train.serving.env_gateway.app import Gateway, Limits
+from aworld_train.serving.env_gateway.connections import listening
+from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 from aworld_train.serving.tokens import new_secret, sign
 
 SECRET = new_secret()

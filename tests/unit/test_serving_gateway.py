@@ -14,10 +14,10 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel
-from aworld_train.serving.gateway import exchange
-from aworld_train.serving.gateway.app import Gateway, Limits
-from aworld_train.serving.gateway.connections import listening
-from aworld_train.serving.gateway.intake import HELD_BYTES, WINDOW_BYTES
+from aworld_train.serving.env_gateway import exchange
+from aworld_train.serving.env_gateway.app import Gateway, Limits
+from aworld_train.serving.env_gateway.connections import listening
+from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
 from tests.environments import HEADERS, HELLO, eventually
 from tests.unit.test_serving_worker import SECRET, WITHIN, worker

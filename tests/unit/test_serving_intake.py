@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.gateway.intake import Account, Budget, Refusal
+from aworld_train.serving.env_gateway.intake import Account, Budget, Refusal
 
 TOTAL, SHARE = 100, 60
 

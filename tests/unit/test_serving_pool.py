@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.serving.channel import Channel
-from aworld_train.serving.gateway.link import WorkerLink
-from aworld_train.serving.gateway.pool import Busy, Pool, Session
+from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.pool import Busy, Pool, Session
 
 
 def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from aworld_train.training.verl import VerlProcessor
 
 from aworld_train.dataset import build
 from aworld_train.errors import AworldTrainError, DatasetError, RewardError, UsageError
 from aworld_train.recipe.schema import AgentSection, Recipe
 from aworld_train.training import AgentTrainer, TrainerProcessor
+from aworld_train.training.framework_processor import VerlProcessor
 
 
 class Recording(TrainerProcessor):

@@ -10,7 +10,7 @@ import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from aworld_train.adapter.verl import agent_loop
-from aworld_train.adapter.verl.record import EpisodeSlot
+from aworld_train.adapter.verl.episode_record import EpisodeSlot
 from tests.agent_loops import (
     END,
     MESSAGES,

@@ -9,16 +9,16 @@ import pytest
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.command import verl_command, verl_environment
-from aworld_train.adapter.verl.private import PrivateFolder
+from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
-from aworld_train.own_code import load_own
+from aworld_train.user_code import load_own
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 120
 LIBRARIES = ("yaml", "torch", "json")
 PROGRAM = """
 import json, os, sys
-from aworld_train.own_code import find_user_modules
+from aworld_train.user_code import find_user_modules
 find_user_modules()
 import torch, yaml
 import beside

@@ -9,7 +9,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.private import PrivateFolder
+from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.errors import RecipeError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.adapter.verl.outside_agent import OutsideAgentLoop
-from aworld_train.adapter.verl.record import EpisodeSlot
+from aworld_train.adapter.verl.episode_record import EpisodeSlot
+from aworld_train.adapter.verl.external_agent import OutsideAgentLoop
 from tests.agent_loops import (
     END,
     MESSAGES,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.adapter.verl.private import PrivateFolder
-from aworld_train.adapter.verl.queue import QUEUE_KEY_VARIABLE, SOCKET_MODULES, secure_queue
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, SOCKET_MODULES, secure_queue
 
 VERSION = "0.1.11"
 TEST_SECONDS = 120
@@ -22,7 +22,7 @@ SERVERS = """
 import os, sys
 from pathlib import Path
 if key := os.environ.get("AWORLD_TRAIN_QUEUE_KEY"):
-    from aworld_train.adapter.verl.queue import secure_queue
+    from aworld_train.adapter.verl.transfer_queue import secure_queue
     secure_queue(Path(key))
 from transfer_queue.controller import TransferQueueController
 from transfer_queue.storage.simple_storage import SimpleStorageUnit

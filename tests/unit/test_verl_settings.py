@@ -9,8 +9,13 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.places import command_place, function_place, place
-from aworld_train.adapter.verl.settings import EpisodeSettings, read_settings, settings_from, settings_of
+from aworld_train.adapter.verl.episode_settings import (
+    EpisodeSettings,
+    read_settings,
+    settings_from,
+    settings_of,
+)
+from aworld_train.adapter.verl.paths import command_place, function_place, place
 from aworld_train.recipe.schema import OutcomesSection, Treatment
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.outcome import Outcome

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from aworld_train.adapter.verl.compose import on_cpu
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
-from aworld_train.adapter.verl.private import PrivateFolder
-from aworld_train.adapter.verl.queue import QUEUE_KEY_VARIABLE
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
-from aworld_train.own_code import USER_DIRECTORY_VARIABLE
 from aworld_train.recipe.schema import Recipe
+from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _NO_PORT = "-1"

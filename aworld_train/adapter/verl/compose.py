@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.groups import min_group
-from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE, place
+from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.interpolation import has_lookup
@@ -80,7 +80,7 @@ def _agent_loop(recipe: Recipe) -> str:
     """The class that plays episodes."""
     agent = recipe.agent
     if agent.command or agent.builder or agent.aworld or agent.loop:
-        return "aworld_train.adapter.verl.outside_agent.OutsideAgentLoop"
+        return "aworld_train.adapter.verl.external_agent.OutsideAgentLoop"
     return "aworld_train.adapter.verl.agent_loop.McpAgentLoop"
 
 
@@ -221,7 +221,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         f"{rollout}.agent.num_workers": given.agent_workers,
         f"{rollout}.agent.default_agent_loop": recipe.agent.name,
         f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
-        f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.episodes.EpisodeManager",
+        f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
         f"{rollout}.multi_turn.enable": True,
         f"{rollout}.multi_turn.format": recipe.agent.tool_parser,
         f"{rollout}.multi_turn.max_assistant_turns": recipe.agent.max_turns,

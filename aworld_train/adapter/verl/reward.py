@@ -15,16 +15,16 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.places import function_place
+from aworld_train.adapter.verl.paths import function_place
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
-from aworld_train.reward.from_recipe import reward_settings
-from aworld_train.reward.own_function import score_by_function
+from aworld_train.reward.assistant_text import without_tool_text
+from aworld_train.reward.reward_function import score_by_function
 from aworld_train.reward.scored import Scored, ScoreOutcome
 from aworld_train.reward.scoring import score as score_answer
 from aworld_train.reward.settings import RewardSettings
-from aworld_train.reward.spoken import without_tool_text
 
 SCORING = "scoring"
 """Key of what VeRL does not take: how the score came about, and named parts of it."""

@@ -6,8 +6,8 @@ Ray ends a worker in which this fails, so no process of a run goes on without it
 import os
 from pathlib import Path
 
-from aworld_train.adapter.verl.queue import QUEUE_KEY_VARIABLE, secure_queue
-from aworld_train.own_code import find_user_modules
+from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, secure_queue
+from aworld_train.user_code import find_user_modules
 
 WORKER_SETUP = "aworld_train.adapter.verl.worker_setup.set_up"
 RENDEZVOUS_VARIABLE = "AWORLD_TRAIN_RENDEZVOUS"

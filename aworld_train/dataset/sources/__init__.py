@@ -65,7 +65,7 @@ def find_source(name: str) -> Source:
         UsageError: There is none of that name, or one's own cannot be loaded.
     """
     if ":" in name:
-        from aworld_train.dataset.sources.own import load_source
+        from aworld_train.dataset.sources.user_source import load_source
 
         return load_source(name)
     module, _, function = _find_entry(name).function.partition(":")

@@ -16,8 +16,8 @@ import aiohttp
 
 from aworld_train.reward.judge.cache import VerdictCache
 from aworld_train.reward.judge.client import Client, Reply, Unanswered
-from aworld_train.reward.judge.pace import NoTurn, Pace
 from aworld_train.reward.judge.question import Question
+from aworld_train.reward.judge.rate_limiter import NoTurn, Pace
 from aworld_train.reward.judge.verdict import Ruling, Unreadable, read_ruling
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aworld_train.rollout.gateway import fields
-from aworld_train.rollout.gateway.fields import Json
+from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.model_gateway.fields import Json
 
 _FORCED = "a forced choice would change how tokens are sampled; 'auto' and 'none' are possible"
 _ONE_AT_A_TIME = "the model is not kept from calling several tools in one turn"

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import AworldTrainError, RewardError
-from aworld_train.reward.json_lines import id_of, lines_of, read_object, texts_of
+from aworld_train.evaluation.ground_truths import Truth, find_truth
+from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_object, texts_of
 from aworld_train.reward.scored import Scored
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
-from aworld_train.reward.truths import Truth, find_truth
 
 _AT_A_TIME = 64
 _CODE_AT_A_TIME = 4  # as many sessions as tool environments serve where they are not told otherwise

@@ -11,11 +11,11 @@ import yaml
 
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.places import EPISODES_FILE, REWARD_FILE
-from aworld_train.adapter.verl.private import PrivateFolder
-from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE, Unscored, open_slot
+from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, Unscored, open_slot
+from aworld_train.adapter.verl.episode_settings import settings_of
+from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE
+from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.reward import reward_plan
-from aworld_train.adapter.verl.settings import settings_of
 from aworld_train.atomic import write_text
 from aworld_train.recipe.schema import Recipe
 
@@ -108,7 +108,7 @@ class Stage:
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""
-        from aworld_train.rollout.gateway import llm_gateway
+        from aworld_train.rollout.model_gateway import llm_gateway
         from aworld_train.rollout.tool_gateway import tool_gateway
 
         await (await llm_gateway()).stop()

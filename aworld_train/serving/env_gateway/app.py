@@ -18,10 +18,10 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel, derive_secret
-from aworld_train.serving.gateway.admission import Admission
-from aworld_train.serving.gateway.egress import EgressCounts
-from aworld_train.serving.gateway.exchange import SESSION_HEADER, pass_on
-from aworld_train.serving.gateway.intake import (
+from aworld_train.serving.env_gateway.admission import Admission
+from aworld_train.serving.env_gateway.egress import EgressCounts
+from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, pass_on
+from aworld_train.serving.env_gateway.intake import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
     Account,
@@ -30,9 +30,9 @@ from aworld_train.serving.gateway.intake import (
     Refusal,
     part_of,
 )
-from aworld_train.serving.gateway.link import WorkerLink
-from aworld_train.serving.gateway.metrics import Metrics
-from aworld_train.serving.gateway.pool import Busy, Pool, Session
+from aworld_train.serving.env_gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.metrics import Metrics
+from aworld_train.serving.env_gateway.pool import Busy, Pool, Session
 from aworld_train.serving.tokens import Pass, Refused
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"

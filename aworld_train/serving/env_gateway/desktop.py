@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.link import WorkerLink
 
 PREFIX = "/vnc/"
 NOVNC = "/usr/share/novnc"

@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aworld_train.rollout.gateway import fields, sampling, tools
-from aworld_train.rollout.gateway.dialect import Asked, Dialect, event, new_id
-from aworld_train.rollout.gateway.fields import Json
-from aworld_train.rollout.gateway.history import History
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
+from aworld_train.rollout.model_gateway import fields, sampling, tools
+from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, event, new_id
+from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.model_gateway.history import History
 
 TEXT_ARGUMENTS = "_arguments_as_text"
 """The key under which a call's input has arguments that are no JSON object."""

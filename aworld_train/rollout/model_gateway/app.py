@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.gateway import address, anthropic, chat, models, responses
-from aworld_train.rollout.gateway.address import Target
-from aworld_train.rollout.gateway.bodies import Bodies
-from aworld_train.rollout.gateway.dialect import Asked, Dialect, encode
-from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Refused
+from aworld_train.rollout.model_gateway import address, anthropic, chat, models, responses
+from aworld_train.rollout.model_gateway.address import Target
+from aworld_train.rollout.model_gateway.bodies import Bodies
+from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, encode
+from aworld_train.rollout.model_gateway.fields import Json
 
 log = logging.getLogger(__name__)
 

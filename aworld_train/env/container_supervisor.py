@@ -1,13 +1,15 @@
-"""Removes an environment of containers when its owner is gone, by whatever cause: ``keeper.py NAME PID STARTED``.
+"""Removes an environment of containers when its owner is gone, by whatever cause.
 
-Containers are the engine's children, so no guard can end them with a process. This one looks at the owner, and ends by
+    python container_supervisor.py NAME PID STARTED
+
+Containers are the engine's children, so no supervisor of processes can end them with a process. This one looks at the owner, and ends by
 itself when the environment was taken down in good order.
 """
 
 import sys
 import time
 
-from aworld_train import guard
+from aworld_train import process_supervisor
 from aworld_train.env.containers import DockerBackend
 
 _INTERVAL = 1.0
@@ -18,7 +20,7 @@ def main() -> None:
     name, pid, started = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     backend = DockerBackend()
     while backend.is_there(name):
-        if guard.find_process(pid, started) is None:
+        if process_supervisor.find_process(pid, started) is None:
             backend.remove(name)
             return
         time.sleep(_INTERVAL)

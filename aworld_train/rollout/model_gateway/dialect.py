@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.gateway.fields import Json
-from aworld_train.rollout.gateway.tools import Offered
 from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.model_gateway.tools import Offered
 
 _RANDOM = random.Random()  # not the one that programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -1,7 +1,7 @@
 """GET /v1/models: the one model of a rollout, in a form that OpenAI's clients read, and Anthropic's too."""
 
-from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.model_gateway.fields import Json
 
 _EPOCH = "1970-01-01T00:00:00Z"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from aworld_train.serving.gateway.connections import Connection, Connections
-from aworld_train.serving.gateway.intake import Refusal
-from aworld_train.serving.gateway.revocations import Revocations
+from aworld_train.serving.env_gateway.connections import Connection, Connections
+from aworld_train.serving.env_gateway.intake import Refusal
+from aworld_train.serving.env_gateway.revocations import Revocations
 from aworld_train.serving.tokens import Pass, Refused, Revocation, verify, verify_revocation
 
 _MAX_REMEMBERED = 1024

@@ -1,4 +1,4 @@
-"""``python -m aworld_train.serving.gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
+"""``python -m aworld_train.serving.env_gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
 
 ``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
 last, are for scoring), ``egress`` (the socket where the way out tells its counts; null: there is none), ``limits`` (see
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from aworld_train.serving.gateway.app import Gateway, Limits
-from aworld_train.serving.gateway.connections import Connections, listening
-from aworld_train.serving.gateway.desktop import PREFIX, DesktopPages
+from aworld_train.serving.env_gateway.app import Gateway, Limits
+from aworld_train.serving.env_gateway.connections import Connections, listening
+from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.gateway import fields
-from aworld_train.rollout.gateway.fields import Json
 from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.model_gateway.fields import Json
 
 _PROBE = secrets.token_hex(16)
 _UNKNOWN = -1  # the next body will tell
@@ -38,7 +38,7 @@ class Bodies:
         """A body as an object, which has parts in common with the one before and must not be changed.
 
         Raises:
-            Refused: as :func:`~aworld_train.rollout.gateway.fields.parse_body`.
+            Refused: as :func:`~aworld_train.rollout.model_gateway.fields.parse_body`.
         """
         if self._end == _UNKNOWN:
             self._end = self._find_end(body)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aworld_train.rollout.gateway import chat, fields, sampling, tools
-from aworld_train.rollout.gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
-from aworld_train.rollout.gateway.fields import Json
-from aworld_train.rollout.gateway.history import History
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, Role, ToolCall
+from aworld_train.rollout.model_gateway import chat, fields, sampling, tools
+from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
+from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.model_gateway.history import History
 
 _READ = frozenset(
     {

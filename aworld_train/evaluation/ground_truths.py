@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import DatasetError, RewardError, nearest
-from aworld_train.reward.json_lines import id_of, lines_of, read_object, texts_of
+from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_object, texts_of
 
 
 @dataclass(frozen=True)

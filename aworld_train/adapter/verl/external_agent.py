@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, Played
-from aworld_train.adapter.verl.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, Surroundings, agent_from
-from aworld_train.rollout.gateway import llm_gateway
 from aworld_train.rollout.messages import Message
+from aworld_train.rollout.model_gateway import llm_gateway
 from aworld_train.rollout.tool_gateway import ToolAdmission, tool_gateway
 
 _KINDS = ("command", "builder", "aworld", "loop")

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from aworld_train.rollout.gateway import fields
+from aworld_train.rollout.model_gateway import fields
 
 log = logging.getLogger(__name__)
 

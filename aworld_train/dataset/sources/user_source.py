@@ -16,7 +16,7 @@ from aworld_train.dataset.sources.rows import Row, RowReader, shown
 from aworld_train.dataset.sources.values import Unusable, answer_text, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
-from aworld_train.own_code import load_own
+from aworld_train.user_code import load_own
 
 if TYPE_CHECKING:
     from aworld_train.dataset.sources import Source

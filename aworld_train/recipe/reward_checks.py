@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from aworld_train.api_keys import key_in
 from aworld_train.errors import RewardError
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.composite import check_composite
 from aworld_train.reward.extraction import check_schema_name
-from aworld_train.reward.from_recipe import reward_settings
 from aworld_train.reward.loading import load_reward
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.reward.settings import JudgeSettings

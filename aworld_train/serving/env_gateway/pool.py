@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from aworld_train.serving.gateway.link import WorkerLink
+from aworld_train.serving.env_gateway.link import WorkerLink
 
 
 class Busy(Exception):

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
-from aworld_train.serving.gateway.intake import (
+from aworld_train.serving.env_gateway.intake import (
     HELD_BYTES,
     READ_BYTES,
     WINDOW_BYTES,
@@ -22,7 +22,7 @@ from aworld_train.serving.gateway.intake import (
     limit_reads,
     part_of,
 )
-from aworld_train.serving.gateway.pool import Session
+from aworld_train.serving.env_gateway.pool import Session
 
 SESSION_HEADER = "Mcp-Session-Id"
 _PASSED_ON = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers")

@@ -5,7 +5,7 @@ SIGINT), or when the owner is gone (by SIGKILL too: the owner is looked at, not 
 and then itself. On Linux the program dies with the guard, and descendants that were orphaned become the guard's
 children, so that none escapes.
 
-    python -P guard.py --owner-pid PID --owner-started UNIX_TIME -- COMMAND ...
+    python -P process_supervisor.py --owner-pid PID --owner-started UNIX_TIME -- COMMAND ...
 
 exits as COMMAND did. With ``--detach LOG`` it first leaves the caller's session, says its own pid on stdout, and
 writes what COMMAND prints to LOG; ``--record FILE`` is deleted if the owner goes first. With ``--stdin`` COMMAND reads

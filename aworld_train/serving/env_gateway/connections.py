@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from aworld_train.serving.gateway.intake import READ_BYTES, limit_reads
+from aworld_train.serving.env_gateway.intake import READ_BYTES, limit_reads
 
 HEAD_SECONDS = 10.0
 """For the head of a request; a connection without a token may also be idle for this long and no longer."""
