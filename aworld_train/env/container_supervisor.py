@@ -2,8 +2,8 @@
 
     python container_supervisor.py NAME PID STARTED
 
-Containers are the engine's children, so no supervisor of processes can end them with a process. This one looks at the owner, and ends by
-itself when the environment was taken down in good order.
+Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program looks at the
+owner, and ends by itself when the environment was taken down in good order.
 """
 
 import sys

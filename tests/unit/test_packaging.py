@@ -13,8 +13,8 @@ import pytest
 
 import aworld_train
 from aworld_train.cli.main import main
+from tests.locations import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[2]
 PROFILES = ["cpu", "gpu"]
 # The extras that a file of constraints is for.
 EXTRAS = {"cpu": ["cpu", "dev"], "gpu": ["gpu", "dev"], "aworld": ["cpu", "aworld", "dev"]}

@@ -1,0 +1,128 @@
+"""VeRL's processes listen on loopback, find the user's modules, and take no library from where the user is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.command import verl_command, verl_environment
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
+from aworld_train.user_code import load_own
+from tests.locations import REPOSITORY
+
+SECONDS = 120
+LIBRARIES = ("yaml", "torch", "json")
+PROGRAM = """
+import json, os, sys
+from aworld_train.user_code import find_user_modules
+find_user_modules()
+import torch, yaml
+import beside
+print(json.dumps([module.__file__ for module in (torch, yaml, json, beside)]))
+"""
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> PrivateFolder:
+    folder = PrivateFolder(tmp_path / "private")
+    folder.fill()
+    return folder
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's directory, with files named like libraries and one of the user's own."""
+    directory = tmp_path / "user"
+    directory.mkdir()
+    for library in LIBRARIES:
+        (directory / f"{library}.py").write_text("raise SystemExit('the wrong module')")
+    (directory / "beside.py").write_text("def function(): return 7\n")
+    monkeypatch.chdir(directory)
+    return directory
+
+
+@pytest.mark.parametrize("inherited", [None, "", ":/nowhere", "/nowhere:"])
+def test_files_named_like_libraries_beside_the_user_are_not_imported(
+    tmp_path: Path,
+    user: Path,
+    private: PrivateFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    inherited: str | None,
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if inherited is not None:
+        monkeypatch.setenv("PYTHONPATH", inherited)
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables["PYTHONPATH"], str(REPOSITORY)]))
+    run = tmp_path / "run"
+    run.mkdir()
+    python = verl_command(run)[: verl_command(run).index("-m")]
+    done = subprocess.run(
+        [*python, "-c", PROGRAM],
+        cwd=run,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(str(user)) == 1
+    assert str(user / "beside.py") in done.stdout
+
+
+def test_a_path_in_pythonpath_means_what_it_meant_to_the_user(
+    tmp_path: Path, user: Path, private: PrivateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "lib::/opt/lib")
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    assert variables["PYTHONPATH"] == f"{user / 'lib'}:/opt/lib"
+
+
+def test_a_module_beside_the_user_is_found_and_one_that_is_installed_comes_first(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(user))])
+    assert load_own("beside:function", "reward")() == 7
+    assert sys.path[-1] == str(user)
+    assert load_own("yaml:safe_load", "reward")("a: 1") == {"a": 1}
+
+
+def test_every_worker_of_ray_is_set_up(tmp_path: Path) -> None:
+    from aworld_train.adapter.verl.compose import compose
+
+    for engine in ("transformers", "vllm"):
+        recipe = recipes.load(
+            {"model": {"path": "m"}, "dataset": {"train": "t", "val": "v"}, "rollout": {"engine": engine}}
+        )
+        init = compose(recipe, tmp_path)["ray_kwargs"]["ray_init"]
+        assert init["runtime_env"]["worker_process_setup_hook"] == WORKER_SETUP
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+def test_ray_takes_loopback_for_the_machines_address(
+    tmp_path: Path, private: PrivateFolder, engine: str
+) -> None:
+    """Pinned: the variable is Ray's for macOS and Windows; `_node_ip_address` is not heeded."""
+    variables = verl_environment(recipes.load({"rollout": {"engine": engine}}), tmp_path / "m.jsonl", private)
+    program = "import ray; print(ray.util.get_node_ip_address())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS,
+    )
+    assert done.stdout.split() == ["127.0.0.1"]
+
+
+def test_no_secret_is_in_the_command_or_its_variables(tmp_path: Path, private: PrivateFolder) -> None:
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    for secret in (private.token, private.queue_key):
+        assert len(secret.read_text()) == 64
+        assert secret.read_text() not in str(variables) + str(verl_command(tmp_path))
+        assert str(secret) in variables.values()

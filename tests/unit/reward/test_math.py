@@ -1,0 +1,208 @@
+"""`math`: the same mathematics written otherwise is right, and nothing is right by accident."""
+
+import asyncio
+import json
+import os
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aworld_train.reward.math import math, plain_number
+from aworld_train.reward.math_text import as_latex, is_prose, quantity
+from aworld_train.reward.scored import ScoreOutcome
+from aworld_train.reward.scoring import score, score_now
+from aworld_train.reward.settings import RewardSettings
+from tests.locations import GSM8K_BESIDE
+from tests.unit.test_imports import imported_by
+
+GSM8K = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
+
+# An answer, a ground truth that is the same; how MATH's answers and GSM8K's are written, and models' ways to.
+SAME = [
+    ("1/2", "0.5"),
+    ("1/2", r"\frac12"),
+    ("0.5", r"\frac{1}{2}"),
+    (r"\dfrac{1}{2}", "1/2"),
+    ("-1/2", r"-\frac{1}{2}"),
+    ("3 1/2", "7/2"),
+    (r"3\frac12", "3.5"),
+    ("0.333333", "1/3"),
+    ("2/4", "1/2"),
+    ("1/3 + 1/6", "1/2"),
+    ("1,000", "1000"),
+    ("12,345.60", "12345.6"),
+    ("1e3", "1000"),
+    ("007", "7"),
+    ("-7", "−7"),
+    ("2^10", "1024"),
+    ("2^{10}", "1024"),
+    ("2**(-1)", "1/2"),
+    ("10^(-3)", "0.001"),
+    ("$5$", "5"),
+    (r"\(5\)", "5"),
+    (r"\[5\]", "5"),
+    (r"\boxed{5}", "5."),
+    ("x=5", "5"),
+    ("5", "x = 5"),
+    ("y=2x+1", "2x+1"),
+    ("$18", "18"),
+    (r"\$18", "18.00"),
+    ("€3.50", "3.5"),
+    ("18 dollars", "18"),
+    ("5 apples", "5"),
+    ("5 cm", "5"),
+    ("5 cm", r"5\text{ cm}"),
+    ("50%", "50"),
+    ("50%", "0.5"),
+    (r"50\%", "1/2"),
+    ("50", "50%"),
+    ("20 percent", "20%"),
+    ("30°", "30"),
+    (r"30^\circ", "30°"),
+    ("30 degrees", "30"),
+    (r"\{1,2\}", "{2,1}"),
+    ("{1,2}", "1,2"),
+    ("x=1 or x=2", "x=1,x=2"),
+    ("(1,2]", "(1,2]"),
+    ("[1,2]", r"x \in [1,2]"),
+    (r"(-\infty, 3)", "x<3"),
+    ("x<=5", r"x \le 5"),
+    ("x>3", "3<x"),
+    ("∞", r"\infty"),
+    ("√2", r"\sqrt2"),
+    ("sqrt(2)/2", r"\frac{1}{\sqrt{2}}"),
+    (r"2\sqrt{3}", "sqrt(12)"),
+    ("π/4", "pi/4"),
+    ("3 pi", r"3\pi"),
+    ("x**2+1", "x^2+1"),
+    ("x²+1", "x^2+1"),
+    ("2*x", "2x"),
+    ("(x+1)**2", "x^2+2x+1"),
+    ("sin(x)^2+cos(x)^2", "1"),
+    ("3+4i", "4i+3"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}"),
+    ("Tuesday", "tuesday"),
+    (r"\text{Tuesday}", "Tuesday"),
+]
+OTHER = [
+    ("1/2", "0.51"),
+    ("5", "6"),
+    ("5", "-5"),
+    ("0.33", "1/3"),
+    ("0.1234561", "0.12346"),
+    ("1/0", "5"),
+    ("1/0", "2/0"),
+    ("10000", "1,000"),
+    ("12 or 13", "13"),
+    ("12 or 13", "12"),
+    ("The answer is 5 not 6", "6"),
+    ("5", "[5, 6]"),
+    ("1,2", "1,2,3"),
+    ("[1,2]", "(1,2)"),
+    ("(2,1)", "(1,2)"),
+    ("x=5", "x=6"),
+    ("x<5", "x>5"),
+    ("2x", "2y"),
+    ("x+1", "x"),
+    ("50%", "5"),
+    ("5 cm", "5 m"),
+    ("5 apples", "5 oranges"),
+    ("abc", "5"),
+    ("cba", "abc"),
+    ("listen", "silent"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\4&3\end{pmatrix}"),
+    ("", ""),
+    ("", "5"),
+    ("  ", "5"),
+    ("5", ""),
+    ("?", "?"),
+    ("[", "["),
+    ("$", "$"),
+    ("nan", "5"),
+    ("1e400", "inf"),
+    ("none", ""),
+    ("9" * 2000, "9" * 2000),
+]
+
+
+@pytest.mark.parametrize(("answer", "truth"), SAME)
+def test_the_same_is_right(answer: str, truth: str) -> None:
+    found = math(answer, truth)
+    assert found.value == 1.0, found.steps
+    assert found.steps[-1].startswith(("equal", "the same"))
+
+
+@pytest.mark.parametrize(("answer", "truth"), OTHER)
+def test_anything_else_is_wrong(answer: str, truth: str) -> None:
+    found = math(answer, truth)
+    assert found.value == 0.0, found.steps
+    assert found.steps
+
+
+@given(st.fractions(max_denominator=10**6))
+def test_every_fraction_is_itself_and_not_another(value: Fraction) -> None:
+    assert plain_number(str(value)) == value
+    assert math(str(value), str(value)).value == 1.0
+    assert math(str(value + 1), str(value)).value == 0.0
+
+
+@settings(max_examples=200)
+@given(st.text("0123456789.,-+/%$ {}\\^()[]=xe½²√π°abc", max_size=40))
+def test_any_text_can_be_prepared(text: str) -> None:
+    found = quantity(text)
+    assert is_prose(found.text) in (True, False)
+    assert as_latex(found.text).isascii() or not found.text.isascii()
+    assert plain_number(found.text) is None or not is_prose(found.text)
+
+
+def test_plain_numbers_need_no_computer_algebra() -> None:
+    script = "from aworld_train.reward.math import math\nassert math('$1,000.00', '1000').value == 1"
+    assert imported_by(script, ["sympy", "math_verify"]) == "[]"
+
+
+def test_what_would_take_for_ever_is_ended_in_time() -> None:
+    asked = RewardSettings(timeout=1.0)
+    scored = score_now(
+        "<answer>9^{9^{9^9}}</answer>", ground_truth="9^{9^{9^8}}", scorer="math", settings=asked
+    )
+    assert scored.outcome == ScoreOutcome.timeout
+    assert scored.cause == "the scorer math took longer than 1 seconds"
+    assert score_now("<answer>1/2</answer>", ground_truth="0.5", scorer="math", settings=asked).score == 1.0
+
+
+@pytest.mark.skipif(
+    not all((GSM8K / name).is_file() for name in ("train.jsonl", "test.jsonl")),
+    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
+)
+async def test_all_of_gsm8k_is_right_against_itself_and_nothing_that_was_changed_is() -> None:
+    lines = [line for name in ("train.jsonl", "test.jsonl") for line in (GSM8K / name).open(encoding="utf-8")]
+    answers = [json.loads(line)["answer"].rpartition("####")[2].strip() for line in lines]
+    assert len(answers) == 8292
+    # As many at a time as a trainer would have.
+    right = 0
+    for start in range(0, len(answers), 256):
+        part = answers[start : start + 256]
+        said = (score(f"<answer>{one}</answer>", ground_truth=one, scorer="math") for one in part)
+        right += sum(scored.score == 1.0 for scored in await asyncio.gather(*said))
+    assert right == len(answers)
+    chance = random.Random(0)
+    changed = [(one, _changed(one, chance)) for one in chance.sample(answers, 1000)]
+    asked = (score(f"<answer>{other}</answer>", ground_truth=one, scorer="math") for one, other in changed)
+    assert [scored.score for scored in await asyncio.gather(*asked)] == [0.0] * 1000
+
+
+def _changed(answer: str, chance: random.Random) -> str:
+    """Another number: a digit more, a digit changed, a sign, or off by one."""
+    value = answer.replace(",", "")
+    at = chance.randrange(len(value))
+    digit = value[at]
+    ways = [f"{float(value) + 1:g}" if float(value) < 1e5 else f"1{value}", f"1{value}", f"{value}7"]
+    if digit.isdigit():
+        ways.append(value[:at] + str((int(digit) + chance.randrange(1, 10)) % 10) + value[at + 1 :])
+    if float(value):
+        ways.append(f"-{value}".replace("--", ""))
+    return chance.choice([way for way in ways if float(way) != float(value)])

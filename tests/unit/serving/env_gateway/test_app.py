@@ -1,0 +1,337 @@
+"""A gateway with a real worker: it goes on with one that lives, ends what a token may not have, passes all on."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from aworld_train.serving.channel import Channel
+from aworld_train.serving.env_gateway import exchange
+from aworld_train.serving.env_gateway.app import Gateway, Limits
+from aworld_train.serving.env_gateway.connections import listening
+from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
+from aworld_train.serving.tokens import Revocation, sign, sign_revocation
+from tests.environments import HEADERS, HELLO, eventually
+from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
+
+
+class Client(NamedTuple):
+    """How to speak to a gateway, and the gateway."""
+
+    http: aiohttp.ClientSession
+    url: str
+    gateway: Gateway
+
+
+@asynccontextmanager
+async def running(folder: Path, sessions: int = 1) -> AsyncIterator[str]:
+    """The socket of a worker that has one."""
+    with worker(folder, sessions=sessions) as (_, socket):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        yield socket
+
+
+@asynccontextmanager
+async def between(socket: str, break_off: Callable[[bytes], bool], folder: Path) -> AsyncIterator[str]:
+    """A socket that leads to the other one, except for requests that are to break off."""
+
+    async def back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+        writer.close()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        on_reader, on_writer = await asyncio.open_unix_connection(socket)
+        answers = asyncio.create_task(back(on_reader, writer))
+        with suppress(ConnectionError):
+            while (data := await reader.read(1 << 16)) and not break_off(data):
+                on_writer.write(data)
+        writer.close()
+        on_writer.close()
+        await answers
+
+    path = str(folder / "between.sock")
+    server = await asyncio.start_unix_server(lead, path)
+    yield path
+    server.close()
+
+
+@asynccontextmanager
+async def gateway(socket: str, folder: Path | None = None) -> AsyncIterator[Client]:
+    """A gateway of that worker, and a client with a token; what is revoked is remembered in that folder."""
+    revoked = [] if folder is None else [folder / "revoked"]
+    made = Gateway("name", SECRET, [socket], Limits(queue_seconds=WITHIN), revoked)
+    async with (
+        asyncio.timeout(WITHIN),
+        listening(made.application(), made.admission.connections, "127.0.0.1", 0) as port,
+        aiohttp.ClientSession(headers={**HEADERS, **shown("t")}) as http,
+    ):
+        yield Client(http, f"http://127.0.0.1:{port}/mcp", made)
+
+
+def shown(token_id: str, seconds: int = 600, sessions: int | None = None) -> dict[str, str]:
+    """The header with a token."""
+    now = int(time.time())
+    token = sign(SECRET, "name", issued=now, expires=now + seconds, sessions=sessions, token_id=token_id)
+    return {"Authorization": f"Bearer {token}"}
+
+
+def calling(tool: str, **arguments: object) -> dict[str, object]:
+    return {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments},
+    }
+
+
+def first(times: int, method: bytes) -> Callable[[bytes], bool]:
+    """Whether a request is one of the first so many of its method."""
+    left = [None] * times
+
+    def is_one(request: bytes) -> bool:
+        return request.startswith(method) and bool(left) and left.pop() is None
+
+    return is_one
+
+
+async def opened(
+    http: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    async with http.post(url, json=HELLO, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+        return {**headers, "Mcp-Session-Id": answer.headers["Mcp-Session-Id"]}
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+async def test_a_worker_that_was_not_to_be_had_once_is_used_again(sessions: int, tmp_path: Path) -> None:
+    with worker(tmp_path, sessions=sessions) as (_, socket):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        async with between(socket, first(3, b"POST"), tmp_path) as path, gateway(path) as (http, url, made):
+            for _ in range(3):
+                session = await opened(http, url)
+                async with http.delete(url, headers=session) as closed:
+                    assert closed.status == 200
+            assert made.pool.sessions == {}
+
+
+async def test_where_the_end_of_a_session_does_not_arrive_others_of_its_worker_go_on(tmp_path: Path) -> None:
+    with worker(tmp_path, sessions=2) as (_, socket):
+        assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
+        async with between(socket, first(3, b"DELETE"), tmp_path) as path, gateway(path) as (http, url, _):
+            one, other = await opened(http, url), await opened(http, url)
+            async with http.delete(url, headers=one) as closed:
+                assert closed.status == 200
+            listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            async with http.post(url, json=listing, headers=other) as listed:
+                assert (await listed.json())["result"]["tools"]
+            await opened(http, url)
+
+
+async def until(holds: Callable[[], object]) -> bool:
+    """Whether it holds within the time that a test has."""
+    return await asyncio.to_thread(eventually, holds, WITHIN / 2)
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("length", [1, HELD_BYTES - 200, HELD_BYTES, HELD_BYTES + 1, WINDOW_BYTES, 9 << 20])
+@pytest.mark.parametrize("framed", ["by its length", "in chunks"])
+async def test_messages_of_any_length_pass_unchanged(length: int, framed: str, tmp_path: Path) -> None:
+    text = "".join(chr(97 + number % 26) for number in range(length))
+    message = json.dumps(calling("echo", text=text)).encode()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for place in range(0, len(message), 100_000):
+            yield message[place : place + 100_000]
+
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        headers = {**await opened(http, url), "Content-Type": "application/json"}
+        data = message if framed == "by its length" else chunks()
+        async with http.post(url, data=data, headers=headers) as answer:
+            assert (await answer.json())["result"]["structuredContent"] == {"result": text}
+        assert made.budget.used == 0
+
+
+async def test_a_long_message_whose_worker_is_lost_is_answered_as_to_a_session_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running(tmp_path) as socket,
+        between(socket, lambda data: b"xxxx" in data, tmp_path) as path,
+        gateway(path) as (http, url, made),
+    ):
+        session = await opened(http, url)
+        async with http.post(url, json=calling("echo", text="x" * 1_000_000), headers=session) as answer:
+            assert (answer.status, (await answer.json())["error"]["data"]) == (404, {"type": "worker_lost"})
+        assert made.budget.used == 0
+
+
+async def test_a_client_that_takes_nothing_loses_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_WRITE_SECONDS", 0.5)
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        session = await opened(http, url)
+        async with http.post(url, json=calling("echo", text="x" * (8 << 20)), headers=session) as answer:
+            assert made.budget.used == WINDOW_BYTES
+            assert await until(lambda: not made.budget.used)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+
+
+async def test_a_session_that_ends_while_it_is_written_to_is_not_opened_again(tmp_path: Path) -> None:
+    """What arrives after the end opens the session at the worker, if it says so: nobody else would end that one."""
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        session = await opened(http, url)
+        go_on = asyncio.Event()
+
+        async def hello() -> AsyncIterator[bytes]:
+            message = json.dumps({**HELLO, "padding": "x" * 100_000}).encode()
+            yield message[:-1]
+            await go_on.wait()
+            yield message[-1:]
+
+        late = asyncio.create_task(http.post(url, data=hello(), headers=session))
+        assert await until(lambda: made.budget.used > WINDOW_BYTES)
+        async with http.delete(url, headers=session) as closed:
+            assert closed.status == 200
+        assert await until(lambda: made.pool.links[0].free)
+        go_on.set()
+        await (await late).read()
+        for _ in range(2):
+            async with http.delete(url, headers=await opened(http, url)) as closed:
+                assert closed.status == 200
+
+
+async def test_headers_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, _):
+        session = await opened(http, url)
+        async with http.post(
+            url, json=calling("echo", text="x"), headers={**session, "MCP_SERVERS": "é"}
+        ) as answer:
+            assert answer.status == 400
+
+
+# Tokens
+
+
+async def test_sessions_that_wait_count_for_the_limit_of_their_token(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        limited = shown("limited", sessions=2)
+        first_session = await opened(http, url, limited)
+        waiting = asyncio.create_task(opened(http, url, limited))
+        assert await until(lambda: made.pool.queued)
+        async with http.post(url, json=HELLO, headers=limited) as refused:
+            assert (refused.status, "Retry-After" in refused.headers) == (429, True)
+        async with http.delete(url, headers=first_session) as closed:
+            assert closed.status == 200
+        await waiting
+        third = asyncio.create_task(opened(http, url, limited))
+        assert await until(lambda: made.pool.queued)
+        third.cancel()
+        # Who gives up waiting does not count any more.
+        assert await until(lambda: not made.pool.queued)
+        again = asyncio.create_task(opened(http, url, limited))
+        assert await until(lambda: made.pool.queued)
+        again.cancel()
+
+
+async def test_a_session_ends_with_its_token_and_so_does_the_wait_for_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        # Clocks may differ by five seconds: these tokens hold for some seconds, which a busy machine may need.
+        await opened(http, url, shown("short", seconds=4))
+        late = asyncio.create_task(http.post(url, json=HELLO, headers=shown("late", seconds=3)))
+        next_one = asyncio.create_task(opened(http, url))
+        async with await late as refused:
+            assert refused.status == 401
+        await next_one
+        assert b'aworld_sessions_ended_total{cause="expired"} 1.0' in made.metrics.text()
+
+
+def order(token_id: str, expires: float | None = None) -> dict[str, str]:
+    text = sign_revocation(SECRET, "name", Revocation(token_id, expires), issued=int(time.time()))
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_next_gateway(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, sessions=4) as socket:
+        async with gateway(socket, tmp_path) as (http, url, made):
+            revoke = url.replace("/mcp", "/revoke")
+            bad = [await opened(http, url, shown("bad")) for _ in range(2)]
+            good = await opened(http, url)
+            for no_order in (shown("bad"), shown("t"), {"Authorization": "Bearer x"}):
+                async with http.post(revoke, headers=no_order) as refused:
+                    assert refused.status == 401
+            async with http.post(url, json=HELLO, headers=order("bad")) as refused:
+                assert refused.status == 401
+            async with http.post(revoke, headers=order("bad", time.time() + 600)) as revoked:
+                assert await revoked.json() == {"sessions": 2, "kept": True}
+            for headers in (*bad, shown("bad"), shown("bad", seconds=300)):
+                async with http.post(url, json=HELLO, headers=headers) as refused:
+                    assert (refused.status, "revoked" in await refused.text()) == (401, True)
+            async with http.post(url, json=calling("echo", text="x"), headers=good) as answer:
+                assert answer.status == 200
+            assert b'aworld_sessions_ended_total{cause="revoked"} 2.0' in made.metrics.text()
+        async with gateway(socket, tmp_path) as (http, url, _):
+            async with http.post(url, json=HELLO, headers=shown("bad")) as refused:
+                assert refused.status == 401
+            await opened(http, url)
+
+
+async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+        session = await opened(http, url)
+        waiting = asyncio.create_task(http.post(url, json=HELLO, headers=shown("bad")))
+        assert await until(lambda: made.pool.queued)
+        async with http.post(url.replace("/mcp", "/revoke"), headers=order("bad")) as revoked:
+            assert await revoked.json() == {"sessions": 0, "kept": False}
+        async with http.delete(url, headers=session) as closed:
+            assert closed.status == 200
+        async with await waiting as refused:
+            assert refused.status == 401
+        await opened(http, url)
+
+
+async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -> None:
+    """It says that it is ready, and answers whatever it is asked; it does not have the secret."""
+    paths: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        paths.append(request.path)
+        proof = Channel("a guess").response_headers(request.headers)
+        if request.path != "/state":
+            return web.json_response({"jsonrpc": "2.0", "id": 0, "result": {}}, headers=proof)
+        response = web.StreamResponse(headers=proof)
+        await response.prepare(request)
+        for _ in range(100):
+            await response.write(b'{"ready": true, "slots": 1, "servers": ["odd"], "broken": {}}\n')
+            await asyncio.sleep(0.1)
+        return response
+
+    impostor = web.Application()
+    impostor.router.add_route("*", "/{path}", answer)
+    runner = web.AppRunner(impostor)
+    await runner.setup()
+    path = str(tmp_path / "worker.sock")
+    await web.UnixSite(runner, path).start()
+    async with gateway(path) as (http, url, made):
+        opening = asyncio.create_task(http.post(url, json=HELLO))
+        assert await asyncio.to_thread(eventually, lambda: paths.count("/state") >= 3, WITHIN)
+        assert made.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
+        assert not opening.done()
+        opening.cancel()
+        assert set(paths) == {"/state"}
+    await runner.cleanup()
