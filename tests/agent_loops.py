@@ -17,8 +17,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, McpAgentLoop
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, EpisodeSlot, open_slot
-from aworld_train.adapter.verl.episode_settings import settings_of
+from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
+from aworld_train.adapter.verl.episode_settings import episode_settings
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
 from tests.tool_servers import TOKEN, ServerProcess
@@ -123,7 +123,7 @@ def settings_file(recipe: dict[str, Any] | None = None, **settings: Any) -> Path
     }
     file = Path(os.environ[RUN_DIR_VARIABLE]) / f"{time.monotonic_ns()}.yaml"
     read = recipes.load(merge({"agent": agent, "env": env}, recipe or {}))
-    file.write_text(yaml.safe_dump(settings_of(read)))
+    file.write_text(yaml.safe_dump(episode_settings(read)))
     return file
 
 
@@ -133,9 +133,9 @@ async def play(
     kind: type[EpisodeLoop] = McpAgentLoop,
     validate: bool = False,
     **settings: Any,
-) -> tuple[list[Any], EpisodeSlot]:
+) -> tuple[list[Any], EpisodeRecord]:
     """One episode: its rows, and the line that it leaves."""
-    slot = open_slot(step=1, validate=validate, index=0)
+    slot = open_record(step=1, validate=validate, index=0)
     sampling = {"temperature": 0.0 if validate else 1.0, "logprobs": True}
     rows = await loop(kind, engine, **settings).run(sampling, raw_prompt=messages, extra_info={"index": 7})
     return rows, slot

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aworld_train.agent import AgentTask, Surroundings
+from aworld_train.agent import AgentTask, EpisodeContext
 from aworld_train.env import EnvConnection, down, up
 from tests.openai_stub import OpenAIStub
 
@@ -32,10 +32,10 @@ def around(
     episode: str = "one",
     seconds: float = 60,
     mcp_url: str = NO_TOOLS,
-) -> Surroundings:
+) -> EpisodeContext:
     """Surroundings of an episode; the key says which agent asks."""
     url = stub.url(episode) if stub else "http://127.0.0.1:9/v1"
-    return Surroundings(
+    return EpisodeContext(
         llm_url=lambda name: url,
         llm_key=lambda name: f"key-of-{name}",
         model="the-model",

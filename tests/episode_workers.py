@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
-from aworld_train.adapter.verl.agent_loop import EpisodeLoop, Played
+from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
 from aworld_train.adapter.verl.worker import EpisodeWorker
 from aworld_train.rollout.messages import ChatRequest, Message
 from tests.agent_loops import MESSAGES, TOKENIZER, ScriptedEngine, settings_file
@@ -20,7 +20,7 @@ WITHIN = 20.0
 class OneAnswer(EpisodeLoop):
     """An agent that asks the model once."""
 
-    async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
+    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
         asked = ChatRequest(messages)
         return (await played.episode.conversation("agent").complete(asked)).content
 

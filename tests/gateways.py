@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from aworld_train.rollout.messages import ChatRequest, Completion
-from aworld_train.rollout.model_gateway import Admission, LlmGateway
+from aworld_train.rollout.model_gateway import LlmGateway, ModelGatewaySession
 
 MODEL = "test/model-1"
 Answer = Completion | BaseException | Callable[[ChatRequest], Completion]
@@ -59,7 +59,7 @@ async def serving() -> AsyncIterator[LlmGateway]:
 @asynccontextmanager
 async def admitted(
     *answers: Answer, gate: asyncio.Event | None = None
-) -> AsyncIterator[tuple[Admission, Scripted]]:
+) -> AsyncIterator[tuple[ModelGatewaySession, Scripted]]:
     """A gateway in this event loop, and one rollout whose only agent has one conversation."""
     async with serving() as gateway:
         scripted = Scripted(list(answers), gate)
@@ -67,7 +67,7 @@ async def admitted(
 
 
 @contextmanager
-def admitted_in_thread(*answers: Answer) -> Iterator[tuple[Admission, Scripted]]:
+def admitted_in_thread(*answers: Answer) -> Iterator[tuple[ModelGatewaySession, Scripted]]:
     """The same in a thread of its own, for tests that are not asynchronous."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

@@ -8,13 +8,13 @@ import asyncio
 
 from aiohttp import web
 
-from tests.judge_server import Asked, Script, honest, rules, says
+from tests.judge_server import ParsedRequest, Script, honest, rules, says
 
 
 def status(code: int, **headers: str) -> Script:
     """An error whose body is a verdict."""
 
-    async def script(asked: Asked) -> web.StreamResponse:
+    async def script(asked: ParsedRequest) -> web.StreamResponse:
         body = rules(asked, asked.wrong).body
         return web.Response(status=code, body=body, content_type="application/json", headers=headers)
 
@@ -24,7 +24,7 @@ def status(code: int, **headers: str) -> Script:
 def words(text: str, finish: str = "stop") -> Script:
     """A completion that says something; RIGHT and WRONG are replaced by the verdicts."""
 
-    async def script(asked: Asked) -> web.StreamResponse:
+    async def script(asked: ParsedRequest) -> web.StreamResponse:
         said = text.replace("RIGHT", asked.right.upper()).replace("WRONG", asked.wrong.upper())
         return says(said, finish)
 
@@ -34,7 +34,7 @@ def words(text: str, finish: str = "stop") -> Script:
 def body(text: str, **headers: str) -> Script:
     """A body that is no completion."""
 
-    async def script(asked: Asked) -> web.StreamResponse:
+    async def script(asked: ParsedRequest) -> web.StreamResponse:
         return web.Response(text=text.replace("WRONG", asked.wrong.upper()), headers=headers)
 
     return script
@@ -43,19 +43,19 @@ def body(text: str, **headers: str) -> Script:
 def content(of: object) -> Script:
     """A completion whose content is no text."""
 
-    async def script(asked: Asked) -> web.StreamResponse:
+    async def script(asked: ParsedRequest) -> web.StreamResponse:
         return says(of)
 
     return script
 
 
-async def hangs(asked: Asked) -> web.StreamResponse:
+async def hangs(asked: ParsedRequest) -> web.StreamResponse:
     """No answer until the judge goes away."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def drips(asked: Asked) -> web.StreamResponse:
+async def drips(asked: ParsedRequest) -> web.StreamResponse:
     """A byte now and then, for ever."""
     response = web.StreamResponse()
     await response.prepare(asked.request)
@@ -64,14 +64,14 @@ async def drips(asked: Asked) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
-async def resets(asked: Asked) -> web.StreamResponse:
+async def resets(asked: ParsedRequest) -> web.StreamResponse:
     """The connection ends without a word."""
     assert asked.request.transport is not None
     asked.request.transport.abort()
     return web.Response()
 
 
-async def breaks_off(asked: Asked) -> web.StreamResponse:
+async def breaks_off(asked: ParsedRequest) -> web.StreamResponse:
     """The connection ends in the middle of a completion."""
     response = web.StreamResponse(headers={"Content-Length": "100000"})
     await response.prepare(asked.request)
@@ -83,7 +83,7 @@ async def breaks_off(asked: Asked) -> web.StreamResponse:
     return response
 
 
-async def refuses_structure(asked: Asked) -> web.StreamResponse:
+async def refuses_structure(asked: ParsedRequest) -> web.StreamResponse:
     """A server that knows no structured output, and is honest in plain text."""
     if asked.structured:
         error = {"error": {"message": "'response_format.type' must be 'text'"}}
@@ -91,7 +91,7 @@ async def refuses_structure(asked: Asked) -> web.StreamResponse:
     return await honest(asked)
 
 
-async def ignores_structure(asked: Asked) -> web.StreamResponse:
+async def ignores_structure(asked: ParsedRequest) -> web.StreamResponse:
     """A server that takes no notice of the structure, and is honest in plain text."""
     return says("They are " + asked.wrong) if asked.structured else await honest(asked)
 
@@ -157,7 +157,7 @@ def in_turn(*scripts: Script) -> Script:
     """One script a request, the last one for all that follow."""
     left = list(scripts)
 
-    async def script(asked: Asked) -> web.StreamResponse:
+    async def script(asked: ParsedRequest) -> web.StreamResponse:
         return await (left.pop(0) if len(left) > 1 else left[0])(asked)
 
     return script

@@ -23,7 +23,7 @@ _TEXT = re.compile(r"<(question|reference|answer)-([0-9a-f]+)>\n(.*?)\n</\1-\2>"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedRequest:
     """One request for a verdict."""
 
     request: web.Request
@@ -51,7 +51,7 @@ class Asked:
         return "incorrect" if self.right == "correct" else "correct"
 
 
-Script = Callable[[Asked], Awaitable[web.StreamResponse]]
+Script = Callable[[ParsedRequest], Awaitable[web.StreamResponse]]
 
 
 def says(content: Any, finish: str = "stop", status: int = 200) -> web.Response:
@@ -61,14 +61,14 @@ def says(content: Any, finish: str = "stop", status: int = 200) -> web.Response:
     return web.json_response({"choices": [choice], "usage": usage}, status=status)
 
 
-def rules(asked: Asked, verdict: str) -> web.Response:
+def rules(asked: ParsedRequest, verdict: str) -> web.Response:
     """A verdict in the form that was asked for."""
     if asked.structured:
         return says(json.dumps({"reason": "I compared them.", "verdict": verdict}))
     return says(f"I compared them.\nVERDICT: {verdict.upper()}")
 
 
-async def honest(asked: Asked) -> web.StreamResponse:
+async def honest(asked: ParsedRequest) -> web.StreamResponse:
     """The right verdict."""
     return rules(asked, asked.right)
 
@@ -79,7 +79,7 @@ class JudgeServer(ServerThread):
     def __init__(self, script: Script = honest):
         super().__init__()
         self.script = script
-        self.asked: list[Asked] = []
+        self.asked: list[ParsedRequest] = []
         self.most_at_once = 0
         self._at_once = 0
         self.url = ""
@@ -90,7 +90,7 @@ class JudgeServer(ServerThread):
         return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = Asked(request, await request.json())
+        asked = ParsedRequest(request, await request.json())
         self.asked.append(asked)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -118,7 +118,7 @@ async def _honest_for_ever(latency: float) -> None:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         arrived = loop.time()
-        verdict = await honest(Asked(request, await request.json()))
+        verdict = await honest(ParsedRequest(request, await request.json()))
         await asyncio.sleep(
             arrived + latency - loop.time()
         )  # what the judge itself takes is part of its latency

@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedRequest:
     """One request for a completion."""
 
     episode: str
@@ -48,7 +48,7 @@ class Unavailable(Exception):
         self.status = status
 
 
-Script = Callable[[Asked], Message]
+Script = Callable[[ParsedRequest], Message]
 
 
 def text_of(message: Message) -> str:
@@ -75,7 +75,7 @@ def calls(tool: str, **arguments: Any) -> Message:
     }
 
 
-def calculates(asked: Asked) -> Message:
+def calculates(asked: ParsedRequest) -> Message:
     """Asks the calculator for what the last user message asks, then answers with what it said."""
     last = asked.messages[-1]
     if last["role"] == "tool":
@@ -95,7 +95,7 @@ class OpenAIStub(ServerThread):
         super().__init__()
         self.script = script
         self.delay = delay
-        self.asked: list[Asked] = []
+        self.asked: list[ParsedRequest] = []
         self.most_at_once = 0
         self._at_once = 0
         self._port = 0
@@ -104,7 +104,7 @@ class OpenAIStub(ServerThread):
         """The base URL of an episode."""
         return f"http://127.0.0.1:{self._port}/episodes/{episode}/v1"
 
-    def of(self, episode: str) -> list[Asked]:
+    def of(self, episode: str) -> list[ParsedRequest]:
         """What was asked in an episode."""
         return [asked for asked in self.asked if asked.episode == episode]
 
@@ -120,7 +120,7 @@ class OpenAIStub(ServerThread):
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        asked = Asked(request.match_info["episode"], key, await request.json())
+        asked = ParsedRequest(request.match_info["episode"], key, await request.json())
         self.asked.append(asked)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -134,7 +134,7 @@ class OpenAIStub(ServerThread):
         return web.json_response(_completion(asked, message))
 
 
-def _completion(asked: Asked, message: Message) -> dict[str, Any]:
+def _completion(asked: ParsedRequest, message: Message) -> dict[str, Any]:
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     return {
         "id": f"chatcmpl-{next(_numbers)}",

@@ -13,7 +13,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from openai import AsyncOpenAI, BadRequestError
 
-from aworld_train.agent import AgentTask, Surroundings
+from aworld_train.agent import AgentTask, EpisodeContext
 
 Answer = Callable[[AgentTask], Awaitable[str]]
 
@@ -21,7 +21,7 @@ Answer = Callable[[AgentTask], Awaitable[str]]
 class Toolbox:
     """An MCP session of the episode, with its tools as OpenAI functions."""
 
-    def __init__(self, surroundings: Surroundings):
+    def __init__(self, surroundings: EpisodeContext):
         self._surroundings = surroundings
         self._stack = AsyncExitStack()
         self.functions: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ class Toolbox:
 class Chat:
     """A conversation with the model through the official client."""
 
-    def __init__(self, surroundings: Surroundings, agent: str | None = None):
+    def __init__(self, surroundings: EpisodeContext, agent: str | None = None):
         self._client = AsyncOpenAI(
             base_url=surroundings.llm_url(agent), api_key=surroundings.llm_key(agent), timeout=60
         )
@@ -80,7 +80,7 @@ class Chat:
         return message.content or ""
 
 
-def plain(surroundings: Surroundings) -> Answer:
+def plain(surroundings: EpisodeContext) -> Answer:
     """Does the task with the tools, as our own loop does."""
 
     async def answer(task: AgentTask) -> str:
@@ -92,7 +92,7 @@ def plain(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def swarm(surroundings: Surroundings) -> Answer:
+def swarm(surroundings: EpisodeContext) -> Answer:
     """A planner without tools tells a worker what to do."""
 
     async def answer(task: AgentTask) -> str:
@@ -106,7 +106,7 @@ def swarm(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def without_tools(surroundings: Surroundings) -> Answer:
+def without_tools(surroundings: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
         chat = Chat(surroundings)
         chat.messages = list(task.messages)
@@ -115,7 +115,7 @@ def without_tools(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def silent(surroundings: Surroundings) -> Answer:
+def silent(surroundings: EpisodeContext) -> Answer:
     """Never asks the model."""
 
     async def answer(task: AgentTask) -> str:
@@ -124,7 +124,7 @@ def silent(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def crashing(surroundings: Surroundings) -> Answer:
+def crashing(surroundings: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
         await without_tools(surroundings)(task)
         raise RuntimeError("a bug of mine")
@@ -132,7 +132,7 @@ def crashing(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def hanging(surroundings: Surroundings) -> Answer:
+def hanging(surroundings: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
         await without_tools(surroundings)(task)
         await asyncio.sleep(3600)
@@ -141,7 +141,7 @@ def hanging(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def flooding(surroundings: Surroundings) -> Answer:
+def flooding(surroundings: EpisodeContext) -> Answer:
     """Asks the model without end."""
 
     async def answer(task: AgentTask) -> str:
@@ -151,7 +151,7 @@ def flooding(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def forgiving(surroundings: Surroundings) -> Answer:
+def forgiving(surroundings: EpisodeContext) -> Answer:
     """Makes up an answer whatever fails."""
 
     async def answer(task: AgentTask) -> str:
@@ -163,7 +163,7 @@ def forgiving(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def editing(surroundings: Surroundings) -> Answer:
+def editing(surroundings: EpisodeContext) -> Answer:
     """Rewrites what a tool said, once it has been read."""
 
     def change(messages: list[Any]) -> None:
@@ -180,7 +180,7 @@ def editing(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def resetting(surroundings: Surroundings) -> Answer:
+def resetting(surroundings: EpisodeContext) -> Answer:
     """Begins anew with a short history after every tool call."""
 
     async def answer(task: AgentTask) -> str:
@@ -197,7 +197,7 @@ def resetting(surroundings: Surroundings) -> Answer:
     return answer
 
 
-def shortening(surroundings: Surroundings) -> Answer:
+def shortening(surroundings: EpisodeContext) -> Answer:
     """Forgets what tools said when it is told that its history is too long."""
 
     async def answer(task: AgentTask) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.rollout.messages import ToolCall
-from aworld_train.rollout.model import ParsedTurn, Sampled, Sampling, split_thinking
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, split_thinking
 from aworld_train.rollout.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "data" / "chat_templates"
@@ -116,7 +116,7 @@ class ScriptedModel:
 
     family: str
     draw: Callable[[Any], tuple[list[int], bool]]
-    calls: list[tuple[list[int], Sampled]] = field(default_factory=list)
+    calls: list[tuple[list[int], SampledTokens]] = field(default_factory=list)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -124,14 +124,14 @@ class ScriptedModel:
         self.tokenizer = tokenizer(self.family)
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
-    ) -> Sampled:
+        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+    ) -> SampledTokens:
         given = list(tokens)
         await asyncio.sleep(0)
         new, ended = self.draw(self.tokenizer)
         logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
         self.count += len(new)
-        self.calls.append((given, Sampled(list(new), list(logprobs), ended)))
+        self.calls.append((given, SampledTokens(list(new), list(logprobs), ended)))
         return self.calls[-1][1]
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:

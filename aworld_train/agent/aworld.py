@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
-from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 
@@ -28,7 +28,7 @@ _CANCEL_SECONDS = 5.0
 _EMPTY_COMPLETION = "LLM returned empty or invalid response"
 
 
-async def run_aworld(built: Any, task: AgentTask, surroundings: Surroundings) -> str:
+async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) -> str:
     """Let a freshly built AWorld ``Agent`` or ``Swarm`` do the task.
 
     Agents whose model is the one in training are given a URL and a key of their own, by their names; agents that name
@@ -138,7 +138,7 @@ def _quieten(agent: Any, refusals: list[str]) -> None:
     agent.invoke_model = remember_refusal
 
 
-def _direct(agent: Any, task: AgentTask, surroundings: Surroundings, client: httpx.AsyncClient) -> None:
+def _direct(agent: Any, task: AgentTask, surroundings: EpisodeContext, client: httpx.AsyncClient) -> None:
     """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
     from aworld.models.llm import get_llm_model
 
@@ -161,7 +161,7 @@ def _direct(agent: Any, task: AgentTask, surroundings: Surroundings, client: htt
     agent._llm.provider.is_http_provider = False
 
 
-def _is_in_training(conf: Any, surroundings: Surroundings) -> bool:
+def _is_in_training(conf: Any, surroundings: EpisodeContext) -> bool:
     if conf.llm_provider not in (None, "openai"):
         return False
     return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == surroundings.llm_url(None).rstrip("/")
@@ -181,7 +181,7 @@ def _claim_sandbox(agent: Any, task_id: str) -> None:
         agent.sandbox.metadata = {**(agent.sandbox.metadata or {}), "task_list": [task_id]}
 
 
-async def _list_tools(agents: list[Any], surroundings: Surroundings) -> None:
+async def _list_tools(agents: list[Any], surroundings: EpisodeContext) -> None:
     """Connect to the tools before the first turn: without them AWorld would log a warning and let the agent guess."""
     for agent in agents:
         if not agent.mcp_servers or agent.sandbox is None:

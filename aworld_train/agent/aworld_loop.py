@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.rollout.outcome import AgentFailed
 
 
@@ -28,7 +28,7 @@ class AworldAgentLoop:
         surroundings: What the agents find around them; whoever runs the episode sets it first.
     """
 
-    surroundings: Surroundings | None = None
+    surroundings: EpisodeContext | None = None
 
     def build_agents(self) -> Any | Awaitable[Any]:
         """The AWorld ``Agent`` or ``Swarm`` of this episode; may be async."""
@@ -42,7 +42,7 @@ class AworldAgentLoop:
         """The name of the language model in training."""
         return self._here().model
 
-    async def run_task(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run_task(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """Build the agents, let them do the task, and return their answer.
 
         Raises:
@@ -58,7 +58,7 @@ class AworldAgentLoop:
         built = self.build_agents()
         return await built if inspect.isawaitable(built) else built
 
-    def _here(self) -> Surroundings:
+    def _here(self) -> EpisodeContext:
         if self.surroundings is None:
             raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `surroundings` first.")
         return self.surroundings

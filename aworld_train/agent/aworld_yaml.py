@@ -30,7 +30,7 @@ from typing import Any, Literal, get_args
 
 from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in
-from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.agent.tools_config import get_agent_tool_env_and_servers
 from aworld_train.errors import DependencyMissing, UsageError, nearest
 
@@ -38,7 +38,7 @@ Topology = Literal["workflow", "team", "handoff"]
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ModelEndpoint:
     """A language model that is not the one in training.
 
     Attributes:
@@ -72,7 +72,7 @@ class AgentDescription:
     tools: bool | tuple[str, ...] = True
     temperature: float = 1.0
     max_steps: int = 20
-    endpoint: Endpoint | None = None
+    endpoint: ModelEndpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class YamlAgent:
         self._path = Path(path).expanduser()
         self._description = read_description(self._path)
 
-    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """As `Agent.run`."""
 
         async def build() -> Any:
@@ -140,7 +140,7 @@ def read_description(path: Path) -> AgentDescription | SwarmDescription:
     return _swarm(loaded, where)
 
 
-def build_described(description: AgentDescription | SwarmDescription, surroundings: Surroundings) -> Any:
+def build_described(description: AgentDescription | SwarmDescription, surroundings: EpisodeContext) -> Any:
     """The AWorld ``Agent`` or ``Swarm``, for one episode.
 
     Raises:
@@ -160,7 +160,7 @@ def build_described(description: AgentDescription | SwarmDescription, surroundin
     return WorkflowSwarm(*built.values(), name=description.name)
 
 
-def _build_agent(described: AgentDescription, surroundings: Surroundings) -> Any:
+def _build_agent(described: AgentDescription, surroundings: EpisodeContext) -> Any:
     from aworld.agents.llm_agent import Agent
     from aworld.config.conf import AgentConfig
 
@@ -187,7 +187,7 @@ def _build_agent(described: AgentDescription, surroundings: Surroundings) -> Any
     )
 
 
-def _key(agent: str, endpoint: Endpoint) -> str:
+def _key(agent: str, endpoint: ModelEndpoint) -> str:
     key = os.environ.get(endpoint.key_variable)
     if not key:
         raise UsageError(
@@ -246,8 +246,8 @@ def _agent(given: Mapping[str, Any], where: str) -> AgentDescription:
         place = f"{where}, endpoint"
         if not isinstance(endpoint, dict):
             raise UsageError(f"{place} takes url, model and key_variable, not {endpoint!r}.")
-        _check_keys(endpoint, Endpoint, place)
-        endpoint = Endpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_variable")))
+        _check_keys(endpoint, ModelEndpoint, place)
+        endpoint = ModelEndpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_variable")))
         if not endpoint.url.startswith(("http://", "https://")):
             raise UsageError(f"{place}: `url` is {endpoint.url!r}, which is not an http URL.")
     return AgentDescription(

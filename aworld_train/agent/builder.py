@@ -1,6 +1,6 @@
 """An agent that a function builds: ``module:function`` or ``file.py:function``.
 
-The function is called once per episode, with nothing or with the episode's ``Surroundings``, and may be async. Its
+The function is called once per episode, with nothing or with the episode's ``EpisodeContext``, and may be async. Its
 module is imported once per process, in a thread, because frameworks take seconds to import.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
-from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.user_code import load_own, own_parts
 
@@ -29,7 +29,7 @@ class BuilderAgent:
         self._spec = spec
         own_parts(spec, "builder")
 
-    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """As `Agent.run`."""
 
         async def build() -> Any:

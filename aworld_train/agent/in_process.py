@@ -13,7 +13,7 @@ from contextvars import copy_context
 from functools import cache
 from typing import Any
 
-from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.agent.tools_config import within
 from aworld_train.errors import AworldTrainError
 from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
@@ -22,7 +22,7 @@ _THREADS = 128  # for functions that are not async: an episode waits for a langu
 
 
 async def run_built(
-    build: Callable[[], Awaitable[Any]], task: AgentTask, surroundings: Surroundings, *, name: str
+    build: Callable[[], Awaitable[Any]], task: AgentTask, surroundings: EpisodeContext, *, name: str
 ) -> str:
     """Build an agent and let it do the task.
 
@@ -52,7 +52,7 @@ async def run_built(
             raise AgentFailed(f"{name}: {_said(error)}") from error
 
 
-async def _run(built: Any, task: AgentTask, surroundings: Surroundings, name: str) -> str:
+async def _run(built: Any, task: AgentTask, surroundings: EpisodeContext, name: str) -> str:
     if is_aworld(built):
         from aworld_train.agent.aworld import run_aworld
 

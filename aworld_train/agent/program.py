@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 from aworld_train import process_supervisor
 from aworld_train.agent import hidden_arguments
-from aworld_train.agent.task import AgentTask, AgentTimedOut, Surroundings
+from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
 from aworld_train.errors import UsageError
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.rollout.outcome import AgentFailed
@@ -92,7 +92,7 @@ class ProgramAgent:
         self._own = dict(environment or {})
         self._places = _places(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
 
-    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """As `Agent.run`.
 
         Raises:
@@ -111,7 +111,7 @@ class ProgramAgent:
         if program == sys.executable and script.endswith(".py") and not Path(script).is_file():
             raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
 
-    async def _run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def _run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         name = self._name
         surroundings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         process = await self._start(surroundings)
@@ -137,7 +137,7 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
         return answer
 
-    async def _start(self, surroundings: Surroundings) -> asyncio.subprocess.Process:
+    async def _start(self, surroundings: EpisodeContext) -> asyncio.subprocess.Process:
         name = self._name
         # The guard would say it too, a Python start later and in its own words.
         if which(self._command[0]) is None:
@@ -222,7 +222,7 @@ def _places(number: int) -> _Places:
 
 
 def _environment(
-    inherited: Mapping[str, str], surroundings: Surroundings, own: Mapping[str, str]
+    inherited: Mapping[str, str], surroundings: EpisodeContext, own: Mapping[str, str]
 ) -> dict[str, str]:
     """The program's environment variables: of the inherited ones those that are listed, its own, and the episode's."""
     url, key, model = surroundings.llm_url(None), surroundings.llm_key(None), surroundings.model
@@ -260,7 +260,7 @@ def _environment(
     }
 
 
-def _as_json(task: AgentTask, surroundings: Surroundings) -> bytes:
+def _as_json(task: AgentTask, surroundings: EpisodeContext) -> bytes:
     told = {
         "text": task.text,
         "messages": task.messages,

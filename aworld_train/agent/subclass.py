@@ -5,7 +5,7 @@ import asyncio
 from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.builder import load_builder
 from aworld_train.agent.logs import keep_logs_in, no_logs
-from aworld_train.agent.task import AgentTask, Surroundings
+from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.rollout.outcome import AgentFailed
 
@@ -16,7 +16,7 @@ class SubclassAgent:
     def __init__(self, spec: str):
         self._spec = spec
 
-    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """As `Agent.run`."""
         keep_logs_in(surroundings.folder)
         try:

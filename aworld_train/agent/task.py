@@ -47,7 +47,7 @@ class AgentTask:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class EpisodeContext:
     """What an agent finds around it during one episode.
 
     Attributes:
@@ -75,7 +75,7 @@ class Surroundings:
 class Agent(Protocol):
     """Something that does tasks; one object serves many episodes at the same time."""
 
-    async def run(self, task: AgentTask, surroundings: Surroundings) -> str:
+    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
         """Do the task.
 
         Returns:

@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from aworld_train import env
-from aworld_train.agent.task import Surroundings
+from aworld_train.agent.task import EpisodeContext
 
-_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+_current: ContextVar[EpisodeContext | None] = ContextVar("surroundings", default=None)
 
 
 @contextmanager
-def within(surroundings: Surroundings) -> Iterator[None]:
+def within(surroundings: EpisodeContext) -> Iterator[None]:
     """In this context, and in every task and thread started from it, ``surroundings`` are the current ones."""
     token = _current.set(surroundings)
     try:
@@ -26,7 +26,7 @@ def within(surroundings: Surroundings) -> Iterator[None]:
         _current.reset(token)
 
 
-def current_surroundings() -> Surroundings | None:
+def current_surroundings() -> EpisodeContext | None:
     """The surroundings of the episode under way here, if one is."""
     return _current.get()
 

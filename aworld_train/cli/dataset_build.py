@@ -14,7 +14,7 @@ from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.dataset import BuildReport
-    from aworld_train.dataset.plan import Plan
+    from aworld_train.dataset.plan import BuildPlan
     from aworld_train.dataset.sources import SourceOptions
 
 _SOURCE = "What is read"
@@ -158,7 +158,7 @@ def build_command(
       aworld-train dataset build mix.yaml --out data/mix
     """
     from aworld_train.dataset.builder import carry_out
-    from aworld_train.dataset.plan import Plan, PlannedSource
+    from aworld_train.dataset.plan import BuildPlan, PlannedSource
     from aworld_train.dataset.recipe import default_out, read_recipe, read_system_prompt
     from aworld_train.dataset.sources import SourceOptions
     from aworld_train.dataset.splits import parse_splits
@@ -179,7 +179,7 @@ def build_command(
         _refuse_options(source, options)
         plan = read_recipe(source)
     else:
-        plan = Plan([PlannedSource(source, options)], default_out(source.rpartition(":")[2]))
+        plan = BuildPlan([PlannedSource(source, options)], default_out(source.rpartition(":")[2]))
     given: dict[str, Any] = {
         "out": out,
         "splits": parse_splits(split or ()),
@@ -220,7 +220,7 @@ def _refuse_options(recipe: str, options: "SourceOptions") -> None:
         )
 
 
-def _print_report(report: "BuildReport", plan: "Plan") -> None:
+def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     title = " + ".join(source.name for source in plan.sources)
     levels = sorted({level for counts in report.levels.values() for level in counts})
     written = Table("split", "rows", *(f"level {level}" for level in levels), "file")

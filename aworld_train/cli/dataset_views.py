@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 1200
 ANSWER_CHARACTERS = 600
 FACT_CHARACTERS = 160
-MOST_VALUES = 20
+MAX_VALUES = 20
 
 # What the head of a panel says of a row, in this order; other fields of a maker come after these. A question
 # and an expression are in the prompt already.
@@ -176,7 +176,7 @@ def _counts(found: "DatasetStatistics") -> Table:
     table.add_column("share", justify="right")
     for title, counts in (*found.counts.items(), ("kind of answer", found.answer_kinds)):
         # The most frequent ones come first; levels have an order of their own.
-        shown = dict(list(counts.items())[:MOST_VALUES])
+        shown = dict(list(counts.items())[:MAX_VALUES])
         if title == "level":
             shown = dict(sorted(shown.items()))
         if others := len(counts) - len(shown):

@@ -10,7 +10,7 @@ from rich.table import Table
 from aworld_train.cli import console
 
 if TYPE_CHECKING:
-    from aworld_train.model.course import Progress
+    from aworld_train.model.course import BuildStatus
     from aworld_train.model.tiny import TinyReport
 
 app = typer.Typer(no_args_is_help=True, help="Make models that need no download.")
@@ -77,7 +77,7 @@ def tiny_command(
         _print_report(report)
 
 
-def _show(status: Status, progress: "Progress") -> None:
+def _show(status: Status, progress: "BuildStatus") -> None:
     accuracy = "not measured yet" if progress.accuracy is None else f"{progress.accuracy:.2f}"
     status.update(
         f"attempt {progress.attempt}, lesson {progress.phase}, step {progress.step}: "

@@ -20,9 +20,9 @@ from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.evaluation.ground_truths import Truth
+    from aworld_train.evaluation.ground_truths import GroundTruth
     from aworld_train.evaluation.prediction_files import Line
-    from aworld_train.reward.scored import Scored
+    from aworld_train.reward.scored import ScoreResult
     from aworld_train.reward.settings import RewardSettings
 
 _SHOWN = 30  # lines of a file; `--json` has them all
@@ -62,10 +62,10 @@ def score_command(
     """
     import asyncio
 
-    from aworld_train.evaluation.ground_truths import read_truths
+    from aworld_train.evaluation.ground_truths import read_ground_truths
 
     settings = settings_from(recipe, overrides)
-    truths = read_truths(dataset) if dataset else None
+    truths = read_ground_truths(dataset) if dataset else None
     tally = _Tally()
     asyncio.run(_score(file, settings, truths, tally, quiet=quiet, as_json=as_json))
     if not tally.lines:
@@ -131,7 +131,7 @@ class _Tally:
 async def _score(
     file: Path,
     settings: "RewardSettings",
-    truths: "dict[str, Truth] | None",
+    truths: "dict[str, GroundTruth] | None",
     tally: _Tally,
     *,
     quiet: bool,
@@ -157,7 +157,7 @@ async def _score(
             progress.update(bar, completed=line.end)
 
 
-def _to_json(name: str | int | None, scored: "Scored") -> dict[str, Any]:
+def _to_json(name: str | int | None, scored: "ScoreResult") -> dict[str, Any]:
     return {
         "id": name,
         "score": scored.score,

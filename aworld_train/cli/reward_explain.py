@@ -16,7 +16,7 @@ from aworld_train.cli.reward_options import (
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
-    from aworld_train.evaluation.ground_truths import Truth
+    from aworld_train.evaluation.ground_truths import GroundTruth
 
 _CHARS = 1000  # of an answer
 
@@ -96,19 +96,19 @@ def _short(text: str) -> str:
     )
 
 
-def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Truth":
+def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "GroundTruth":
     from dataclasses import replace
 
-    from aworld_train.evaluation.ground_truths import Truth, find_truth, read_truths
+    from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth, read_ground_truths
 
     if (dataset is None) != (task is None):
         raise UsageError("--dataset and --id go together: the file, and the task in it.")
     if dataset is not None and task is not None:
-        truth = find_truth(read_truths(dataset), task)
+        truth = find_ground_truth(read_ground_truths(dataset), task)
         return truth if answer is None else replace(truth, answer=answer)
     if answer is None:
         raise UsageError("Say what the right answer is: with --answer, or with --dataset and --id.")
-    return Truth(answer)
+    return GroundTruth(answer)
 
 
 def _said(prediction: str) -> "str | list[dict[str, Any]]":

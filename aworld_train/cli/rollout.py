@@ -11,7 +11,7 @@ from aworld_train.masking import mask, masked
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from aworld_train.adapter.verl.single_episode import Look
+    from aworld_train.adapter.verl.single_episode import SingleEpisode
 
 _SHOWN_LINES = 16
 _SHOWN_CHARACTERS = 800  # of a line
@@ -83,12 +83,12 @@ def rollout(
     ):
         os.environ |= environment.variables()
         # The process imports VeRL: what it says of that while it loads is of no interest here.
-        from aworld_train.adapter.verl.single_episode import Stage
+        from aworld_train.adapter.verl.single_episode import EpisodePlayer
 
         console.note("loading the model")
-        stage = Stage(loaded, Path(folder), model_url=model_url, greedy=greedy)
+        stage = EpisodePlayer(loaded, Path(folder), model_url=model_url, greedy=greedy)
 
-        async def play() -> "list[Look]":
+        async def play() -> "list[SingleEpisode]":
             try:
                 return await asyncio.gather(*(asyncio.create_task(stage.play(row)) for _ in range(n)))
             finally:
@@ -104,7 +104,7 @@ def rollout(
         raise typer.Exit(1)
 
 
-def _plain(look: "Look") -> dict[str, Any]:
+def _plain(look: "SingleEpisode") -> dict[str, Any]:
     """An episode as plain data."""
     return {
         **masked({key: value for key, value in look.line.items() if key not in ("step", "validate")}),
@@ -140,7 +140,7 @@ def _plain(look: "Look") -> dict[str, Any]:
     }
 
 
-def _show(look: "Look", tokenizer: Any, title: str, most_lines: int | None) -> None:
+def _show(look: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
     """An episode for people: what is trained on stands out, and of anything else no more than so many lines at once."""
     from rich.panel import Panel
     from rich.text import Text
@@ -151,7 +151,7 @@ def _show(look: "Look", tokenizer: Any, title: str, most_lines: int | None) -> N
         length = len(output.prompt_ids) + len(output.response_ids)
         console.out.print(
             Panel(
-                _coloured(output, tokenizer, most_lines),
+                _coloured(output, tokenizer, max_lines),
                 title=f"{title} · {output.extra_fields['agent']}",
                 subtitle=f"{length} tokens, {sampled} of them trained on"
                 + (" (bold)" if sampled and console.out.is_terminal else ""),
@@ -187,7 +187,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _coloured(output: Any, tokenizer: Any, most_lines: int | None) -> "Text":
+def _coloured(output: Any, tokenizer: Any, max_lines: int | None) -> "Text":
     """A row as text: what was given dim and, if it is long, without its middle; what is trained on bold and whole."""
     from itertools import groupby
 
@@ -202,21 +202,21 @@ def _coloured(output: Any, tokenizer: Any, most_lines: int | None) -> "Text":
         if trained:
             text.append(part, style="bold green")
         else:
-            text.append(_shortened(part, most_lines), style="dim")
+            text.append(_shortened(part, max_lines), style="dim")
     return text
 
 
-def _shortened(text: str, most_lines: int | None) -> str:
+def _shortened(text: str, max_lines: int | None) -> str:
     """A long text with a word in place of its middle; its end is what the model reads last."""
-    if most_lines is None:
+    if max_lines is None:
         return text
     lines = []
     for line in text.split("\n"):
         cut = len(line) - _SHOWN_CHARACTERS
         half = _SHOWN_CHARACTERS // 2
         lines.append(f"{line[:half]} [… {cut} characters …] {line[-half:]}" if cut > 0 else line)
-    left_out = len(lines) - most_lines
+    left_out = len(lines) - max_lines
     if left_out > 1:
-        head = most_lines // 2
+        head = max_lines // 2
         lines[head : head + left_out] = [f"[… {left_out} lines, --full shows them …]"]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aworld_train.errors import DatasetError
 
-MOST_BYTES = 2**31 - 1
+MAX_BYTES = 2**31 - 1
 """What arrow's offsets of 32 bits can hold."""
 
 
@@ -91,7 +91,7 @@ def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
     """Where values of these lengths begin and end in one buffer, [values + 1]."""
     ends = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=ends[1:])
-    if ends[-1] > MOST_BYTES:
+    if ends[-1] > MAX_BYTES:
         raise DatasetError(
             f"{len(lengths)} tasks in a row have {int(ends[-1]) >> 20} MiB of text, more than can be held at once. "
             "No model reads questions of that length; shorten them."

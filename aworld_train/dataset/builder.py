@@ -15,7 +15,7 @@ from aworld_train.dataset.building import Build
 from aworld_train.dataset.exclusion import read_reference, reference_files
 from aworld_train.dataset.merging import CONFLICT
 from aworld_train.dataset.output import check_replaceable, replacing
-from aworld_train.dataset.plan import Plan, PlannedSource
+from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.dataset.splits import DEFAULT_SPLITS
 
@@ -70,7 +70,7 @@ def build(
     """
     told = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
     return carry_out(
-        Plan(
+        BuildPlan(
             sources=[PlannedSource(source, told)],
             out=Path(out),
             splits=dict(DEFAULT_SPLITS if splits is None else splits),
@@ -83,7 +83,7 @@ def build(
     )
 
 
-def carry_out(plan: Plan) -> BuildReport:
+def carry_out(plan: BuildPlan) -> BuildReport:
     """Build the dataset directory that a plan describes.
 
     Raises:

@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from aworld_train import __version__
 from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.arrays import as_integers, numbers
-from aworld_train.dataset.columns import Families, Family
+from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference, subjects
-from aworld_train.dataset.gathering import Gathered, gather, short_lived_rows
-from aworld_train.dataset.merging import Distinct, Merged, Near
+from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_rows
+from aworld_train.dataset.merging import DistinctTasks, MergeCounts, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
 from aworld_train.dataset.output import ATTACHMENTS, copy_attachments, sha256, write_manifest
-from aworld_train.dataset.plan import Plan, PlannedSource
+from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import find_source
 from aworld_train.dataset.splits import Assignment, cut
@@ -51,12 +51,12 @@ class Build:
         attached: Those of the paths that a written row has.
     """
 
-    def __init__(self, plan: Plan, reference: Reference, folder: Path) -> None:
+    def __init__(self, plan: BuildPlan, reference: Reference, folder: Path) -> None:
         self.plan, self.reference, self.folder = plan, reference, folder
         work = folder.parent
-        self.families = Families()
+        self.families = FamilyIndex()
         self.spool = Spool(work / "spool")
-        self.distinct = Distinct(self.spool, self.families, work / "distinct")
+        self.distinct = DistinctTasks(self.spool, self.families, work / "distinct")
         self.files: dict[str, set[Path]] = {}
         self.attached: set[str] = set()
 
@@ -165,7 +165,7 @@ class Build:
 
     def _report(
         self,
-        gathered: Sequence[Gathered],
+        gathered: Sequence[GatheredCounts],
         drops: DropList,
         rows: Mapping[str, int],
         levels: Mapping[str, Mapping[str, int]],
@@ -208,9 +208,9 @@ class Build:
 class _Account(NamedTuple):
     """What became of the input before it is split, for a message."""
 
-    gathered: Sequence[Gathered]
+    gathered: Sequence[GatheredCounts]
     dropped: Counter[str]
-    counts: Merged
+    counts: MergeCounts
 
     def __str__(self) -> str:
         seen = sum(count.seen for count in self.gathered)

@@ -36,7 +36,7 @@ _TEXTS = (
     *("data_source", "ability", "subject", "message", "answer"),
     *("scorer", "answer_schema", "id", "system", "level", "file"),
 )
-_MOST_SHARED = 256
+_MAX_SHARED = 256
 """How many different system prompts, and beginnings of messages, are held once; more belong to their tasks."""
 
 
@@ -68,7 +68,7 @@ _Known = tuple[int, Shared, bool, bool, str, str, str]
 """What a `Family` is made of; it takes less time to make than a family."""
 
 
-class Families:
+class FamilyIndex:
     """The distinct families of a build, numbered in the order they came."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Families:
         return found, afters, systems
 
 
-def to_columns(tasks: Sequence[Task], source: int, families: Families, seed: int) -> pa.RecordBatch:
+def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     """The tasks as a batch of `FLAT`.
 
     Raises:
@@ -127,7 +127,7 @@ def to_columns(tasks: Sequence[Task], source: int, families: Families, seed: int
         raise DatasetError(f"The source gave tasks that cannot be kept: {error}.") from error
 
 
-def table_to_columns(table: TaskTable, source: int, families: Families, seed: int) -> pa.RecordBatch:
+def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     """The tasks of a table, which holds what its annotations say, as a batch of `FLAT`."""
     found, afters, systems = families.place(source, table)
     subjects = texts(table.subjects)
@@ -174,7 +174,7 @@ def _held_once(text: str, known: set[str]) -> bool:
     """Whether the text is one of the few that are held once; it becomes one while there are not many."""
     if not text or text in known:
         return True
-    if len(known) >= _MOST_SHARED:
+    if len(known) >= _MAX_SHARED:
         return False
     known.add(text)
     return True

@@ -10,7 +10,7 @@ import msgspec
 from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped
 from aworld_train.errors import DatasetError
 
-MOST_CHARS = 2000
+MAX_CHARS = 2000
 """How much of a dropped text is listed; its file and line say where the rest is."""
 
 
@@ -44,7 +44,7 @@ class DropList:
 
     def note(self, item: Dropped) -> None:
         """List something that could be used and was left out because that was asked for."""
-        text = _cut(item.text, MOST_CHARS).encode("utf-8", errors="replace").decode()
+        text = _cut(item.text, MAX_CHARS).encode("utf-8", errors="replace").decode()
         line = {"file": item.file, "line": item.line, "text": text, "reason": item.reason}
         self._file.write(self._encoder.encode(line) + b"\n")
 

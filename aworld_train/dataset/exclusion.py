@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aworld_train.dataset.arrays import binaries
 from aworld_train.dataset.check import open_parquet, read_batches
-from aworld_train.dataset.columns import Families
+from aworld_train.dataset.columns import FamilyIndex
 from aworld_train.dataset.digests import DIGEST_BYTES, digest
 from aworld_train.dataset.expressions import ExpressionError, normalize
 from aworld_train.dataset.tasks import TaskKind, question_key
@@ -33,7 +33,7 @@ class Reference:
     def digests_array(self) -> pa.Array:
         return binaries(sorted(self.digests), DIGEST_BYTES)
 
-    def check_comparable(self, families: Families) -> None:
+    def check_comparable(self, families: FamilyIndex) -> None:
         """See that a task of every kind in the build could be found in the reference at all.
 
         Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aworld_train.dataset.columns import Families, table_to_columns, to_columns
+from aworld_train.dataset.columns import FamilyIndex, table_to_columns, to_columns
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.sources import Source, SourceOptions
 from aworld_train.dataset.spool import Spool
@@ -18,7 +18,7 @@ BATCH_CHARS = 8 << 20
 
 
 @dataclass
-class Gathered:
+class GatheredCounts:
     """How much was looked at, and how much of it is tasks."""
 
     seen: int = 0
@@ -29,16 +29,16 @@ def gather(
     source: Source,
     options: SourceOptions,
     number: int,
-    families: Families,
+    families: FamilyIndex,
     spool: Spool,
     drops: DropList,
-) -> Gathered:
+) -> GatheredCounts:
     """Take all tasks of one source, the build's ``number``-th.
 
     Raises:
         DatasetError: The source cannot be read.
     """
-    count, held, size = Gathered(), list[Task](), 0
+    count, held, size = GatheredCounts(), list[Task](), 0
 
     def add(batch: pa.RecordBatch) -> None:
         count.seen += len(batch)

@@ -9,7 +9,7 @@ from typing import Any
 from aworld_train.dataset.statistics import DatasetStatistics, percentiles
 from aworld_train.errors import DependencyMissing, UsageError
 
-MOST_BARS = 8
+MAX_BARS = 8
 
 _BINS = 40
 _SKEWED = 30  # times the usual length: beyond that all but the longest texts would lie in one bar
@@ -41,7 +41,7 @@ def draw_statistics(found: DatasetStatistics, path: Path) -> None:
     }
     unit = "tokens" if "prompt tokens" in found.lengths else "characters"
     histograms = [name for name in (f"prompt {unit}", f"answer {unit}") if name in found.lengths]
-    slots = min(MOST_BARS + 1, max(map(len, bars.values()), default=1))
+    slots = min(MAX_BARS + 1, max(map(len, bars.values()), default=1))
     heights = (_HISTOGRAM_INCHES, _TITLE_INCHES + _BAR_INCHES * slots)
     figure = Figure(figsize=(10.5, sum(heights)), dpi=130, layout="constrained")
     halves: Any = figure.subfigures(2, 1, height_ratios=heights, hspace=0.06)
@@ -118,7 +118,7 @@ def _histogram(axes: Any, measure: str, counts: Mapping[int, int]) -> None:
 
 
 def _bars(axes: Any, title: str, counts: Mapping[str, int], slots: int) -> None:
-    shown = dict(sorted(counts.items(), key=lambda item: -item[1])[:MOST_BARS])
+    shown = dict(sorted(counts.items(), key=lambda item: -item[1])[:MAX_BARS])
     if title == "level":
         shown = dict(sorted(shown.items()))
     if len(counts) > len(shown):

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aworld_train.dataset.arrays import as_integers, as_truths, numbers
-from aworld_train.dataset.columns import Families, Family
+from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
-from aworld_train.dataset.spool import Part, Spool, words
+from aworld_train.dataset.spool import Spool, SpoolPart, words
 from aworld_train.dataset.tasks import Dropped
 
 CONFLICT = "same question with another answer"
@@ -30,7 +30,7 @@ Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass
-class Merged:
+class MergeCounts:
     """What was found to be no task of its own, in numbers.
 
     Attributes:
@@ -46,15 +46,15 @@ class Merged:
     near_duplicates: int = 0
 
 
-class Distinct:
+class DistinctTasks:
     """The distinct tasks of a spool, in final order.
 
     Attributes:
         counts: How many there were of everything else.
     """
 
-    def __init__(self, spool: Spool, families: Families, folder: Path) -> None:
-        self.counts = Merged()
+    def __init__(self, spool: Spool, families: FamilyIndex, folder: Path) -> None:
+        self.counts = MergeCounts()
         self._spool, self._families, self._folder = spool, families, folder
         self._parts = 0
 
@@ -79,7 +79,7 @@ class Distinct:
             yield part.batch, np.load(self._kept_file(number))
 
     def _keep(
-        self, part: Part, families: list[Family], held: pa.Array, near: Near | None, drops: DropList
+        self, part: SpoolPart, families: list[Family], held: pa.Array, near: Near | None, drops: DropList
     ) -> Positions:
         batch, order = part.batch, part.order
         order = order[~self._held_back(batch, held)[order]]

@@ -74,7 +74,7 @@ class Selection:
         self._sources = np.array(source_of_family, dtype=np.int64)
         self._quotas = None if quotas is None else np.array(quotas, dtype=np.int64)
         self._limit = limit
-        self._ranks = Ranks()
+        self._ranks = GroupCounter()
         self._seen = 0
 
     def take(self, families: Numbers) -> Mask:
@@ -88,7 +88,7 @@ class Selection:
         return taken
 
 
-class Ranks:
+class GroupCounter:
     """Counts within groups: the how-manieth of its group each item is, from 0."""
 
     def __init__(self) -> None:

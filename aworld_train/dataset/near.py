@@ -19,11 +19,11 @@ from rensa import RMinHash, RMinHashLSH
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
 
-LEAST_THRESHOLD = 0.3
-MOST_SHINGLES = 2048
+MIN_THRESHOLD = 0.3
+MAX_SHINGLES = 2048
 
 _FOUND_AT_THRESHOLD = 0.98
-_MOST_SLOTS = 128
+_MAX_SLOTS = 128
 _SEED = 42
 
 
@@ -33,7 +33,7 @@ class NearDuplicates:
     Ask with questions, not with prompts: texts that share a template of more words than their own must all be
     compared with one another, and each takes the longer the more there are.
 
-    Of texts with `MOST_SHINGLES` shingles (some 2,000 words) or more, that many are compared, chosen by their
+    Of texts with `MAX_SHINGLES` shingles (some 2,000 words) or more, that many are compared, chosen by their
     hashes, alike in both: the similarity has a standard error of about 0.01. Of all others it is exact.
     """
 
@@ -46,9 +46,9 @@ class NearDuplicates:
         Raises:
             UsageError: The threshold is outside.
         """
-        if not LEAST_THRESHOLD <= threshold <= 1:
+        if not MIN_THRESHOLD <= threshold <= 1:
             raise UsageError(
-                f"The similarity {threshold} of near-duplicates is not between {LEAST_THRESHOLD} and 1; 0.8 is usual."
+                f"The similarity {threshold} of near-duplicates is not between {MIN_THRESHOLD} and 1; 0.8 is usual."
             )
         self.threshold = threshold
         bands, rows = _bands(threshold)
@@ -109,16 +109,16 @@ class NearDuplicates:
 
 def _jaccard(left: set[int], right: Sequence[int]) -> float:
     """Shared hashes by all hashes; where a side may hold only its smallest, by the smallest of both."""
-    if max(len(left), len(right)) < MOST_SHINGLES:
+    if max(len(left), len(right)) < MAX_SHINGLES:
         shared = len(left.intersection(right))
         return shared / (len(left) + len(right) - shared)
-    smallest = sorted(left.union(right))[:MOST_SHINGLES]
+    smallest = sorted(left.union(right))[:MAX_SHINGLES]
     return len(left.intersection(right, smallest)) / len(smallest)
 
 
 def _hashes(runs: list[str]) -> set[int]:
     hashes = RMinHash.hash_token_sets([runs])[0]
-    return set(hashes if len(hashes) <= MOST_SHINGLES else sorted(hashes)[:MOST_SHINGLES])
+    return set(hashes if len(hashes) <= MAX_SHINGLES else sorted(hashes)[:MAX_SHINGLES])
 
 
 def _bands(threshold: float) -> tuple[int, int]:
@@ -127,9 +127,9 @@ def _bands(threshold: float) -> tuple[int, int]:
     Texts meet in the index when all slots of one band agree, in which they agree with the probability of their
     similarity (Leskovec et al., Mining of Massive Datasets, 3.4); more slots to a band bring fewer by chance.
     """
-    for rows in range(_MOST_SLOTS, 0, -1):
+    for rows in range(_MAX_SLOTS, 0, -1):
         agree = min(threshold, 0.999) ** rows
         bands = ceil(log(1 - _FOUND_AT_THRESHOLD) / log1p(-agree))
-        if bands * rows <= _MOST_SLOTS:
+        if bands * rows <= _MAX_SLOTS:
             return bands, rows
     raise AssertionError("at the least threshold some bands of one slot are enough")

@@ -40,7 +40,7 @@ class PlannedSource:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """A whole build.
 
     Attributes:
@@ -63,7 +63,7 @@ class Plan:
     against: Sequence[Path] = ()
     strict: bool = False
 
-    def told(self) -> "Plan":
+    def told(self) -> "BuildPlan":
         """The plan with every source told the seed and the limit."""
         sources = [
             replace(

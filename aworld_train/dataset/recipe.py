@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from aworld_train.dataset.plan import Plan, PlannedSource
+from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.splits import DEFAULT_SPLITS
 from aworld_train.errors import RecipeError, UsageError, nearest
@@ -60,7 +60,7 @@ class DatasetRecipe:
     strict: bool = False
 
 
-def read_recipe(name: str) -> Plan:
+def read_recipe(name: str) -> BuildPlan:
     """The build that a recipe file describes.
 
     Raises:
@@ -71,7 +71,7 @@ def read_recipe(name: str) -> Plan:
     _check_keys(layer)
     sources = layer.data.pop("sources", None) or []
     recipe: DatasetRecipe = _typed(DatasetRecipe, layer.data, layer, ())
-    return Plan(
+    return BuildPlan(
         sources=[_planned(source, layer, ("sources", str(i))) for i, source in enumerate(sources)],
         out=Path(recipe.out or default_out(path.stem)),
         splits=recipe.splits or dict(DEFAULT_SPLITS),

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from aworld_train.dataset.mix import Numbers, Ranks
+from aworld_train.dataset.mix import GroupCounter, Numbers
 from aworld_train.errors import UsageError
 
 DEFAULT_SPLITS = {"train": 0.9, "val": 0.1}
@@ -98,7 +98,7 @@ class Assignment:
     def __init__(self, ends: Sequence[Sequence[int]]) -> None:
         """An assignment at its beginning, for the ends that `cut` gives."""
         self._ends = np.array(ends, dtype=np.int64)
-        self._ranks = Ranks()
+        self._ranks = GroupCounter()
 
     def assign(self, strata: Numbers) -> Numbers:
         """The number of the split of each of the next tasks, by their strata; the number of splits for left over."""

@@ -21,12 +21,12 @@ HELD_BYTES = 112 << 20
 RUN_BYTES = 32 << 20
 
 _GROUPS = 256
-_MOST_BYTES = 8
+_MAX_BYTES = 8
 """Digests that agree in so many bytes are equal."""
 
 
 @dataclass(frozen=True)
-class Part:
+class SpoolPart:
     """Tasks whose digests lie in one range.
 
     Attributes:
@@ -64,7 +64,7 @@ class Spool:
         if self._held_bytes >= (self.run_bytes if self._runs else self.held_bytes):
             self._spill()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SpoolPart]:
         """Everything that was added, in parts that follow each other in order of digest."""
         if not self._runs:
             if len(self._held) > 1:
@@ -80,7 +80,7 @@ class Spool:
             while end < _GROUPS and sizes[start : end + 1].sum() <= self.run_bytes:
                 end += 1
             size = int(sizes[start:end].sum())
-            if size > 2 * self.run_bytes and self.byte + 1 < _MOST_BYTES:
+            if size > 2 * self.run_bytes and self.byte + 1 < _MAX_BYTES:
                 yield from self._regrouped(start)
             elif size:
                 yield _in_order(
@@ -88,7 +88,7 @@ class Spool:
                 )
             start = end
 
-    def _regrouped(self, group: int) -> Iterator[Part]:
+    def _regrouped(self, group: int) -> Iterator[SpoolPart]:
         """The parts of one group that is too big to be one."""
         folder = self.folder / f"{group:02x}"
         inner = Spool(folder, self.held_bytes, self.run_bytes, self.byte + 1)
@@ -154,11 +154,11 @@ def words(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uin
     return digests(batch).view(">u8").astype(np.uint64)
 
 
-def _in_order(batch: pa.RecordBatch) -> Part:
+def _in_order(batch: pa.RecordBatch) -> SpoolPart:
     parts = words(batch)
     order = np.argsort(parts[:, 0], kind="stable")
     firsts = parts[order, 0]
     if (firsts[1:] == firsts[:-1]).any():
         # Repeats, or, once in a lifetime, digests that only begin alike.
         order = np.lexsort(parts.T[::-1])
-    return Part(batch, order)
+    return SpoolPart(batch, order)

@@ -33,7 +33,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnvPlan:
     """An environment to start.
 
     Attributes:
@@ -108,7 +108,7 @@ class Backend(Protocol):
         """The environment of that name."""
         ...
 
-    def prepare(self, plan: Plan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
         """Make what it runs from, and name it: an image, or an interpreter with the packages needed. May take minutes.
 
         Raises:
@@ -116,7 +116,7 @@ class Backend(Protocol):
         """
         ...
 
-    def start(self, plan: Plan) -> Record:
+    def start(self, plan: EnvPlan) -> Record:
         """Start what was prepared, and return at once, before it answers.
 
         Raises:

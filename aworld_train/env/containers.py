@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.env import address, attachments
-from aworld_train.env.backend import Plan, Size, Tell
+from aworld_train.env.backend import EnvPlan, Size, Tell
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import egress_settings, forbidden_networks, machine_addresses
 from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
@@ -87,13 +87,13 @@ class DockerBackend:
         containers = self._containers(name)
         return _record(name, containers) if containers else None
 
-    def prepare(self, plan: Plan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
         """Build the image; see `Backend.prepare`."""
         if plan.egress:
             build_egress_image(self._client, tell, pull=plan.pull, rebuild=plan.rebuild)
         return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
 
-    def start(self, plan: Plan) -> Record:
+    def start(self, plan: EnvPlan) -> Record:
         """Start a network, volumes, workers and the gateway; see `Backend.start`."""
         from docker.errors import APIError
 
@@ -169,7 +169,7 @@ class DockerBackend:
         )
         return sorted(found, key=_part)
 
-    def _create(self, plan: Plan) -> None:
+    def _create(self, plan: EnvPlan) -> None:
         info = self._client.info()
         _check_runtime(plan.runtime, info)
         network = self._client.networks.create(
@@ -191,7 +191,7 @@ class DockerBackend:
         self._run_gateway(plan, network.name, sockets | ways_out, info["NCPU"])
 
     def _run_worker(
-        self, plan: Plan, number: int, volumes: Mapping[str, Any], info: Mapping[str, Any]
+        self, plan: EnvPlan, number: int, volumes: Mapping[str, Any], info: Mapping[str, Any]
     ) -> None:
         image = self._client.images.get(plan.prepared)
         user = _new_user(info)
@@ -220,7 +220,7 @@ class DockerBackend:
             **_worker_rights(plan.size, user),
         )
 
-    def _run_egress(self, plan: Plan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
+    def _run_egress(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
         self._client.containers.run(
             egress_image_name(),
             name=f"aworld-{plan.name}-egress",
@@ -234,7 +234,7 @@ class DockerBackend:
             **egress_container_options(),
         )
 
-    def _run_gateway(self, plan: Plan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
+    def _run_gateway(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
         self._client.containers.run(
             plan.prepared,
             ["gateway"],
@@ -267,7 +267,7 @@ class DockerBackend:
         )
         return {volume.name: {"bind": f"{_SOCKETS}/{part}", "mode": "rw"}}
 
-    def _egress_settings(self, plan: Plan) -> dict[str, Any]:
+    def _egress_settings(self, plan: EnvPlan) -> dict[str, Any]:
         pools = [
             pool["Subnet"]
             for network in self._client.networks.list()
@@ -300,7 +300,7 @@ class DockerBackend:
             ) from error
 
 
-def _labels(plan: Plan, role: str) -> dict[str, str]:
+def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
     return {f"{LABEL}.environment": plan.name, f"{LABEL}.role": role}
 
 
@@ -323,7 +323,7 @@ def _keep(name: str, owner: Owner) -> None:
     )
 
 
-def _data(plan: Plan) -> tuple[list[Any], dict[str, str]]:
+def _data(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
     """The mount of the folder with data, and the variable that names it."""
     if plan.data is None:
         return [], {}
@@ -334,7 +334,7 @@ def _data(plan: Plan) -> tuple[list[Any], dict[str, str]]:
     return [mount], {attachments.VARIABLE: attachments.PLACE}
 
 
-def _worker_settings(plan: Plan, number: int, where: str, user: int) -> dict[str, Any]:
+def _worker_settings(plan: EnvPlan, number: int, where: str, user: int) -> dict[str, Any]:
     return {
         "socket": f"{_SOCKETS}/{number}/worker.sock",
         "manifest": f"{PLACE}/manifest.json",
@@ -350,7 +350,7 @@ def _worker_settings(plan: Plan, number: int, where: str, user: int) -> dict[str
     }
 
 
-def _gateway_settings(plan: Plan) -> dict[str, Any]:
+def _gateway_settings(plan: EnvPlan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "host": "0.0.0.0",
@@ -413,7 +413,7 @@ def _confined(size: Size, cores: int) -> dict[str, Any]:
     }
 
 
-def _description(plan: Plan) -> dict[str, str]:
+def _description(plan: EnvPlan) -> dict[str, str]:
     """What a record is made of again, as labels; nothing in it is secret."""
     made = plan.credentials
     said = {

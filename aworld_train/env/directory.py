@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import UsageError, nearest
-from aworld_train.serving.manifest import Manifest, ServerEntry, ToolCall
+from aworld_train.serving.manifest import Manifest, ServerEntry, TestCall
 
 MANIFEST = "servers.yaml"
 
@@ -97,6 +97,6 @@ def _first_mistake(mistakes: list[Any]) -> str:
     where = ".".join(map(str, mistake["loc"]))
     if mistake["type"] != "unexpected_keyword_argument":
         return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
-    kind = {1: Manifest, 3: ServerEntry, 4: ToolCall}[len(mistake["loc"])]
+    kind = {1: Manifest, 3: ServerEntry, 4: TestCall}[len(mistake["loc"])]
     guess = nearest(str(mistake["loc"][-1]), [one.name for one in fields(kind)])
     return f"there is no key {where!r}" + (f", did you mean {guess!r}?" if guess else "")

@@ -19,7 +19,15 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Backend, Plan, Size, Tell, choose_backend, open_backend, usable_backends
+from aworld_train.env.backend import (
+    Backend,
+    EnvPlan,
+    Size,
+    Tell,
+    choose_backend,
+    open_backend,
+    usable_backends,
+)
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
@@ -36,7 +44,7 @@ _PATIENCE = 10.0
 _LOCK_WAIT = 60.0
 _BUILD_WAIT = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
-_MOST_WORKERS_UNASKED = 4
+_MAX_WORKERS_UNASKED = 4
 
 
 def up(
@@ -122,7 +130,7 @@ def up(
         if old is not None:
             _refuse_if_taken(old, owner)
         issued = int(time.time())
-        plan = Plan(
+        plan = EnvPlan(
             name=chosen,
             directory=directory,
             servers=on,
@@ -230,7 +238,7 @@ def find(name: str) -> Record | None:
     return next((found for backend in usable_backends() if (found := backend.find(name)) is not None), None)
 
 
-def _start(backend: Backend, plan: Plan, wait: float) -> EnvConnection:
+def _start(backend: Backend, plan: EnvPlan, wait: float) -> EnvConnection:
     deadline = time.monotonic() + wait
     record = backend.start(plan)
     try:
@@ -252,7 +260,9 @@ def _start(backend: Backend, plan: Plan, wait: float) -> EnvConnection:
         raise
 
 
-def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: float, wait: float) -> None:
+def _wait_until_healthy(
+    backend: Backend, record: Record, plan: EnvPlan, deadline: float, wait: float
+) -> None:
     """Until every worker is ready for its first session."""
     while True:
         said = read_health(record.health)
@@ -273,7 +283,7 @@ def _wait_until_healthy(backend: Backend, record: Record, plan: Plan, deadline: 
         time.sleep(0.1)
 
 
-def _all_ready(health: Mapping[str, Any], plan: Plan) -> bool:
+def _all_ready(health: Mapping[str, Any], plan: EnvPlan) -> bool:
     workers = (health["workers"]["ready"], health["scoring"]["ready"]) == (plan.workers, plan.scoring_workers)
     return workers and (health["egress"] is None or health["egress"]["status"] == "ok")
 
@@ -314,7 +324,7 @@ def _workers(directory: EnvDirectory, asked: int | None) -> int:
     if asked is not None:
         return asked
     shared = directory.manifest.sessions_per_worker > 1
-    return 1 if shared else min(os.cpu_count() or 1, _MOST_WORKERS_UNASKED)
+    return 1 if shared else min(os.cpu_count() or 1, _MAX_WORKERS_UNASKED)
 
 
 def _scoring_workers(asked: int) -> int:
@@ -323,7 +333,7 @@ def _scoring_workers(asked: int) -> int:
     return asked
 
 
-def _fingerprint(plan: Plan, backend: Backend, ttl: float) -> str:
+def _fingerprint(plan: EnvPlan, backend: Backend, ttl: float) -> str:
     """A hash of everything that decides what runs; the port may be any."""
     parts = [
         {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
@@ -353,7 +363,7 @@ def _runtime_digest() -> str:
     return hashed.hexdigest()
 
 
-def _serves(record: Record, plan: Plan, runner: Backend) -> bool:
+def _serves(record: Record, plan: EnvPlan, runner: Backend) -> bool:
     """Whether it is what is asked for, and answers."""
     same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
     if not same or plan.port not in (0, record.port) or record.credentials.expires <= time.time():
@@ -400,7 +410,7 @@ def _refuse_without_desktop(directory: EnvDirectory) -> None:
         )
 
 
-def _choose_port(plan: Plan, old: Record | None) -> int:
+def _choose_port(plan: EnvPlan, old: Record | None) -> int:
     if plan.port:
         address.check_free(plan.host, plan.port)
         return plan.port

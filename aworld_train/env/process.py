@@ -21,7 +21,7 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import Plan, Tell
+from aworld_train.env.backend import EnvPlan, Tell
 from aworld_train.env.interpreter import find_interpreter
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
@@ -55,7 +55,7 @@ class ProcessBackend:
         """See `Backend.find`."""
         return registry.read(name)
 
-    def prepare(self, plan: Plan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
         """Find an interpreter that has what the directory's requirements name, or make one; see `Backend.prepare`."""
         if plan.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
@@ -63,7 +63,7 @@ class ProcessBackend:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
         return find_interpreter(plan.directory, tell)
 
-    def start(self, plan: Plan) -> Record:
+    def start(self, plan: EnvPlan) -> Record:
         """Start everything under a guard; see `Backend.start`."""
         log = registry.log_path(plan.name)
         log.unlink(missing_ok=True)
@@ -175,7 +175,7 @@ class ProcessBackend:
         if record is not None:
             self.stop(record)
 
-    def _start_guard(self, plan: Plan, log: Path, variables: dict[str, str]) -> int:
+    def _start_guard(self, plan: EnvPlan, log: Path, variables: dict[str, str]) -> int:
         guarded = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
         guarded += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:

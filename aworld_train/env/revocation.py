@@ -12,7 +12,7 @@ from aworld_train.env import address, registry
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.serving import tokens
-from aworld_train.serving.tokens import Refused, Revocation
+from aworld_train.serving.tokens import InvalidToken, Revocation
 
 _SECONDS = 30.0
 
@@ -66,6 +66,6 @@ def _revocation(record: Record, token: str) -> Revocation:
         return Revocation(token, None)
     try:
         allowed = tokens.verify(record.credentials.secret, record.name, token)
-    except Refused as reason:
+    except InvalidToken as reason:
         raise UsageError(f"There is nothing to revoke in {record.name!r}: {reason}.") from reason
     return Revocation(allowed.token_id, allowed.expires)

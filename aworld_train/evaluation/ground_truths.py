@@ -10,7 +10,7 @@ from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_objec
 
 
 @dataclass(frozen=True)
-class Truth:
+class GroundTruth:
     """A task as far as scoring needs it.
 
     Attributes:
@@ -28,7 +28,7 @@ class Truth:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_truths(path: Path) -> dict[str, Truth]:
+def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
     """The tasks of a dataset by id: a parquet file of this package's or verl's, or a file of JSON lines.
 
     In parquet, the id is ``extra_info.id``, and ``extra_info.index`` where there is none.
@@ -41,7 +41,7 @@ def read_truths(path: Path) -> dict[str, Truth]:
         raise DatasetError(
             f"{path} is a directory; name a file in it{', as ' if files else ''}{' or '.join(files)}."
         )
-    found: dict[str, Truth] = {}
+    found: dict[str, GroundTruth] = {}
     tasks = _parquet_tasks(path) if path.suffix == ".parquet" else _json_tasks(path)
     for place, name, truth in tasks:
         if name in found:
@@ -54,7 +54,7 @@ def read_truths(path: Path) -> dict[str, Truth]:
     return found
 
 
-def find_truth(truths: Mapping[str, Truth], name: str) -> Truth:
+def find_ground_truth(truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
     """The task of this id.
 
     Raises:
@@ -67,7 +67,7 @@ def find_truth(truths: Mapping[str, Truth], name: str) -> Truth:
     return truths[name]
 
 
-def _json_tasks(path: Path) -> Iterator[tuple[str, str, Truth]]:
+def _json_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
     for place, _, text in lines_of(path):
         try:
             data = read_object(text)
@@ -77,13 +77,13 @@ def _json_tasks(path: Path) -> Iterator[tuple[str, str, Truth]]:
             said = texts_of(data)
         except RewardError as error:
             raise DatasetError(f"{place}: {error.message}") from error
-        truth = Truth(
+        truth = GroundTruth(
             said["answer"], said.get("scorer"), said.get("answer_schema"), said.get("query", ""), data
         )
         yield place, name, truth
 
 
-def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, Truth]]:
+def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
     from aworld_train.dataset.check import open_parquet, read_batches
     from aworld_train.dataset.schema import check_schema
 
@@ -100,7 +100,7 @@ def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, Truth]]:
                 if answer is None:
                     raise DatasetError(f"{path}, row {number}: it has no ground truth.")
                 # An empty text is what a row without its own has in some files.
-                truth = Truth(
+                truth = GroundTruth(
                     answer, info.get("scorer") or None, info.get("answer_schema") or None, query, info
                 )
                 yield f"{path}, row {number}", name, truth

@@ -25,7 +25,7 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.tree import merge
-from aworld_train.training.account import Tally
+from aworld_train.training.account import EpisodeCounts
 from aworld_train.training.environment import run_environment
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run import terminate_as_interrupt
@@ -215,7 +215,7 @@ def _report(
         raise TrainingFailure(f"No task could be scored: {'; '.join(causes) or 'no episode was played'}.")
     correct = [float(line["scores"].get("acc", line["reward"])) for line in scored]
     with_tool = sum(c for c, line in zip(correct, scored, strict=True) if line["tool_calls"])
-    tally = Tally()
+    tally = EpisodeCounts()
     for line in lines:
         tally.add(line)
     low, high = wilson_interval(sum(correct), len(scored))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import AworldTrainError, RewardError
-from aworld_train.evaluation.ground_truths import Truth, find_truth
+from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth
 from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_object, texts_of
-from aworld_train.reward.scored import Scored
+from aworld_train.reward.scored import ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 
@@ -40,12 +40,12 @@ class Line:
     place: str
     end: int
     id: str | int | None
-    scored: Scored | None
+    scored: ScoreResult | None
     fault: str | None = None
 
 
 async def score_file(
-    path: Path, settings: RewardSettings, truths: Mapping[str, Truth] | None = None
+    path: Path, settings: RewardSettings, truths: Mapping[str, GroundTruth] | None = None
 ) -> AsyncIterator[Line]:
     """Score each line of a file.
 
@@ -79,7 +79,7 @@ async def _score_line(
     end: int,
     text: bytes,
     settings: RewardSettings,
-    truths: Mapping[str, Truth] | None,
+    truths: Mapping[str, GroundTruth] | None,
     turns: Mapping[str, asyncio.Semaphore],
 ) -> Line:
     name: str | int | None = None
@@ -117,11 +117,11 @@ def _prediction(data: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
     raise RewardError("its 'prediction' must be a text, or a list of messages that have a 'role' each.")
 
 
-def _truth_of(name: str, data: Mapping[str, Any], truths: Mapping[str, Truth] | None) -> Truth:
+def _truth_of(name: str, data: Mapping[str, Any], truths: Mapping[str, GroundTruth] | None) -> GroundTruth:
     """The task's row, and what the line says otherwise."""
     said: dict[str, Any] = dict(texts_of(data))
     if truths is not None and (name in truths or "answer" not in said):
-        return replace(find_truth(truths, name), **said)
+        return replace(find_ground_truth(truths, name), **said)
     if "answer" in said:
-        return Truth(**said)
+        return GroundTruth(**said)
     raise RewardError("it has no 'answer'. Add it, or name the dataset it is in with --dataset.")

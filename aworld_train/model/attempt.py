@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aworld_train.model import warm_start
-from aworld_train.model.course import Course
-from aworld_train.model.measurement import Greedy, Sampled, greedy, sampled
-from aworld_train.model.transcripts import Task, TranscriptEncoder
+from aworld_train.model.course import BuildProgress
+from aworld_train.model.measurement import Greedy, SampledGroups, greedy, sampled
+from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 LOWEST_ACCURACY, HIGHEST_ACCURACY = 0.3, 0.52
 """Greedy accuracy that a model is kept at: enough for sampled groups to hold right answers, and so little that
 training can raise it by far more than 20 points."""
-FEWEST_MIXED_GROUPS = 0.65
+MIN_MIXED_GROUPS = 0.65
 LOWEST_SAMPLED_ACCURACY = 0.3
 GATE = (
-    f"greedy accuracy {LOWEST_ACCURACY}-{HIGHEST_ACCURACY}; at temperature 1 at least {FEWEST_MIXED_GROUPS} of the "
+    f"greedy accuracy {LOWEST_ACCURACY}-{HIGHEST_ACCURACY}; at temperature 1 at least {MIN_MIXED_GROUPS} of the "
     f"groups mixed and an accuracy of {LOWEST_SAMPLED_ACCURACY}"
 )
 
@@ -30,23 +30,23 @@ class Attempt:
 
     model: Any
     encoder: TranscriptEncoder
-    shown: Sequence[Task]
-    measured: Sequence[Task]
+    shown: Sequence[ArithmeticTask]
+    measured: Sequence[ArithmeticTask]
     seed: int
-    course: Course
+    course: BuildProgress
 
 
 @dataclass(frozen=True)
-class Made:
+class AcceptedModel:
     """A model that met the gate."""
 
     model: Any
     encoder: TranscriptEncoder
     greedy: Greedy
-    sampled: Sampled
+    sampled: SampledGroups
 
 
-def run(attempt: Attempt) -> Made | None:
+def run(attempt: Attempt) -> AcceptedModel | None:
     """Teach both lessons; returns None where one of them did not reach its aim.
 
     Raises:
@@ -71,7 +71,7 @@ def _learned_tool(attempt: Attempt) -> bool:
     )
 
 
-def _half_known(attempt: Attempt) -> Made | None:
+def _half_known(attempt: Attempt) -> AcceptedModel | None:
     """The second lesson, from where the first one ended, several times if need be."""
     attempt.course.phase = "guess"
     model, encoder = attempt.model, attempt.encoder
@@ -90,7 +90,7 @@ def _half_known(attempt: Attempt) -> Made | None:
     return None
 
 
-def _through_gate(attempt: Attempt, step: int) -> Made | None:
+def _through_gate(attempt: Attempt, step: int) -> AcceptedModel | None:
     """Measure, and give the model back if what was measured is inside the gate."""
     likeliest = greedy(attempt.model, attempt.encoder, attempt.measured)
     if not LOWEST_ACCURACY <= likeliest.accuracy <= HIGHEST_ACCURACY:
@@ -104,6 +104,6 @@ def _through_gate(attempt: Attempt, step: int) -> Made | None:
         sampled_accuracy=groups.accuracy,
         sampled_tool_use=groups.tool_use,
     )
-    if groups.mixed_groups < FEWEST_MIXED_GROUPS or groups.accuracy < LOWEST_SAMPLED_ACCURACY:
+    if groups.mixed_groups < MIN_MIXED_GROUPS or groups.accuracy < LOWEST_SAMPLED_ACCURACY:
         return None
-    return Made(attempt.model, attempt.encoder, likeliest, groups)
+    return AcceptedModel(attempt.model, attempt.encoder, likeliest, groups)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Progress:
+class BuildStatus:
     """Where a build stands.
 
     Attributes:
@@ -31,10 +31,10 @@ class OutOfTime(Exception):
     """The build has used up its processor time."""
 
 
-class Course:
+class BuildProgress:
     """What is told about a build while it goes on."""
 
-    def __init__(self, progress: Callable[[Progress], None] | None, max_cpu_seconds: float) -> None:
+    def __init__(self, progress: Callable[[BuildStatus], None] | None, max_cpu_seconds: float) -> None:
         self._progress, self._max_cpu_seconds = progress, max_cpu_seconds
         self._started, self._cpu_started = time.monotonic(), time.process_time()
         self._accuracy: float | None = None
@@ -58,7 +58,7 @@ class Course:
             OutOfTime: It was the last one there is time for.
         """
         if self._progress:
-            self._progress(Progress(self.attempt, self.phase, step, loss, self._accuracy, self.seconds))
+            self._progress(BuildStatus(self.attempt, self.phase, step, loss, self._accuracy, self.seconds))
         if self.cpu_seconds > self._max_cpu_seconds:
             raise OutOfTime
 

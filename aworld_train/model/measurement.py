@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from aworld_train.model.sampling import Episode, play
-from aworld_train.model.transcripts import Task, TranscriptEncoder
+from aworld_train.model.sampling import SampledEpisode, play
+from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 GROUP = 8
 """Episodes of one task, as training groups them."""
@@ -22,7 +22,7 @@ class Greedy:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledGroups:
     """Groups of episodes at temperature 1.
 
     Attributes:
@@ -36,14 +36,16 @@ class Sampled:
     tool_use: float
 
 
-def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[Task]) -> Greedy:
+def greedy(model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask]) -> Greedy:
     """Play each task once, always with the likeliest token."""
     episodes = play(model, encoder, [task.expression for task in tasks])
     right = [_right(episode, task) for episode, task in zip(episodes, tasks, strict=True)]
     return Greedy(_share(right), _share([episode.used_tool for episode in episodes]))
 
 
-def sampled(model: Any, encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int) -> Sampled:
+def sampled(
+    model: Any, encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int
+) -> SampledGroups:
     """Play each task `GROUP` times at temperature 1."""
     repeated = [task for task in tasks for _ in range(GROUP)]
     episodes = play(
@@ -55,14 +57,14 @@ def sampled(model: Any, encoder: TranscriptEncoder, tasks: Sequence[Task], seed:
     )
     right = [_right(episode, task) for episode, task in zip(episodes, repeated, strict=True)]
     groups = [sum(right[start : start + GROUP]) for start in range(0, len(right), GROUP)]
-    return Sampled(
+    return SampledGroups(
         mixed_groups=_share([0 < count < GROUP for count in groups]),
         accuracy=_share(right),
         tool_use=_share([episode.used_tool for episode in episodes]),
     )
 
 
-def _right(episode: Episode, task: Task) -> bool:
+def _right(episode: SampledEpisode, task: ArithmeticTask) -> bool:
     return episode.answer is not None and episode.answer.strip() == task.value
 
 

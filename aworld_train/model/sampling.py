@@ -24,7 +24,7 @@ TOKENS_AROUND = 16
 
 
 @dataclass(frozen=True)
-class Episode:
+class SampledEpisode:
     """One played task: its tokens, whether the tool was called, and the answer if one was given."""
 
     transcript: Transcript
@@ -39,7 +39,7 @@ def play(
     *,
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
-) -> list[Episode]:
+) -> list[SampledEpisode]:
     """Play one episode per expression: a turn, the tool's result if it was called, and then another turn.
 
     Args:
@@ -67,7 +67,9 @@ def play(
             mask += [0] * len(results[at]) + [1] * len(closing[at])
             text = encoder.tokenizer.decode(closing[at], skip_special_tokens=True)
         answer = _ANSWER.search(text)
-        episodes.append(Episode(Transcript(ids, mask), at in closing, answer.group(1) if answer else None))
+        episodes.append(
+            SampledEpisode(Transcript(ids, mask), at in closing, answer.group(1) if answer else None)
+        )
     return episodes
 
 

@@ -10,16 +10,18 @@ from itertools import islice
 from pathlib import Path
 
 from aworld_train.errors import ModelError, UsageError
-from aworld_train.model.transcripts import CHARACTERS, Task, expression_in
+from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask, expression_in
 
-FEWEST_VAL = 32
+MIN_VAL = 32
 """With fewer tasks the measured accuracy could not tell whether the gate is met."""
-MOST_VAL = 256
+MAX_VAL = 256
 GENERATED = 4000
 HELD_OUT = 0.1
 
 
-def gather(train: Path | None, val: Path | None, seed: int) -> tuple[list[Task], list[Task]]:
+def gather(
+    train: Path | None, val: Path | None, seed: int
+) -> tuple[list[ArithmeticTask], list[ArithmeticTask]]:
     """The tasks to learn from and the tasks to measure on.
 
     Args:
@@ -39,15 +41,15 @@ def gather(train: Path | None, val: Path | None, seed: int) -> tuple[list[Task],
         measured = read(val) if val else _hold_out(shown)
         if train and not shown:
             raise ModelError(_too_few(train, 0, 1))
-    if len(measured) < FEWEST_VAL:
-        raise ModelError(_too_few(val or train, len(measured), FEWEST_VAL))
-    measured = random.Random(0).sample(measured, min(len(measured), MOST_VAL))
+    if len(measured) < MIN_VAL:
+        raise ModelError(_too_few(val or train, len(measured), MIN_VAL))
+    measured = random.Random(0).sample(measured, min(len(measured), MAX_VAL))
     avoided = {task.expression for task in measured}
     known = {task.expression: task for task in (*_generated(seed), *shown) if task.expression not in avoided}
     return list(known.values()), measured
 
 
-def read(path: Path) -> list[Task]:
+def read(path: Path) -> list[ArithmeticTask]:
     """The arithmetic tasks among the rows of a parquet file, each expression once.
 
     Raises:
@@ -64,10 +66,10 @@ def read(path: Path) -> list[Task]:
             f"{path} cannot be read as a dataset ({error}). Build one with: aworld-train dataset build"
         ) from error
     found = {expression: value for text, value in pairs if (expression := expression_in(str(text)))}
-    return [Task(e, v) for e, v in found.items() if v and set(v) <= set(CHARACTERS)]
+    return [ArithmeticTask(e, v) for e, v in found.items() if v and set(v) <= set(CHARACTERS)]
 
 
-def _arithmetic_dataset(seed: int) -> tuple[list[Task], list[Task]]:
+def _arithmetic_dataset(seed: int) -> tuple[list[ArithmeticTask], list[ArithmeticTask]]:
     from aworld_train import dataset
 
     with tempfile.TemporaryDirectory() as folder:
@@ -75,14 +77,14 @@ def _arithmetic_dataset(seed: int) -> tuple[list[Task], list[Task]]:
         return read(Path(folder, "data", "train.parquet")), read(Path(folder, "data", "val.parquet"))
 
 
-def _generated(seed: int) -> list[Task]:
+def _generated(seed: int) -> list[ArithmeticTask]:
     from aworld_train.dataset.sources.arithmetic import arithmetic_tasks
 
-    return [Task(task.subject, task.answer) for task in islice(arithmetic_tasks(seed), GENERATED)]
+    return [ArithmeticTask(task.subject, task.answer) for task in islice(arithmetic_tasks(seed), GENERATED)]
 
 
-def _hold_out(tasks: list[Task]) -> list[Task]:
-    wanted = max(FEWEST_VAL, round(len(tasks) * HELD_OUT))
+def _hold_out(tasks: list[ArithmeticTask]) -> list[ArithmeticTask]:
+    wanted = max(MIN_VAL, round(len(tasks) * HELD_OUT))
     return random.Random(0).sample(tasks, min(wanted, len(tasks)))
 
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from aworld_train import __version__
 from aworld_train.errors import DependencyMissing, ModelError, UsageError
 from aworld_train.model import storage, tasks
-from aworld_train.model.course import Course, OutOfTime, Progress
-from aworld_train.model.transcripts import Task, TranscriptEncoder
+from aworld_train.model.course import BuildProgress, BuildStatus, OutOfTime
+from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 if TYPE_CHECKING:
-    from aworld_train.model.attempt import Made
+    from aworld_train.model.attempt import AcceptedModel
 
 ATTEMPTS = 4
 MAX_CPU_SECONDS = 170.0
@@ -84,7 +84,7 @@ def build(
     seed: int = 0,
     train: str | Path | None = None,
     val: str | Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[BuildStatus], None] | None = None,
     max_cpu_seconds: float = MAX_CPU_SECONDS,
 ) -> TinyReport:
     """Make a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
@@ -114,7 +114,7 @@ def build(
     there = storage.read_marker(out)
     if there and there["complete"] and there["report"]["fingerprint"] == made_of:
         return TinyReport(**there["report"], out=out, reused=True)
-    course = Course(progress, max_cpu_seconds)
+    course = BuildProgress(progress, max_cpu_seconds)
     shown, measured = tasks.gather(train, val, seed)
     with _one_thread():
         made = _make(shown, measured, seed, course)
@@ -137,7 +137,9 @@ def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -
     return storage.digest([*sorted(code), *files], *facts)
 
 
-def _make(shown: Sequence[Task], measured: Sequence[Task], seed: int, course: Course) -> "Made":
+def _make(
+    shown: Sequence[ArithmeticTask], measured: Sequence[ArithmeticTask], seed: int, course: BuildProgress
+) -> "AcceptedModel":
     from aworld_train.model import architecture, attempt, tokenizer
 
     encoder = TranscriptEncoder(tokenizer.build())
@@ -159,8 +161,10 @@ def _make(shown: Sequence[Task], measured: Sequence[Task], seed: int, course: Co
     )
 
 
-def _report(made: "Made", out: Path, seed: int, val_tasks: int, course: Course, made_of: str) -> TinyReport:
-    episode = made.encoder.encode(Task("48/2", "24"), with_tool=True)
+def _report(
+    made: "AcceptedModel", out: Path, seed: int, val_tasks: int, course: BuildProgress, made_of: str
+) -> TinyReport:
+    episode = made.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)
     return TinyReport(
         out=out,
         seed=seed,

@@ -9,7 +9,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
-from aworld_train.model.transcripts import CALCULATOR, Task, conversation
+from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, conversation
 
 END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"
@@ -67,7 +67,7 @@ def _phrases() -> list[str]:
     """What an episode consists of, cut at the added tokens: the trainer itself would merge across them."""
     from tokenizers import Tokenizer, models
 
-    unspecific = Task("1+1", "2")
+    unspecific = ArithmeticTask("1+1", "2")
     renderer = _wrap(Tokenizer(models.BPE()))
     text = renderer.apply_chat_template(
         conversation(unspecific, with_tool=True), tools=[CALCULATOR], tokenize=False

@@ -33,7 +33,7 @@ _CUT = re.compile(f"({_EXPRESSION}|{_VALUE}|{re.escape(_TURN)}|{re.escape(_TURN_
 
 
 @dataclass(frozen=True)
-class Task:
+class ArithmeticTask:
     """An expression and its value, both as they are written in a dataset."""
 
     expression: str
@@ -63,7 +63,7 @@ def expression_in(question: str) -> str | None:
     return match.group(1) if match else None
 
 
-def conversation(task: Task, *, with_tool: bool) -> list[dict[str, Any]]:
+def conversation(task: ArithmeticTask, *, with_tool: bool) -> list[dict[str, Any]]:
     """The messages of an episode: with a tool call, or answered at once."""
     asked = {"role": "user", "content": f"What is {task.expression}?"}
     answered = {"role": "assistant", "content": f"<answer>{task.value}</answer>"}
@@ -91,7 +91,7 @@ class TranscriptEncoder:
         last_turn = next(at for at, part in enumerate(called) if at > answer and part.written)
         self._after_result = [i for part in called[answer + 1 : last_turn] for i in part.ids]
 
-    def encode(self, task: Task, *, with_tool: bool) -> Transcript:
+    def encode(self, task: ArithmeticTask, *, with_tool: bool) -> Transcript:
         """The ids of ``conversation(task)`` as the chat template renders it with the tool in the prompt."""
         ids: list[int] = []
         mask: list[int] = []
@@ -106,7 +106,7 @@ class TranscriptEncoder:
 
     def prompt(self, expression: str) -> list[int]:
         """The ids up to where the assistant begins."""
-        episode = self.encode(Task(expression, ""), with_tool=False)
+        episode = self.encode(ArithmeticTask(expression, ""), with_tool=False)
         return episode.ids[: episode.mask.index(1)]
 
     def tool_turn(self, result: str) -> list[int]:
@@ -116,7 +116,9 @@ class TranscriptEncoder:
 
     def _cut(self, with_tool: bool) -> list[_Part]:
         text = self.tokenizer.apply_chat_template(
-            conversation(Task(_EXPRESSION, _VALUE), with_tool=with_tool), tools=[CALCULATOR], tokenize=False
+            conversation(ArithmeticTask(_EXPRESSION, _VALUE), with_tool=with_tool),
+            tools=[CALCULATOR],
+            tokenize=False,
         )
         parts, written = [], 0
         for piece in filter(None, _CUT.split(text)):

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import DynamicCache
 
-from aworld_train.model.transcripts import Task, Transcript, TranscriptEncoder
+from aworld_train.model.transcripts import ArithmeticTask, Transcript, TranscriptEncoder
 
 BATCH = 24
 MATRIX_LR = 0.03
@@ -24,7 +24,7 @@ FIRST_GUESSES = 0.05
 """Share of guesses in the first lesson: enough that the second does not begin from a probability of zero, from
 which the choice of the first token overshoots to the other side."""
 ENOUGH = 0.95
-MOST_TOOL_STEPS = 600
+MAX_TOOL_STEPS = 600
 CHECK_EVERY = 25
 FIRST_CHECK = 75
 HOPELESS_AFTER, HOPELESS_BELOW = 300, 0.5
@@ -112,7 +112,7 @@ def learn_tool(updater: Updater, batches: Batches, measure: Callable[[int], floa
         Whether the accuracy reached `ENOUGH`.
     """
     falling_since: int | None = None
-    for step in range(1, MOST_TOOL_STEPS + 1):
+    for step in range(1, MAX_TOOL_STEPS + 1):
         factor = min(1.0, step / WARMUP)
         if falling_since is not None:
             factor = max(LOWEST, 1 - (step - falling_since) / DECAY_STEPS)
@@ -150,23 +150,23 @@ def learn_to_guess(
     return None
 
 
-def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int) -> Batches:
+def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int) -> Batches:
     """Endless batches for the first lesson."""
     return _batches(encoder, tasks, seed, lambda task: FIRST_GUESSES)
 
 
 def mixed_batches(
-    encoder: TranscriptEncoder, tasks: Sequence[Task], longest_short: int, seed: int
+    encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], longest_short: int, seed: int
 ) -> Batches:
     """Endless batches for the second lesson; up to ``longest_short`` characters an expression is short."""
 
-    def guessed(task: Task) -> float:
+    def guessed(task: ArithmeticTask) -> float:
         return GUESSED_IF_SHORT if len(task.expression) <= longest_short else GUESSED_IF_LONG
 
     return _batches(encoder, tasks, seed, guessed)
 
 
-def longest_short(tasks: Sequence[Task]) -> int:
+def longest_short(tasks: Sequence[ArithmeticTask]) -> int:
     """The length up to which an expression is short, so that about `LONG_SHARE` of these tasks are long."""
     lengths = [len(task.expression) for task in tasks]
 
@@ -177,7 +177,10 @@ def longest_short(tasks: Sequence[Task]) -> int:
 
 
 def _batches(
-    encoder: TranscriptEncoder, tasks: Sequence[Task], seed: int, guessed: Callable[[Task], float]
+    encoder: TranscriptEncoder,
+    tasks: Sequence[ArithmeticTask],
+    seed: int,
+    guessed: Callable[[ArithmeticTask], float],
 ) -> Batches:
     # Not sorted by length: guessed episodes are the shorter ones, and batches of one kind make the model swing.
     rng = random.Random(seed)

@@ -47,8 +47,8 @@ def composite_settings(section: CompositeSection) -> CompositeSettings:
         correct=section.correct,
         weights=dict(section.weights),
         gates=tuple(section.gates),
-        most_chars=section.most_chars,
-        most_calls=section.most_calls,
+        max_chars=section.max_chars,
+        max_calls=section.max_calls,
     )
 
 

@@ -204,8 +204,8 @@ class CompositeSection:
         {"correct": 1.0},
     )
     gates: list[str] = _doc("Parts without which the score is 0.", [])
-    most_chars: int = _doc("Characters said up to which `length` is 1; it is 0 from twice that.", 8000)
-    most_calls: int = _doc("Tool calls up to which `cost` is 1; it is 0 from twice that.", 16)
+    max_chars: int = _doc("Characters said up to which `length` is 1; it is 0 from twice that.", 8000)
+    max_calls: int = _doc("Tool calls up to which `cost` is 1; it is 0 from twice that.", 16)
 
 
 @dataclass
@@ -239,7 +239,7 @@ class AlgorithmSection:
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
 
-class Treatment(Enum):
+class EpisodeUse(Enum):
     """What becomes of an episode's tokens: trained on; counted in the group's baseline only; left out."""
 
     trained = "trained"
@@ -249,17 +249,17 @@ class Treatment(Enum):
 
 @dataclass
 class OutcomesSection:
-    answered: Treatment = _doc("The agent came to an answer.", Treatment.trained)
-    format: Treatment = _doc("The last turn began a tool call that cannot be read.", Treatment.trained)
-    max_turns: Treatment = _doc("The model used up its turns.", Treatment.trained)
-    overlong: Treatment = _doc("The model used up its tokens.", Treatment.trained)
-    repetition: Treatment = _doc("The model repeated itself.", Treatment.trained)
-    timeout: Treatment = _doc("The episode's time ran out.", Treatment.dropped)
-    environment: Treatment = _doc("The tool environment went away.", Treatment.dropped)
-    tool: Treatment = _doc("A helper that tools depend on failed.", Treatment.dropped)
-    provider: Treatment = _doc("The engine, or another language model, failed.", Treatment.dropped)
-    agent: Treatment = _doc("The agent program failed.", Treatment.dropped)
-    infrastructure: Treatment = _doc("Something else failed around the episode.", Treatment.dropped)
+    answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
+    format: EpisodeUse = _doc("The last turn began a tool call that cannot be read.", EpisodeUse.trained)
+    max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
+    overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
+    repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)
+    timeout: EpisodeUse = _doc("The episode's time ran out.", EpisodeUse.dropped)
+    environment: EpisodeUse = _doc("The tool environment went away.", EpisodeUse.dropped)
+    tool: EpisodeUse = _doc("A helper that tools depend on failed.", EpisodeUse.dropped)
+    provider: EpisodeUse = _doc("The engine, or another language model, failed.", EpisodeUse.dropped)
+    agent: EpisodeUse = _doc("The agent program failed.", EpisodeUse.dropped)
+    infrastructure: EpisodeUse = _doc("Something else failed around the episode.", EpisodeUse.dropped)
 
 
 @dataclass

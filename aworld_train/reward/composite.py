@@ -8,8 +8,8 @@ whether it has a weight or not:
   the composite.
 - ``format``: 1 if there is an answer, marked as the row's schema wants it, and no tag of it left open.
 - ``tool_use``: 1 if at least one tool call succeeded.
-- ``length``: 1 up to ``most_chars`` of what the assistant said, falling to 0 at twice that.
-- ``cost``: 1 up to ``most_calls`` tool calls, falling to 0 at twice that.
+- ``length``: 1 up to ``max_chars`` of what the assistant said, falling to 0 at twice that.
+- ``cost``: 1 up to ``max_calls`` tool calls, falling to 0 at twice that.
 """
 
 import re
@@ -41,7 +41,7 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
         yield "weights", "has no weight but 0, so every score would be 0"
     if settings.correct == "composite":
         yield "correct", "cannot be composite itself: name a scorer that says whether an answer is right"
-    for key in ("most_chars", "most_calls"):
+    for key in ("max_chars", "max_calls"):
         if getattr(settings, key) < 1:
             yield key, f"must be at least 1, it is {getattr(settings, key)!r}"
 
@@ -73,8 +73,8 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
     parts = {
         "format": float(answer is not None and not _malformed(context.text)),
         "tool_use": float(_count(context, "tool_call_count") > _count(context, "tool_error_count")),
-        "length": _falling(len(context.text), settings.most_chars),
-        "cost": _falling(_count(context, "tool_call_count"), settings.most_calls),
+        "length": _falling(len(context.text), settings.max_chars),
+        "cost": _falling(_count(context, "tool_call_count"), settings.max_calls),
     }
     parts |= {f"{asked.name}_{name}": value for name, value in correct.parts.items()}
     if correct.score is None:

@@ -7,7 +7,7 @@ go, and composed and decomposed letters are one. Not NFKC, which turns 10² into
 import string
 import unicodedata
 
-MOST_MARKS = 30
+MAX_MARKS = 30
 """Combining marks in a row up to which text is normalised, as in Unicode's stream-safe format (UAX 15); reordering
 them takes quadratic time, and no language has so many."""
 
@@ -56,6 +56,6 @@ def _piles_up(text: str) -> bool:
     run = 0
     for character in text:
         run = run + 1 if character >= _FIRST_MARK and unicodedata.combining(character) else 0
-        if run > MOST_MARKS:
+        if run > MAX_MARKS:
             return True
     return False

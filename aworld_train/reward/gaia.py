@@ -25,7 +25,7 @@ from aworld_train.reward.folding import bare, fold, is_hidden
 from aworld_train.reward.quantity import read_quantity
 from aworld_train.reward.scored import Score
 
-MOST_CHARS = 4000
+MAX_CHARS = 4000
 """GAIA's answers are short; where one side is longer, they must be the same to the letter."""
 
 # Where a list is split: GAIA's rule does it at each separator; a comma between a digit and exactly three digits
@@ -48,7 +48,7 @@ _BY_NUMBER, _BY_LIST, _BY_TEXT = (
     for kind in ("a number", "a list", "a text")
 )
 _TOO_LONG = tuple(
-    Score(float(right), steps=(f"More than {MOST_CHARS} characters: compared to the letter.",))
+    Score(float(right), steps=(f"More than {MAX_CHARS} characters: compared to the letter.",))
     for right in (False, True)
 )
 _SAME = Score(1.0, steps=("The answer is the ground truth to the letter.",))
@@ -57,7 +57,7 @@ _HIDDEN = Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
 
 def gaia(answer: str, ground_truth: str) -> Score:
     """Compare an answer with a ground truth by GAIA's rule, as the module describes it."""
-    if len(answer) > MOST_CHARS or len(ground_truth) > MOST_CHARS:
+    if len(answer) > MAX_CHARS or len(ground_truth) > MAX_CHARS:
         return _TOO_LONG[answer == ground_truth]
     if answer == ground_truth:
         return _HIDDEN if is_hidden(ground_truth) else _SAME

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-_FEWEST_CHARS = 3
+_MIN_CHARS = 3
 _WORDS = re.compile(r"\w+")
 _SHINGLE = 6
-_MOST_WORDS = 20_000
+_MAX_WORDS = 20_000
 _REPEATED_SHARE = 0.5
-_MOST_SHOWN = 500
+_MAX_SHOWN = 500
 # Named, for any dot between letters would do else, and `example.com` be a file; nor is `response.json()` one.
 _DATA = re.compile(
     r"\w\.(?:csv|tsv|jsonl?|parquet|arrow|feather|db|sqlite3?|pkl|npy|npz|zip|tar|gz)(?![\w(])", re.IGNORECASE
@@ -97,12 +97,12 @@ def suspicions(
 
 def look(query: str, said: str, answer: str | None, truth: str) -> Mapping[str, str | None]:
     """What of a suspicious episode is kept to be looked at."""
-    extracted = None if answer is None else answer[:_MOST_SHOWN]
+    extracted = None if answer is None else answer[:_MAX_SHOWN]
     return {
         "query": query[:1000],
         "said": said[-2000:],
         "extracted": extracted,
-        "ground_truth": truth[:_MOST_SHOWN],
+        "ground_truth": truth[:_MAX_SHOWN],
     }
 
 
@@ -117,13 +117,13 @@ def _of_another_file(use: ToolUse, files: Sequence[str]) -> bool:
 
 def _stands_in(answer: str, text: str) -> bool:
     wanted = " ".join(answer.casefold().split())
-    if len(wanted) < _FEWEST_CHARS:
+    if len(wanted) < _MIN_CHARS:
         return False
     return bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", " ".join(text.casefold().split())))
 
 
 def _repeats_itself(text: str) -> bool:
     """Whether most runs of six words have come before."""
-    words = [word.group() for word in _WORDS.finditer(text[: 10 * _MOST_WORDS])][:_MOST_WORDS]
+    words = [word.group() for word in _WORDS.finditer(text[: 10 * _MAX_WORDS])][:_MAX_WORDS]
     runs = [tuple(words[at : at + _SHINGLE]) for at in range(len(words) - _SHINGLE + 1)]
     return len(runs) >= 4 * _SHINGLE and len(set(runs)) < (1 - _REPEATED_SHARE) * len(runs)

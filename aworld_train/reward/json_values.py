@@ -15,7 +15,7 @@ from typing import Any
 
 from aworld_train.errors import RewardError
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Brackets in brackets; what is deeper counts as text. No answer is, and what parses it must not recurse further."""
 
 Path = tuple[str | int, ...]
@@ -102,7 +102,7 @@ def _read_value(text: str, start: int, spans: list[tuple[int, int]]) -> int:
     position = again = start
     while token := _TOKEN.match(text, position):
         kind = token.lastgroup
-        if kind not in _MAY_COME[waits_for] or (kind == "open" and len(opened) == MOST_DEPTH):
+        if kind not in _MAY_COME[waits_for] or (kind == "open" and len(opened) == MAX_DEPTH):
             break
         if kind == "open":
             opened.append(token.start(kind))

@@ -13,12 +13,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from aworld_train.reward.math_text import Quantity, as_latex, is_prose, quantity, same_words
+from aworld_train.reward.math_text import MathAnswer, as_latex, is_prose, quantity, same_words
 from aworld_train.reward.scored import Score
 from aworld_train.reward.scorers import register_scorer
 
-_MOST_CHARS = 1000
-_MOST_DIGITS = 64
+_MAX_CHARS = 1000
+_MAX_DIGITS = 64
 _ROUNDING = 6  # decimal places, as in math-verify
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:"
@@ -36,8 +36,8 @@ def _prepare() -> None:
 @register_scorer("math", isolated=True, prepare=_prepare)
 def math(answer: str, ground_truth: str) -> Score:
     """1 if both are the same mathematics, else 0."""
-    if max(len(answer), len(ground_truth)) > _MOST_CHARS:
-        return Score(0.0, steps=(f"longer than {_MOST_CHARS} characters: not compared",))
+    if max(len(answer), len(ground_truth)) > _MAX_CHARS:
+        return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     given, wanted = quantity(answer), quantity(ground_truth)
     steps = [f"answer: {_shown(given)}", f"ground truth: {_shown(wanted)}"]
     if given.unit and wanted.unit and given.unit != wanted.unit:
@@ -46,7 +46,7 @@ def math(answer: str, ground_truth: str) -> Score:
     return Score(float(right), steps=(*steps, how))
 
 
-def _compare(given: Quantity, wanted: Quantity) -> tuple[bool, str]:
+def _compare(given: MathAnswer, wanted: MathAnswer) -> tuple[bool, str]:
     """Whether they are equal, and how that was found out."""
     if same_words(given.text, wanted.text) and given.percent == wanted.percent:
         return True, "the same text"
@@ -81,7 +81,7 @@ def _compare(given: Quantity, wanted: Quantity) -> tuple[bool, str]:
 def plain_number(text: str) -> Fraction | None:
     """The value of a number as people write it; None for anything else."""
     found = _NUMBER.fullmatch(text)
-    if found is None or len(text) > _MOST_DIGITS:
+    if found is None or len(text) > _MAX_DIGITS:
         return None
     part = found.groupdict()
     if part["decimal"]:
@@ -124,7 +124,7 @@ def _parsed(latex: str) -> list[Any]:
     )
 
 
-def _shown(given: Quantity) -> str:
+def _shown(given: MathAnswer) -> str:
     dress = [f"unit {given.unit!r}"] if given.unit else []
     dress += ["percent"] if given.percent else []
     return f"{given.text!r}" + (f" ({', '.join(dress)})" if dress else "")

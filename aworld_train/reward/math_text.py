@@ -43,7 +43,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 
 @dataclass(frozen=True)
-class Quantity:
+class MathAnswer:
     """An answer without its dress.
 
     Attributes:
@@ -57,20 +57,20 @@ class Quantity:
     percent: bool
 
 
-def quantity(text: str) -> Quantity:
+def quantity(text: str) -> MathAnswer:
     """Part an answer from its dollar signs, box, currency, unit and percent sign."""
     text = _unmarked(text)
     text = _CURRENCY.sub(r"\1", text.replace("−", "-").replace(r"\!", "").replace(r"\,", " "))
     if percent := _PERCENT.search(text):
-        return Quantity(_unmarked(text[: percent.start()]), "", True)
+        return MathAnswer(_unmarked(text[: percent.start()]), "", True)
     if degrees := _DEGREES.search(text):
-        return Quantity(text[: degrees.start()].strip(), "degree", False)
+        return MathAnswer(text[: degrees.start()].strip(), "degree", False)
     found = _UNIT.fullmatch(text)
     words = (found["marked"] or found["words"] or "").strip() if found else ""
     if found is None or not words or not _KNOWN.isdisjoint(words.casefold().split()):
-        return Quantity(text, "", False)
+        return MathAnswer(text, "", False)
     unit = " ".join(words.casefold().split())
-    return Quantity(found["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
+    return MathAnswer(found["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
 
 
 def as_latex(text: str) -> str:

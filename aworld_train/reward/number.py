@@ -10,11 +10,11 @@ from fractions import Fraction
 from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.scored import Score, ScoringContext
 
-MOST_NUMBER_CHARS = 64
+MAX_NUMBER_CHARS = 64
 RELATIVE_TOLERANCE = Fraction(1, 10**4)
 LARGEST_TOLERANCE = Fraction(5, 10**3)  # half a cent: a large amount must still be right to the cent
 FLOAT_NOISE = Fraction(1, 10**9)
-MOST_TEXT_CHARS = 10_000
+MAX_TEXT_CHARS = 10_000
 """Of a ground truth that is no number; a longer answer must be the same to the letter."""
 
 _PREFIX = re.compile(r"([+-]?)\s*[$€£]?\s*([+-]?)\s*")
@@ -63,7 +63,7 @@ def _same(given: Fraction, wanted: Fraction) -> bool:
 
 def _read(text: str, *, fractions: bool = True) -> Fraction | None:
     text = text.strip()
-    if len(text) > MOST_NUMBER_CHARS:
+    if len(text) > MAX_NUMBER_CHARS:
         return None
     text = text.replace("−", "-").removesuffix(".").removesuffix("%").rstrip()
     prefix = _PREFIX.match(text)
@@ -83,4 +83,4 @@ def _read(text: str, *, fractions: bool = True) -> Fraction | None:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()) if len(text) <= MOST_TEXT_CHARS else text
+    return " ".join(text.casefold().split()) if len(text) <= MAX_TEXT_CHARS else text

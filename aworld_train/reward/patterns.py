@@ -1,14 +1,14 @@
 """The last match of a regular expression, in linear time: RE2 knows no pattern that a text can make slow.
 
 Looking for *all* matches can still take quadratic time, each of them reading on to the end. So only the last
-``MOST_SEARCHED`` characters of a piece of text are searched, where final answers stand.
+``MAX_SEARCHED`` characters of a piece of text are searched, where final answers stand.
 """
 
 from typing import Any
 
 from aworld_train.errors import RewardError
 
-MOST_SEARCHED = 20_000
+MAX_SEARCHED = 20_000
 
 
 def compile_pattern(pattern: str) -> Any:
@@ -38,7 +38,7 @@ def last_match(text: str, pattern: Any) -> str | None:
         text = text.encode("utf-8", "replace").decode()  # a lone surrogate is no text for RE2
     group = pattern.groupindex.get("answer", min(1, pattern.groups))
     answer: str | None = None
-    for match in pattern.finditer(text, max(0, len(text) - MOST_SEARCHED)):
+    for match in pattern.finditer(text, max(0, len(text) - MAX_SEARCHED)):
         found = match.group(group)
         answer = answer if found is None else found
     return answer

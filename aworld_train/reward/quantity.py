@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from aworld_train.reward.folding import fold
 
-MOST_CHARS = 100
+MAX_CHARS = 100
 _EXACT_DIGITS = 15
 """Digits that every float holds; longer whole numbers are compared as such."""
 
@@ -51,7 +51,7 @@ class Quantity(NamedTuple):
 
 def read_quantity(text: str) -> Quantity | None:
     """The number that a text is; None where it is none, or one that no float holds, or ``nan``."""
-    if len(text) > MOST_CHARS or text[:1].isalpha():
+    if len(text) > MAX_CHARS or text[:1].isalpha():
         return None
     try:
         value, unit = float(text), ""

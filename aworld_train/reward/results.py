@@ -11,7 +11,7 @@ from typing import Any
 from aworld_train.errors import AworldTrainError
 from aworld_train.reward.scored import Score
 
-_MOST_CHARS = 500  # of what an exception says
+_MAX_CHARS = 500  # of what an exception says
 
 
 class BadResult(Exception):
@@ -67,7 +67,7 @@ def _short(value: Any) -> str:
         text = value if isinstance(value, str) else repr(value)
     except Exception:
         text = "something that cannot be shown"
-    return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + "..."
+    return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "..."
 
 
 def _place(trace: TracebackType | None) -> str:

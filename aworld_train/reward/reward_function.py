@@ -9,13 +9,13 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
-from aworld_train.reward.scored import Scored, ScoringContext
+from aworld_train.reward.scored import ScoreResult, ScoringContext
 from aworld_train.reward.scorers import AS_VERL, find_scorer
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings
 
 
-async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> Scored:
+async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> ScoreResult:
     """What ``function`` says of an episode.
 
     Args:

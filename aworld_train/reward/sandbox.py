@@ -25,7 +25,7 @@ from typing import IO, Any, NoReturn
 
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all architectures
 _NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
-_MOST_ROUNDS = 200
+_MAX_ROUNDS = 200
 BEGUN = "begun"
 """What is printed before the answer's code runs."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
@@ -177,7 +177,7 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
 
 def _end_children() -> bool:
     """Whether all that the answer's process has started is over; an orphan among them is this process's child."""
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         for folder in os.listdir("/proc"):  # noqa: PTH208
             if folder.isdigit() and _parent_of(folder) == os.getpid():
                 with contextlib.suppress(OSError):

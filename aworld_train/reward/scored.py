@@ -57,7 +57,7 @@ class ScoringContext:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoreResult:
     """An answer that was scored, or why it was not.
 
     Attributes:

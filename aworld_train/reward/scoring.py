@@ -1,6 +1,6 @@
 """Scoring an answer: what the assistant said, the answer in it, and what the row's scorer says of that.
 
-Whatever an answer or a scorer does, there is a ``Scored`` within the time limit: a scorer that raises, returns no
+Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, returns no
 score, is stuck or takes its process with it costs its own answer and is named in ``cause``. What can be stuck runs in a
 worker process (`workers`): the built-in scorers that say so, and all of one's own. The other built-in ones take a
 moment, or wait for a server and are given up when their time is over. A scorer or a schema that does not exist is a
@@ -15,10 +15,10 @@ from typing import Any
 from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
-from aworld_train.reward.scored import Score, Scored, ScoreOutcome, ScoringContext
+from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext
 from aworld_train.reward.scorers import Scorer, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
-from aworld_train.reward.workers import Broken, Job, TooSlow, pool
+from aworld_train.reward.workers import Job, ScorerFailure, ScorerTimeout, pool
 
 _DEPTH = 20  # of lists and mappings in a row's extra_info, as own scorers see it
 
@@ -33,7 +33,7 @@ async def score(
     info: Mapping[str, Any] | None = None,
     episode: Mapping[str, Any] | None = None,
     settings: RewardSettings | None = None,
-) -> Scored:
+) -> ScoreResult:
     """Score what an assistant said.
 
     Args:
@@ -58,45 +58,45 @@ async def score(
         answer = extract(text, schema)
     except Exception as error:
         cause = f"the answer cannot be read by the schema {schema}: {describe(error)}"
-        return Scored(None, None, ScoreOutcome.error, {}, (), cause, asked.name)
+        return ScoreResult(None, None, ScoreOutcome.error, {}, (), cause, asked.name)
     about = {**(info or {}), "scorer": scorer or SCORER, "answer_schema": schema}
     context = ScoringContext(query, text, about, episode or {}, settings)
     return await score_extracted(asked, answer, str(ground_truth), context)
 
 
-def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -> Scored:
+def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -> ScoreResult:
     """`score` for programs without an event loop; a coroutine awaits `score` itself."""
     return asyncio.run(score(prediction, **arguments))
 
 
 async def score_extracted(
     scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
-) -> Scored:
+) -> ScoreResult:
     """Ask a scorer about an answer that was found, or was not (None)."""
     if answer is None and not scorer.wants_no_answer:
-        return Scored(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
+        return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
     seconds = context.settings.timeout
     ask = _in_worker if scorer.isolated else _here
     try:
         said = await ask(scorer, answer, ground_truth, context)
-    except TooSlow:
+    except ScorerTimeout:
         cause = f"the scorer {scorer.name} took longer than {seconds:g} seconds"
-        return Scored(None, answer, ScoreOutcome.timeout, {}, (), cause, scorer.name)
-    except (Broken, BadResult) as error:
+        return ScoreResult(None, answer, ScoreOutcome.timeout, {}, (), cause, scorer.name)
+    except (ScorerFailure, BadResult) as error:
         cause = f"the scorer {scorer.name}: {error}"
     except Exception as error:
         cause = f"the scorer {scorer.name}: {describe(error)}"
     else:
         return _scored(scorer, answer, said)
-    return Scored(None, answer, ScoreOutcome.error, {}, (), cause, scorer.name)
+    return ScoreResult(None, answer, ScoreOutcome.error, {}, (), cause, scorer.name)
 
 
-def _scored(scorer: Scorer, answer: str | None, said: Score) -> Scored:
+def _scored(scorer: Scorer, answer: str | None, said: Score) -> ScoreResult:
     if said.value is None:
         why = said.steps[-1] if said.steps else f"the scorer {scorer.name} cannot tell"
-        return Scored(None, answer, ScoreOutcome.abstained, said.parts, said.steps, why, scorer.name)
+        return ScoreResult(None, answer, ScoreOutcome.abstained, said.parts, said.steps, why, scorer.name)
     outcome = ScoreOutcome.no_answer if answer is None else ScoreOutcome.scored
-    return Scored(said.value, answer, outcome, said.parts, said.steps, None, scorer.name)
+    return ScoreResult(said.value, answer, outcome, said.parts, said.steps, None, scorer.name)
 
 
 async def _here(scorer: Scorer, answer: str | None, truth: str, context: ScoringContext) -> Score:
@@ -109,7 +109,7 @@ async def _here(scorer: Scorer, answer: str | None, truth: str, context: Scoring
             return read_result(await scorer.function(*given))
     except TimeoutError as error:
         if limit.expired():
-            raise TooSlow from error
+            raise ScorerTimeout from error
         raise
 
 

@@ -63,15 +63,15 @@ class CompositeSettings:
         correct: Scorer that says whether the answer is right; None for the task's own.
         weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
         gates: Parts that must be above 0, or the whole is 0.
-        most_chars: Length of what the assistant said up to which ``length`` is 1; it falls to 0 at twice that.
-        most_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
+        max_chars: Length of what the assistant said up to which ``length`` is 1; it falls to 0 at twice that.
+        max_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
     """
 
     correct: str | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
     gates: tuple[str, ...] = ()
-    most_chars: int = 8000
-    most_calls: int = 16
+    max_chars: int = 8000
+    max_calls: int = 16
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Scorers of plain text: ``exact``, ``f1`` and ``contains``.
 
 All three fold characters (see `folding`) and case, take a run of space for one, and hold nothing right where the
-ground truth is hidden. A text of more than ``MOST_CHARS`` characters is right only where it is the ground truth itself.
+ground truth is hidden. A text of more than ``MAX_CHARS`` characters is right only where it is the ground truth itself.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections import Counter
 from aworld_train.reward.folding import PUNCTUATION, fold, is_hidden
 from aworld_train.reward.scored import Score
 
-MOST_CHARS = 10_000
+MAX_CHARS = 10_000
 
 _ARTICLES = frozenset(("a", "an", "the"))
 _PUNCTUATION_TO_NOTHING = str.maketrans("", "", PUNCTUATION)
@@ -60,9 +60,9 @@ def contains(answer: str, ground_truth: str) -> Score:
 
 def _settled(answer: str, ground_truth: str) -> Score | None:
     """The score where there is nothing to compare, or too much."""
-    if max(len(answer), len(ground_truth)) > MOST_CHARS:
+    if max(len(answer), len(ground_truth)) > MAX_CHARS:
         same = answer == ground_truth
-        return Score(float(same), steps=(f"More than {MOST_CHARS} characters: compared to the letter.",))
+        return Score(float(same), steps=(f"More than {MAX_CHARS} characters: compared to the letter.",))
     if is_hidden(ground_truth):
         return Score(0.0, steps=("The ground truth is hidden: nothing is right.",))
     return None

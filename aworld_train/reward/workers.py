@@ -26,9 +26,9 @@ from aworld_train.reward.scored import Score
 
 _START_SECONDS = 120.0
 _DEATH_SECONDS = 5.0
-_MOST_PLAIN = 4
+_MAX_PLAIN = 4
 # Those that wait for others, such as a judge of one's own, take no processor time meanwhile.
-_MOST_WAITING = 16
+_MAX_WAITING = 16
 _PROGRAM = """
 import sys
 sys.path[:] = sys.argv[2:]
@@ -37,11 +37,11 @@ main(int(sys.argv[1]))
 """
 
 
-class TooSlow(Exception):
+class ScorerTimeout(Exception):
     """The scorer did not answer within its time."""
 
 
-class Broken(Exception):
+class ScorerFailure(Exception):
     """The scorer raised, returned what is no score, or took its process with it; the message says what."""
 
 
@@ -64,7 +64,7 @@ class Job:
     seconds: float
 
 
-class WorkerPool:
+class ScorerPool:
     """At most so many workers, each started when an answer finds the others busy."""
 
     def __init__(self, most: int):
@@ -73,10 +73,10 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._threads = 0
         self._open = 0  # answers that wait or are being scored
-        self._idle: list[Worker] = []
+        self._idle: list[ScorerProcess] = []
 
     def submit(self, job: Job) -> "Future[Score]":
-        """Have an answer scored; the future raises ``TooSlow`` or ``Broken`` where there is no score."""
+        """Have an answer scored; the future raises ``ScorerTimeout`` or ``ScorerFailure`` where there is no score."""
         future: Future[Score] = Future()
         with self._lock:
             self._open += 1
@@ -108,23 +108,23 @@ class WorkerPool:
             return partial(future.set_exception, error)
         return partial(future.set_result, score)
 
-    def _take(self) -> "Worker":
+    def _take(self) -> "ScorerProcess":
         with self._lock:
             worker = self._idle.pop() if self._idle else None
         if worker is None:
-            return Worker()
+            return ScorerProcess()
         if worker.is_alive():
             return worker
         worker.end()  # it died while nobody needed it, so no answer is to blame
-        return Worker()
+        return ScorerProcess()
 
-    def _put_back(self, worker: "Worker") -> None:
+    def _put_back(self, worker: "ScorerProcess") -> None:
         if not worker.ended:
             with self._lock:
                 self._idle.append(worker)
 
 
-class Worker:
+class ScorerProcess:
     """A worker process."""
 
     def __init__(self) -> None:
@@ -162,11 +162,11 @@ class Worker:
             self._connection.send(("score", job.reference, job.answer, job.truth, job.context))
             if not self._connection.poll(job.seconds):
                 self.end()
-                raise TooSlow
+                raise ScorerTimeout
             kind, *said = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise Broken(f"the worker process that ran it {self._death()}") from error
-        except (TooSlow, Broken):
+            raise ScorerFailure(f"the worker process that ran it {self._death()}") from error
+        except (ScorerTimeout, ScorerFailure):
             raise
         except BaseException:  # nobody knows what is still on its way
             self.end()
@@ -175,7 +175,7 @@ class Worker:
             return Score(*said)
         if kind == "spent":
             self.end()
-        raise Broken(str(said[0]))
+        raise ScorerFailure(str(said[0]))
 
     def end(self) -> None:
         """Kill it, with all that it started."""
@@ -197,10 +197,10 @@ class Worker:
         self._connection.send(("load", reference, sys.path))
         if not self._connection.poll(_START_SECONDS):
             self.end()
-            raise Broken(f"it was not loaded within {_START_SECONDS:g} seconds")
+            raise ScorerFailure(f"it was not loaded within {_START_SECONDS:g} seconds")
         kind, why = self._connection.recv()
         if kind != "ready":
-            raise Broken(f"it cannot be loaded: {why}")
+            raise ScorerFailure(f"it cannot be loaded: {why}")
         self._loaded.add(reference)
 
     def _death(self) -> str:
@@ -214,17 +214,17 @@ class Worker:
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-_alive: set[Worker] = set()
-_pools: dict[bool, WorkerPool] = {}
+_alive: set[ScorerProcess] = set()
+_pools: dict[bool, ScorerPool] = {}
 _pools_lock = threading.Lock()
 
 
-def pool(waits: bool) -> WorkerPool:
+def pool(waits: bool) -> ScorerPool:
     """This process's pool for scorers that compute, or for those that wait for others."""
     with _pools_lock:
         if waits not in _pools:
             cores = len(os.sched_getaffinity(0))
-            _pools[waits] = WorkerPool(_MOST_WAITING if waits else min(_MOST_PLAIN, cores))
+            _pools[waits] = ScorerPool(_MAX_WAITING if waits else min(_MAX_PLAIN, cores))
         return _pools[waits]
 
 

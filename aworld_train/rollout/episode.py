@@ -18,8 +18,8 @@ from typing import Any
 
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import Cause, ConversationGraph, Match, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
-from aworld_train.rollout.model import LanguageModel, ParsedTurn, Sampling, cut_at_stop
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure
@@ -30,7 +30,7 @@ _MUCH_TEXT = 20_000  # characters that are rendered outside the event loop
 
 
 @dataclass(frozen=True)
-class Limits:
+class EpisodeLimits:
     """Beyond what an agent's requests are refused, and how its tokens are drawn.
 
     Attributes:
@@ -46,7 +46,7 @@ class Limits:
     max_turns: int
     max_prompt_tokens: int
     max_response_tokens: int
-    sampling: Sampling
+    sampling: SamplingParams
     agents_sampling: bool = False
     repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
     context: ContextSettings = field(default_factory=ContextSettings)
@@ -106,7 +106,7 @@ class _Prepared:
 class Episode:
     """One episode."""
 
-    def __init__(self, model: LanguageModel, limits: Limits):
+    def __init__(self, model: LanguageModel, limits: EpisodeLimits):
         self._model = model
         self._limits = limits
         self._request_id = os.urandom(16).hex()
@@ -248,7 +248,7 @@ class Episode:
         try:
             return match, template.initial(messages, tools)
         except TemplateFailure as error:
-            raise Refused(str(error), parameter="messages") from error
+            raise RequestRefused(str(error), parameter="messages") from error
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: _Prepared) -> Completion:
         """Give the model what was prepared, and record both."""
@@ -325,20 +325,20 @@ class Episode:
             )
         return room
 
-    def _limit(self, outcome: Outcome, message: str, code: str) -> Refused:
+    def _limit(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
         """A refusal that the agent may react to; the episode's outcome if it does not."""
         self._newest = outcome
-        return Refused(message, code=code)
+        return RequestRefused(message, code=code)
 
-    def _is_over(self) -> Refused:
+    def _is_over(self) -> RequestRefused:
         why = str(self.failure) if self.failure else self.outcome.meaning
-        return Refused(f"this episode is over: {why}", status=403, code="episode_over")
+        return RequestRefused(f"this episode is over: {why}", status=403, code="episode_over")
 
-    def _sampling(self, request: ChatRequest) -> Sampling:
+    def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
         if not self._limits.agents_sampling:
             return sampling
-        return Sampling(
+        return SamplingParams(
             sampling.temperature if request.temperature is None else request.temperature,
             sampling.top_p if request.top_p is None else request.top_p,
             sampling.top_k if request.top_k is None else request.top_k,

@@ -63,7 +63,7 @@ class RequestFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class PendingRequest:
     """A request under way.
 
     Attributes:
@@ -105,15 +105,15 @@ class McpSession:
         self._headers["MCP-Protocol-Version"] = str(answer.get("protocolVersion", _PROTOCOL))
         await self._tell({"method": "notifications/initialized"})
 
-    def request(self, method: str, params: Mapping[str, Any]) -> Request:
+    def request(self, method: str, params: Mapping[str, Any]) -> PendingRequest:
         """Ask for something. It is under way, whether it is waited for or not, until it is answered or all is over."""
         number = next(self._numbers)
         answer = asyncio.create_task(self._ask(number, method, params))
         self._under_way.add(answer)
         answer.add_done_callback(self._answered)
-        return Request(number, answer)
+        return PendingRequest(number, answer)
 
-    async def give_up(self, request: Request, reason: str) -> None:
+    async def give_up(self, request: PendingRequest, reason: str) -> None:
         """Tell the server that nobody waits for the answer any more.
 
         The connection stays: that it is broken off says nothing about the request, says the specification.

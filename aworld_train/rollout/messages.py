@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that gets no answer: an HTTP status, a code for programs, a sentence for people."""
 
     def __init__(

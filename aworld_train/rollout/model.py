@@ -12,7 +12,7 @@ _THINKING_BEGINS = "<think>"
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledTokens:
     """One model call: token ids, the log-probability of each, and whether the model ended its turn itself."""
 
     tokens: list[int]
@@ -38,7 +38,7 @@ class ParsedTurn:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingParams:
     """How tokens are drawn; ``top_k`` -1 and ``top_p`` 1 are off, temperature 0 takes the most likely token."""
 
     temperature: float
@@ -52,8 +52,8 @@ class LanguageModel(Protocol):
     template: ChatTemplate
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
-    ) -> Sampled:
+        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+    ) -> SampledTokens:
         """Sample up to ``max_tokens`` after ``tokens``; requests of one conversation share a ``request_id``.
 
         Raises:

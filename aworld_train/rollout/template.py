@@ -24,7 +24,7 @@ _STAND_IN_TOOL: Mapping[str, Any] = {
     "function": {"name": "tool", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
 _FEW_TOOLS: Sequence[Sequence[Mapping[str, Any]]] = ((), (_STAND_IN_TOOL,))
-_MOST_FRAMES = 256
+_MAX_FRAMES = 256
 _CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
 
 
@@ -119,7 +119,7 @@ class ChatTemplate:
         if shape is None or not source:
             return self._after_turn(messages, tools)
         known = (shape, bool(tools))
-        if known not in self._frames and len(self._frames) < _MOST_FRAMES:
+        if known not in self._frames and len(self._frames) < _MAX_FRAMES:
             self._frames[known] = frames.find(lambda them: self._with(tools, them), messages, source)
         frame = self._frames.get(known)
         return frame.around(messages) if frame is not None else self._after_turn(messages, tools)

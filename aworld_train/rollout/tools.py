@@ -20,7 +20,7 @@ from typing import Any, Self
 import httpx
 
 from aworld_train.env.address import is_near
-from aworld_train.rollout.mcp_client import McpSession, Request, RequestFailure, ServerFailure
+from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 
 _CLOSE_SECONDS = 5.0
@@ -28,7 +28,7 @@ _GIVE_UP_SECONDS = 1.0
 _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is asked for again
 _DEPTH = 100  # of lists and objects inside one another in arguments; servers' parsers fail at some hundreds
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # before a session that there was no room for is asked for again
-_MOST_PAGES = 100  # of a tool list
+_MAX_PAGES = 100  # of a tool list
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ToolSession:
         params: dict[str, Any] = {}
         try:
             async with asyncio.timeout(self._server.connect_timeout):
-                for _ in range(_MOST_PAGES):
+                for _ in range(_MAX_PAGES):
                     page = await session.request("tools/list", params).answer
                     found += [_function(tool) for tool in page["tools"]]
                     if not page.get("nextCursor"):
@@ -176,7 +176,7 @@ async def _close(session: McpSession) -> None:
             await session.close()
 
 
-async def _give_up(session: McpSession, request: Request, reason: str) -> None:
+async def _give_up(session: McpSession, request: PendingRequest, reason: str) -> None:
     """Tell the server, if it can be told at once."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_GIVE_UP_SECONDS):

@@ -38,7 +38,7 @@ _BACK_OFF = (0.0, 0.5, 2.0, 10.0)
 """Seconds before a process that keeps ending is started again."""
 
 
-class Part:
+class ManagedProcess:
     """One process of the environment, started again when it ends."""
 
     def __init__(self, module: str, variables: dict[str, str], folders: list[Path]):
@@ -139,7 +139,7 @@ def bound_log(log: Path, old: Path) -> None:
             file.truncate(0)
 
 
-def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
+def _parts(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
     secret = os.environ["AWORLD_SECRET"]
     common = {
         name: value for name, value in os.environ.items() if name not in ("AWORLD_LOCAL", "AWORLD_SECRET")
@@ -149,7 +149,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
     gateway = {name: settings[name] for name in ("name", "host", "port", "limits", "scoring", "egress")}
     gateway["revoked"] = str(folder / "revoked.json")
     parts = [
-        Part(
+        ManagedProcess(
             "aworld_train.serving.env_gateway",
             {
                 **{name: common[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in common},
@@ -179,7 +179,9 @@ def _parts(settings: dict[str, object], folder: Path) -> list[Part]:
             "AWORLD_WORKER": json.dumps(worker),
             CHANNEL: derive_secret(secret, number),
         }
-        parts.append(Part("aworld_train.serving.worker", variables, [socket.parent, *places.values()]))
+        parts.append(
+            ManagedProcess("aworld_train.serving.worker", variables, [socket.parent, *places.values()])
+        )
     return parts
 
 

@@ -48,7 +48,7 @@ class Revocation:
     expires: float | None
 
 
-class Refused(Exception):
+class InvalidToken(Exception):
     """The token opens nothing here; the text says why and repeats nothing of it."""
 
 
@@ -143,10 +143,10 @@ def _verified(secret: str, environment: str, token: str, audience: str) -> dict[
             options={"require": ["exp", "aud", "env", "jti"]},
         )
     except jwt.ExpiredSignatureError as error:
-        raise Refused("the token has expired") from error
+        raise InvalidToken("the token has expired") from error
     # The last two: bytes that are no text, and JSON that is nested a thousand times, are found before the signature.
     except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError) as error:
-        raise Refused("the token is not valid here") from error
+        raise InvalidToken("the token is not valid here") from error
     if claims["env"] != environment:
-        raise Refused("the token is for another environment")
+        raise InvalidToken("the token is for another environment")
     return claims

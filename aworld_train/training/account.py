@@ -13,7 +13,7 @@ from aworld_train.training.summary import RunSummary, Validation
 
 
 @dataclass
-class Tally:
+class EpisodeCounts:
     """Episodes of one kind (training or validation) of one step."""
 
     episodes: int = 0
@@ -82,7 +82,7 @@ class Tally:
         return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
 
 
-class Account:
+class RunRecord:
     """What is known of a run: rows per step, episodes per step, and the summary made of them.
 
     Args:
@@ -97,8 +97,8 @@ class Account:
         self.summary = summary
         self.rows = StepRows()
         self.from_step = from_step
-        self.training: dict[int, Tally] = {}
-        self.validation: dict[int, Tally] = {}
+        self.training: dict[int, EpisodeCounts] = {}
+        self.validation: dict[int, EpisodeCounts] = {}
         self.rows.load(folder.metrics, from_step)
         _keep_until(folder.episodes, from_step)
         write_text(folder.metrics, self.rows.text())
@@ -115,7 +115,7 @@ class Account:
         episodes = self._episodes.read()
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
-            kind.setdefault(line["step"], Tally()).add(line)
+            kind.setdefault(line["step"], EpisodeCounts()).add(line)
         lines = self._logger.read()
         touched = {self.rows.add(line) for line in lines}
         if touched:
@@ -127,7 +127,7 @@ class Account:
             self.summary.write(self.folder.path)
         return bool(episodes or lines)
 
-    def current(self) -> tuple[str, int, Tally]:
+    def current(self) -> tuple[str, int, EpisodeCounts]:
         """What is going on: ``starting``, ``validation`` or ``training``, the step, and its episodes so far."""
         step = self.rows.last_trained
         ahead = max(self.training, default=0)
@@ -135,7 +135,7 @@ class Account:
             return "training", ahead, self.training[ahead]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
-        return ("training", step + 1, Tally()) if self.rows.rows else ("starting", 0, Tally())
+        return ("training", step + 1, EpisodeCounts()) if self.rows.rows else ("starting", 0, EpisodeCounts())
 
     def worst_cause(self) -> str | None:
         """The most frequent reason why episodes of the last step could not be used."""
@@ -162,7 +162,7 @@ class Account:
                 "suspicions": tally.suspicion_shares,
                 "length_drift": self._length_drift(tally),
             }
-        tally = self.validation.get(step, Tally())
+        tally = self.validation.get(step, EpisodeCounts())
         if tally.scored and any(key.startswith("val-core/") for key in row["verl"]):
             row |= {
                 "val_accuracy": tally.correct / tally.scored,
@@ -171,7 +171,7 @@ class Account:
                 "val_reward_parts": tally.part_means,
             }
 
-    def _length_drift(self, tally: Tally) -> float | None:
+    def _length_drift(self, tally: EpisodeCounts) -> float | None:
         """How long episodes are, as a multiple of the first step's: sampled tokens per episode that has any."""
         first, now = self.training[min(self.training)].sampled_per_episode, tally.sampled_per_episode
         return now / first if first and now is not None else None
@@ -205,7 +205,7 @@ class Account:
             summary.correct_with_tool = tally.correct_with_tool / tally.correct if tally.correct else None
 
 
-def _validation(tally: Tally) -> Validation:
+def _validation(tally: EpisodeCounts) -> Validation:
     return Validation(
         accuracy=round(tally.correct / tally.scored, 6) if tally.scored else None,
         n=tally.scored,

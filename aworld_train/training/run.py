@@ -18,7 +18,7 @@ from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.account import Account
+from aworld_train.training.account import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.progress import Progress, Status
@@ -117,7 +117,7 @@ class _Attempt:
         self.from_step = checkpoint[0] if checkpoint else 0
         self._logger_file = folder.path / "logs" / f"verl-metrics-{time.time_ns()}.jsonl"
         self._logger_file.touch(mode=0o600)  # VeRL opens it again and keeps the mode
-        self.account = Account(folder, summary, self._logger_file, self.from_step)
+        self.account = RunRecord(folder, summary, self._logger_file, self.from_step)
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,

@@ -3,12 +3,12 @@
 from aworld.agents.llm_agent import Agent
 from aworld.config.conf import AgentConfig
 
-from aworld_train.agent import Surroundings, get_agent_tool_env_and_servers
+from aworld_train.agent import EpisodeContext, get_agent_tool_env_and_servers
 
 PROMPT = "Work out the answer with the calculator, then reply with <answer>number</answer>."
 
 
-def build(surroundings: Surroundings) -> Agent:
+def build(surroundings: EpisodeContext) -> Agent:
     """Called once per episode."""
     mcp_config, mcp_servers = get_agent_tool_env_and_servers()
     return Agent(

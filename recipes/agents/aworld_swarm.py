@@ -7,10 +7,10 @@ from aworld.agents.llm_agent import Agent
 from aworld.config.conf import AgentConfig
 from aworld.core.agent.swarm import Swarm
 
-from aworld_train.agent import Surroundings, get_agent_tool_env_and_servers
+from aworld_train.agent import EpisodeContext, get_agent_tool_env_and_servers
 
 
-def build(surroundings: Surroundings) -> Swarm:
+def build(surroundings: EpisodeContext) -> Swarm:
     """Called once per episode."""
 
     def conf(name: str) -> AgentConfig:

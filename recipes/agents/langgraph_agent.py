@@ -10,10 +10,10 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import create_react_agent
 
-from aworld_train.agent import AgentTask, Surroundings, get_agent_tool_env_and_servers
+from aworld_train.agent import AgentTask, EpisodeContext, get_agent_tool_env_and_servers
 
 
-def build(surroundings: Surroundings) -> Callable[[AgentTask], Awaitable[str]]:
+def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
     """Called once per episode."""
     config, (server,) = get_agent_tool_env_and_servers()
     tools = config["mcpServers"][server]

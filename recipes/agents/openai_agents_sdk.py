@@ -9,13 +9,13 @@ from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, set
 from agents.mcp import MCPServerStreamableHttp
 from openai import AsyncOpenAI
 
-from aworld_train.agent import AgentTask, Surroundings, get_agent_tool_env_and_servers
+from aworld_train.agent import AgentTask, EpisodeContext, get_agent_tool_env_and_servers
 
 # Traces would go to api.openai.com.
 set_tracing_disabled(True)
 
 
-def build(surroundings: Surroundings) -> Callable[[AgentTask], Awaitable[str]]:
+def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
     """Called once per episode."""
     config, (server,) = get_agent_tool_env_and_servers()
     tools = config["mcpServers"][server]

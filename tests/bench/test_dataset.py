@@ -23,7 +23,7 @@ from tests.bench.gaia_rows import write_gaia_rows
 
 ROWS = int(os.environ.get("AWORLD_TRAIN_BENCH_ROWS", "200000"))
 OUR_RUNS, PEER_RUNS = 4, 2
-MOST_MEMORY = 500 * 2**20
+MAX_MEMORY = 500 * 2**20
 TIMES = {"pandas iterrows": 5.0, "datasets map": 2.0}
 
 
@@ -66,7 +66,7 @@ def test_a_build_is_several_times_quicker_than_converting_row_by_row(source: Pat
     rows = by_id(tmp_path / "ours-0" / "ours" / "train.parquet")
     for peer in found.keys() - {"ours"}:
         assert by_id(tmp_path / f"{peer}-0" / "train.parquet").equals(rows), peer
-    assert max(run.memory for run in found["ours"]) <= MOST_MEMORY
+    assert max(run.memory for run in found["ours"]) <= MAX_MEMORY
     for peer, times in TIMES.items():
         assert best[peer].seconds >= times * ours.seconds, peer
 
@@ -78,7 +78,7 @@ def test_memory_does_not_grow_with_the_data(source: Path, tmp_path: Path) -> Non
     write_gaia_rows(large, 3 * ROWS, seed=1)
     found = cost("ours", large, tmp_path)
     print(f"\n{3 * ROWS} rows: {found.seconds:.2f} s, {found.memory >> 20} MiB")
-    assert found.memory <= MOST_MEMORY
+    assert found.memory <= MAX_MEMORY
 
 
 def cost(peer: str, source: Path, folder: Path) -> Cost:

@@ -31,7 +31,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, Request
-from aworld_train.adapter.verl.cpu.sampling import SamplingParams
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3000)]
 
@@ -101,7 +101,7 @@ def continuous(batcher: ContinuousBatcher, tasks: list[Task], arrivals: list[flo
             clock = max(clock, arrivals[coming[-1]])
         while coming and arrivals[coming[-1]] <= clock:
             index = coming.pop()
-            params = SamplingParams(max_tokens=tasks[index].wanted, temperature=0)
+            params = GenerationParams(max_tokens=tasks[index].wanted, temperature=0)
             batcher.submit(Request(str(index), tasks[index].prompt, params))
         done: list[Request] = []
         clock += seconds(lambda done=done: done.extend(batcher.step()))

@@ -79,11 +79,11 @@ class StubEngine:
         self.tokens, self.parsed = _turn()
 
     async def generate(self, request_id: str, tokens: Sequence[int], sampling: Any, max_tokens: int) -> Any:
-        from aworld_train.rollout.model import Sampled
+        from aworld_train.rollout.model import SampledTokens
 
         self.turn += 1
         await asyncio.sleep(self.delays[self.turn - 1])
-        return Sampled(list(self.tokens), [-0.1] * len(self.tokens), True)
+        return SampledTokens(list(self.tokens), [-0.1] * len(self.tokens), True)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
         assert tokens == self.tokens
@@ -128,8 +128,8 @@ def serve(pipe: Connection, core: int, pace: float) -> None:
 
 
 async def _serve(pipe: Connection, pace: float) -> None:
-    from aworld_train.rollout.episode import Episode, Limits
-    from aworld_train.rollout.model import Sampling
+    from aworld_train.rollout.episode import Episode, EpisodeLimits
+    from aworld_train.rollout.model import SamplingParams
     from aworld_train.rollout.model_gateway import LlmGateway
     from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
@@ -137,7 +137,7 @@ async def _serve(pipe: Connection, pace: float) -> None:
     await gateway.start()
     await _warm()
     keep_pauses_short()  # as the processes do that play episodes
-    limits = Limits(1000, 100_000, 1_000_000, Sampling(1.0, 1.0, -1))
+    limits = EpisodeLimits(1000, 100_000, 1_000_000, SamplingParams(1.0, 1.0, -1))
     for _ in range(ROUNDS):
         for play in (_directly, _with_tokens):
             played = await asyncio.gather(*(play(i, pace) for i in range(ROLLOUTS)))

@@ -101,11 +101,11 @@ ADVERSARIAL = {
     "words": "ab ",
 }
 SCORERS: dict[str, tuple[Callable[[str, str], object], int]] = {
-    "gaia": (gaia, gaia_module.MOST_CHARS),
-    "number": (partial(number, context=ScoringContext()), number_module.MOST_TEXT_CHARS),
-    "exact": (exact, texts_module.MOST_CHARS),
-    "f1": (f1, texts_module.MOST_CHARS),
-    "contains": (contains, texts_module.MOST_CHARS),
+    "gaia": (gaia, gaia_module.MAX_CHARS),
+    "number": (partial(number, context=ScoringContext()), number_module.MAX_TEXT_CHARS),
+    "exact": (exact, texts_module.MAX_CHARS),
+    "f1": (f1, texts_module.MAX_CHARS),
+    "contains": (contains, texts_module.MAX_CHARS),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from aworld_train.env import EnvConnection, down, up
-from aworld_train.reward.scored import Scored, ScoreOutcome
+from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import CompositeSettings, RewardSettings, ToolSettings
 
@@ -105,7 +105,7 @@ def run(python: EnvConnection, monkeypatch: pytest.MonkeyPatch) -> RewardSetting
     return RewardSettings(tools=ToolSettings(python.mcp_url, servers=("python-server",)), timeout=60.0)
 
 
-async def ask(run: RewardSettings, answer: str, tests: str = ADD, **more: float) -> Scored:
+async def ask(run: RewardSettings, answer: str, tests: str = ADD, **more: float) -> ScoreResult:
     truth = json.dumps({"tests": tests, **more})
     text = f"<answer>{answer}</answer>"
     return await score(text, ground_truth=truth, scorer="code_tests", settings=run)

@@ -141,7 +141,7 @@ async def test_a_task_is_solved(walked: EnvConnection, task: Callable[[Agent], A
 # Many sessions
 
 
-async def keep_busy(own: Agent, mark: str, most_calls: int, starting: asyncio.Semaphore) -> None:
+async def keep_busy(own: Agent, mark: str, max_calls: int, starting: asyncio.Semaphore) -> None:
     """Leave traces of every kind, and find one's own alone."""
     page = f"<title>{mark}</title><p>page of {mark}</p><textarea aria-label=words></textarea>"
     commands = [f"echo {mark} > {mark}.txt", f"mkdir pages; echo '{page}' > pages/index.html"]
@@ -163,7 +163,7 @@ async def keep_busy(own: Agent, mark: str, most_calls: int, starting: asyncio.Se
     assert listed == sorted([f"{mark}.txt", "pages", "table.csv"])
     history = (await own.use("get_command_history", count=100))["commands"]
     assert [one["command"] for one in history[:2]] == commands and len(history) == 4
-    while len(own.seconds) < most_calls:
+    while len(own.seconds) < max_calls:
         assert (await own.use("execute_command", command="cat *.txt"))["output"] == mark
 
 

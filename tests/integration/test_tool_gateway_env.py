@@ -15,7 +15,7 @@ from mcp import ClientSession, McpError
 from aworld_train.env import EnvConnection, down, find, up
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.outcome import EnvironmentLost
-from aworld_train.rollout.tool_gateway import ToolAdmission, ToolGateway
+from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
 from tests.environments import ODD, call, eventually, text_of
 from tests.tool_servers import agent
@@ -67,7 +67,7 @@ def workers(name: str) -> list[psutil.Process]:
 async def test_thirty_two_episodes_share_two_workers_and_none_fails(
     gateway: ToolGateway, calculator: EnvConnection
 ) -> None:
-    async def episode(number: int) -> ToolAdmission:
+    async def episode(number: int) -> ToolGatewaySession:
         admission = await gateway.admit(tools(calculator))
         async with agent(admission.url) as session:
             for step in range(3):
@@ -191,7 +191,7 @@ async def test_episodes_wait_for_a_worker_where_the_environment_itself_would_ref
 async def test_an_agent_that_is_killed_leaves_its_worker_to_the_next(
     gateway: ToolGateway, calculator: EnvConnection
 ) -> None:
-    async def play(admission: ToolAdmission) -> None:
+    async def play(admission: ToolGatewaySession) -> None:
         async with agent(admission.url) as session:
             await use(session)
 

@@ -16,7 +16,7 @@ from aworld_train.agent import (
 from aworld_train.env import EnvConnection
 from aworld_train.rollout.outcome import EnvironmentLost
 from tests.agents import around, question
-from tests.openai_stub import Asked, OpenAIStub, Unavailable, calculates, calls, says, text_of
+from tests.openai_stub import OpenAIStub, ParsedRequest, Unavailable, calculates, calls, says, text_of
 
 EXAMPLES = Path(__file__).parents[2] / "recipes/agents"
 
@@ -92,7 +92,7 @@ async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
 async def test_swarm_asks_with_a_key_for_each_agent_and_leaves_outside_models_alone(
     tmp_path: Path, calculator_tools: EnvConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def critic(asked: Asked) -> dict[str, Any]:
+    def critic(asked: ParsedRequest) -> dict[str, Any]:
         return says("checked: " + text_of(asked.messages[-1]))
 
     monkeypatch.setenv("CRITIC_KEY", "a-paid-key")
@@ -118,7 +118,7 @@ agents:
 
 
 async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
-    def script(asked: Asked) -> dict[str, Any]:
+    def script(asked: ParsedRequest) -> dict[str, Any]:
         if asked.key == "key-of-member":
             return says("it is 24")
         if asked.messages[-1]["role"] == "tool":
@@ -141,7 +141,7 @@ async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
 async def test_model_that_refuses_ends_the_episode_at_once_and_is_not_asked_again(
     tmp_path: Path, status: int
 ) -> None:
-    def refuses(asked: Asked) -> dict[str, Any]:
+    def refuses(asked: ParsedRequest) -> dict[str, Any]:
         raise Unavailable(status)
 
     with OpenAIStub(refuses) as stub:
@@ -241,7 +241,7 @@ async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_t
 async def test_example_solves_the_quickstart_s_task(
     tmp_path: Path, calculator_tools: EnvConnection, settings: dict[str, Any]
 ) -> None:
-    def script(asked: Asked) -> dict[str, Any]:
+    def script(asked: ParsedRequest) -> dict[str, Any]:
         return calculates(asked) if asked.tools else says(text_of(asked.messages[-1]).split(":")[-1].strip())
 
     with OpenAIStub(script) as stub:

@@ -21,10 +21,10 @@ from aworld_train.adapter.verl.episode_settings import read_settings
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.rows import output_rows
 from aworld_train.env import health_url
-from aworld_train.recipe.schema import Treatment
+from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.episode import Episode
-from aworld_train.rollout.messages import Message, Refused
+from aworld_train.rollout.messages import Message, RequestRefused
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.react import ToolCounts, play
 from aworld_train.rollout.tools import ToolServer, wait_until_healthy
@@ -34,7 +34,7 @@ _ATTEMPTS = 2  # an episode whose environment went away is played once more, if 
 
 
 @dataclass
-class Played:
+class EpisodeResult:
     """An episode that is over.
 
     Attributes:
@@ -68,7 +68,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         )
 
     @abstractmethod
-    async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
+    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
         """Let the agent work on a task; returns its answer.
 
         ``played`` is to be true at every await, so that an episode that is stopped is told truly.
@@ -96,10 +96,10 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         rows = played.episode.rows(self.settings.agent["trainable"])
         record = current_episode()
         record.finish(played, rows, treatment, time.monotonic() - began)
-        if treatment is Treatment.dropped or not rows:
+        if treatment is EpisodeUse.dropped or not rows:
             return []
         asked = "\n".join(message.content for message in messages if message.role == "user")
-        record.outputs = output_rows(played, rows, model, asked, masked=treatment is Treatment.masked)
+        record.outputs = output_rows(played, rows, model, asked, masked=treatment is EpisodeUse.masked)
         return record.outputs
 
     async def _play_until_over(
@@ -108,7 +108,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
         sampling_params: dict[str, Any],
         messages: list[Message],
         task: dict[str, Any],
-    ) -> Played:
+    ) -> EpisodeResult:
         """Play until there is an outcome; again, from the start, if the environment was lost and came back."""
         limits = self.settings.limits(
             sampling_params,
@@ -117,7 +117,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             response=self.rollout_config.response_length,
         )
         for attempt in range(1, _ATTEMPTS + 1):
-            played = Played(Episode(model, limits), ToolCounts(), Outcome.infrastructure)
+            played = EpisodeResult(Episode(model, limits), ToolCounts(), Outcome.infrastructure)
             await self._play_once(messages, task, played)
             if played.outcome is not Outcome.environment or attempt == _ATTEMPTS:
                 break
@@ -128,7 +128,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
                 break
         return played
 
-    async def _play_once(self, messages: list[Message], task: dict[str, Any], played: Played) -> None:
+    async def _play_once(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> None:
         """Play and say how it ended, whatever happens."""
         seconds = self.settings.agent["episode_timeout"]
         episode = played.episode
@@ -139,7 +139,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             played.cause = str(episode.failure) if episode.failure else None
         except TimeoutError:
             played.outcome, played.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
-        except Refused as refused:
+        except RequestRefused as refused:
             played.outcome, played.cause = episode.outcome, str(episode.failure or refused)
         except EpisodeFailure as failure:
             # A program that fails after the engine did, or because it was told of a limit, is not to blame.
@@ -154,7 +154,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
 class McpAgentLoop(EpisodeLoop):
     """The ReAct agent with the tools of an MCP server, in this process."""
 
-    async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
+    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
         conversation = played.episode.conversation("agent")
         try:
             async with RecordedTools(self.server, self.settings.cassette) as tools:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from aworld_train.adapter.verl.reward import SCORING
 from aworld_train.masking import masked
-from aworld_train.recipe.schema import Treatment
+from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.hacking import ToolUse, look, suspicions
 from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.outcome import Outcome
 
 if TYPE_CHECKING:
-    from aworld_train.adapter.verl.agent_loop import Played
+    from aworld_train.adapter.verl.agent_loop import EpisodeResult
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
 
@@ -29,7 +29,7 @@ class Unscored(Exception):
     """An episode whose score cannot be had: its scorer abstained, was too slow or failed."""
 
 
-class EpisodeSlot:
+class EpisodeRecord:
     """One episode in the making, and in the end one line of JSON.
 
     Attributes:
@@ -43,10 +43,10 @@ class EpisodeSlot:
         self.validate = validate
         self.line: dict[str, Any] = {"step": step, "validate": validate, "index": index}
         self.outputs: list[Any] = []
-        self.played: Played | None = None
+        self.played: EpisodeResult | None = None
 
     def finish(
-        self, played: "Played", rows: list[tuple[str, Row]], treatment: Treatment, seconds: float
+        self, played: "EpisodeResult", rows: list[tuple[str, Row]], treatment: EpisodeUse, seconds: float
     ) -> None:
         """Take down what the episode came to."""
         self.played, episode = played, played.episode
@@ -90,7 +90,7 @@ class EpisodeSlot:
         self.line |= {"scorer": scoring["scorer"], "scoring": scoring["outcome"], "parts": scoring["parts"]}
         if scoring["score"] is None:
             self.outputs = []
-            self.line |= {"treatment": Treatment.dropped.value, "cause": scoring["cause"]}
+            self.line |= {"treatment": EpisodeUse.dropped.value, "cause": scoring["cause"]}
             raise Unscored(f"{scoring['scorer']}: {scoring['cause']}")
         self._suspect(scoring, scores, task)
 
@@ -130,7 +130,7 @@ class EpisodeSlot:
         if "outcome" not in self.line or error is not None:
             self.line |= {
                 "outcome": Outcome.infrastructure.value,
-                "treatment": Treatment.dropped.value,
+                "treatment": EpisodeUse.dropped.value,
                 "cause": f"{type(error).__name__}: {error}" if error else "the agent loop reported nothing",
             }
         if self.outputs:
@@ -168,16 +168,16 @@ def _append(line: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
-_current: ContextVar[EpisodeSlot] = ContextVar("current_episode")
+_current: ContextVar[EpisodeRecord] = ContextVar("current_episode")
 
 
-def current_episode() -> EpisodeSlot:
+def current_episode() -> EpisodeRecord:
     """The slot of the episode that this task plays."""
     return _current.get()
 
 
-def open_slot(step: int, validate: bool, index: int) -> EpisodeSlot:
+def open_record(step: int, validate: bool, index: int) -> EpisodeRecord:
     """A new slot for the episode that this task is about to play."""
-    slot = EpisodeSlot(step, validate, index)
+    slot = EpisodeRecord(step, validate, index)
     _current.set(slot)
     return slot

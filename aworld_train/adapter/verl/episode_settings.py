@@ -17,12 +17,12 @@ from aworld_train.adapter.verl.paths import command_place, function_place, place
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
-from aworld_train.recipe.schema import AgentSection, CassetteSection, Recipe, SmallGroup, Treatment
+from aworld_train.recipe.schema import AgentSection, CassetteSection, EpisodeUse, Recipe, SmallGroup
 from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
-from aworld_train.rollout.episode import Limits
-from aworld_train.rollout.model import Sampling
+from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
 
@@ -52,19 +52,19 @@ class EpisodeSettings:
         """Where tool calls are recorded, or replayed from; one for all episodes of a process."""
         return open_cassette(**self.env["cassette"])
 
-    def treatment(self, outcome: Outcome) -> Treatment:
+    def treatment(self, outcome: Outcome) -> EpisodeUse:
         """What becomes of an episode that ended like this."""
-        return Treatment(self.outcomes[outcome.value])
+        return EpisodeUse(self.outcomes[outcome.value])
 
     def limits(
         self, sampling_params: Mapping[str, Any], *, validating: bool, prompt: int, response: int
-    ) -> Limits:
+    ) -> EpisodeLimits:
         """What holds in one episode; where the model is measured, agents have no say in sampling."""
-        return Limits(
+        return EpisodeLimits(
             max_turns=self.agent["max_turns"],
             max_prompt_tokens=prompt,
             max_response_tokens=response,
-            sampling=Sampling(
+            sampling=SamplingParams(
                 float(sampling_params.get("temperature", 1.0)),
                 float(sampling_params.get("top_p", 1.0)),
                 int(sampling_params.get("top_k", -1)),
@@ -75,7 +75,7 @@ class EpisodeSettings:
         )
 
 
-def settings_of(recipe: Recipe) -> dict[str, Any]:
+def episode_settings(recipe: Recipe) -> dict[str, Any]:
     """What ``episodes.yaml`` holds for a recipe, as plain data with references to the environment."""
     settings: dict[str, Any] = written(
         {
@@ -100,7 +100,7 @@ def read_settings(file: str) -> EpisodeSettings:
 
 
 def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
-    """The settings in plain data, as ``settings_of`` makes it."""
+    """The settings in plain data, as ``episode_settings`` makes it."""
     data = resolved(data)
     agent = data["agent"]
     endpoints = {name: Endpoint.read(name, given) for name, given in data["endpoints"].items()}

@@ -13,24 +13,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.verl.agent_loop import EpisodeLoop, Played
+from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
 from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
-from aworld_train.agent import Agent, AgentTask, Surroundings, agent_from
+from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import llm_gateway
-from aworld_train.rollout.tool_gateway import ToolAdmission, tool_gateway
+from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 _KINDS = ("command", "builder", "aworld", "loop")
 
 
-class OutsideAgentLoop(EpisodeLoop):
+class ExternalAgentLoop(EpisodeLoop):
     """Plays one task with the agent that the recipe names."""
 
-    async def play(self, messages: list[Message], task: dict[str, Any], played: Played) -> str:
+    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
         model = Path(str(self.config.actor_rollout_ref.get("model", {}).get("path") or "model")).name
         llm = (await llm_gateway()).admit(model, played.episode.conversation)
         tools = await (await tool_gateway()).admit(self.server, self.settings.cassette)
-        surroundings = Surroundings(
+        surroundings = EpisodeContext(
             llm_url=llm.address,
             llm_key=llm.api_key,
             model=model,
@@ -46,7 +46,7 @@ class OutsideAgentLoop(EpisodeLoop):
             task.get("extra_info") or {},
         )
         try:
-            return await self._run(outside_agent(self.settings.agent), given, surroundings, played, tools)
+            return await self._run(external_agent(self.settings.agent), given, surroundings, played, tools)
         finally:
             llm.close()
             counts = tools.counts
@@ -58,9 +58,9 @@ class OutsideAgentLoop(EpisodeLoop):
         self,
         agent: Agent,
         task: AgentTask,
-        surroundings: Surroundings,
-        played: Played,
-        tools: ToolAdmission,
+        surroundings: EpisodeContext,
+        played: EpisodeResult,
+        tools: ToolGatewaySession,
     ) -> str:
         """Let the agent work until it is done or the episode is over, whichever comes first."""
         work = asyncio.ensure_future(agent.run(task, surroundings))
@@ -81,7 +81,7 @@ class OutsideAgentLoop(EpisodeLoop):
                 work.exception()  # seen: it has been told, or does not matter any more
 
 
-def outside_agent(section: Mapping[str, Any]) -> Agent:
+def external_agent(section: Mapping[str, Any]) -> Agent:
     """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process.
 
     Raises:

@@ -11,8 +11,8 @@ from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import (
     THINKING_ENDS,
     ParsedTurn,
-    Sampled,
-    Sampling,
+    SampledTokens,
+    SamplingParams,
     cut_at_stop,
     split_thinking,
 )
@@ -50,8 +50,8 @@ class VerlModel:
         self.last_steps: int | None = None
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
-    ) -> Sampled:
+        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+    ) -> SampledTokens:
         params = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -76,7 +76,7 @@ class VerlModel:
         if output.log_probs is None or len(output.log_probs) != len(sampled):
             raise EpisodeFailure("the engine gave not one log-probability per token")
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
-        return Sampled(sampled, list(output.log_probs), ended)
+        return SampledTokens(sampled, list(output.log_probs), ended)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
         reasoning, before, said = self._split(list(tokens))

@@ -22,7 +22,7 @@ from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.assistant_text import without_tool_text
 from aworld_train.reward.reward_function import score_by_function
-from aworld_train.reward.scored import Scored, ScoreOutcome
+from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score as score_answer
 from aworld_train.reward.settings import RewardSettings
 
@@ -128,7 +128,7 @@ async def score(
     return _for_verl(scored, extra_info)
 
 
-def _for_verl(scored: Scored, extra_info: Mapping[str, Any]) -> dict[str, Any]:
+def _for_verl(scored: ScoreResult, extra_info: Mapping[str, Any]) -> dict[str, Any]:
     value = math.nan if scored.score is None else scored.score
     calls = int(extra_info.get("tool_call_count") or 0)
     # Of composite the part that says whether the answer is right, of others the score.

@@ -11,7 +11,7 @@ from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.rollout.graph import Row
 
 if TYPE_CHECKING:
-    from aworld_train.adapter.verl.agent_loop import Played
+    from aworld_train.adapter.verl.agent_loop import EpisodeResult
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
@@ -28,7 +28,7 @@ class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
 
 
 def output_rows(
-    played: "Played", rows: list[tuple[str, Row]], model: VerlModel, asked: str, *, masked: bool
+    played: "EpisodeResult", rows: list[tuple[str, Row]], model: VerlModel, asked: str, *, masked: bool
 ) -> list[EpisodeRow]:
     """The rows of an episode, which was ``asked`` this; VeRL scores the last one and gives the score to all."""
     episode, tools = played.episode, played.tools

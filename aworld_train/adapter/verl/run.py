@@ -12,7 +12,7 @@ import yaml
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, agent_file, compose
 from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
-from aworld_train.adapter.verl.episode_settings import settings_of
+from aworld_train.adapter.verl.episode_settings import episode_settings
 from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.verl.reward import reward_plan
 from aworld_train.atomic import write_text
@@ -26,7 +26,7 @@ _TAIL_BYTES = 200_000
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Died)\b.*")
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=[^)]*\)\s?", re.MULTILINE)
 _NO_SPACE = "No space left on device"
-_LEAST_FREE_BYTES = 4 << 20
+_MIN_FREE_BYTES = 4 << 20
 _PLANNED_RAY_DIR = "/tmp/aworld-train-ray"
 
 
@@ -49,7 +49,7 @@ def write_plan(
     write_text(folder / "verl.yaml", yaml.safe_dump(config, sort_keys=False))
     for name, content in (
         (AGENT_FILE, agent_file(recipe, folder)),
-        (EPISODES_FILE, settings_of(recipe)),
+        (EPISODES_FILE, episode_settings(recipe)),
         (REWARD_FILE, reward_plan(recipe)),
     ):
         write_text(folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
@@ -109,7 +109,7 @@ def run_verl(
         return
     said = _errors_in(log, began)
     # On a full disk the log cannot say so either.
-    if any(_NO_SPACE in line for line in said) or shutil.disk_usage(folder).free < _LEAST_FREE_BYTES:
+    if any(_NO_SPACE in line for line in said) or shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
         raise DiskFull(
             f"The disk is full: VeRL could not write below {folder}. Free some space and run it again."
         )

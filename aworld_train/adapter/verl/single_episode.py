@@ -11,8 +11,8 @@ import yaml
 
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, Unscored, open_slot
-from aworld_train.adapter.verl.episode_settings import settings_of
+from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, Unscored, open_record
+from aworld_train.adapter.verl.episode_settings import episode_settings
 from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.reward import reward_plan
@@ -21,7 +21,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)
-class Look:
+class SingleEpisode:
     """One episode to be looked at.
 
     Attributes:
@@ -37,7 +37,7 @@ class Look:
     scores: Mapping[str, Any] | None
 
 
-class Stage:
+class EpisodePlayer:
     """Where single episodes are played.
 
     Args:
@@ -53,7 +53,7 @@ class Stage:
         private.fill()
         os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
-        for name, content in ((EPISODES_FILE, settings_of(recipe)), (REWARD_FILE, reward_plan(recipe))):
+        for name, content in ((EPISODES_FILE, episode_settings(recipe)), (REWARD_FILE, reward_plan(recipe))):
             write_text(folder / name, yaml.safe_dump(content, allow_unicode=True))
         self._recipe = recipe
         self._greedy = greedy
@@ -86,9 +86,9 @@ class Stage:
         """The model's."""
         return self._model.tokenizer
 
-    async def play(self, row: Mapping[str, Any]) -> Look:
+    async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
         """Play one task of a dataset."""
-        slot = open_slot(step=0, validate=self._greedy, index=int(row["extra_info"]["index"]))
+        slot = open_record(step=0, validate=self._greedy, index=int(row["extra_info"]["index"]))
         rollout = self._recipe.rollout
         sampling = {"temperature": rollout.temperature, "top_p": rollout.top_p, "top_k": rollout.top_k}
         if self._greedy:
@@ -104,7 +104,7 @@ class Stage:
                 slot.take_score({**_rest(row), "raw_prompt": row["prompt"]})
             except Unscored:
                 outputs, scores = [], None
-        return Look(slot.line, slot.played, outputs, scores)
+        return SingleEpisode(slot.line, slot.played, outputs, scores)
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from aworld_train.adapter.verl.episode_record import Unscored, current_episode, open_slot
+from aworld_train.adapter.verl.episode_record import Unscored, current_episode, open_record
 from aworld_train.adapter.verl.episode_settings import read_settings
 from aworld_train.adapter.verl.groups import Group
 from aworld_train.adapter.verl.paths import EPISODES_FILE
@@ -60,7 +60,7 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
 
     async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
         """Play an episode, put its rows where VeRL looks for them, and say whether there are any."""
-        slot = open_slot(
+        slot = open_record(
             int(trajectory["step"]), bool(trajectory["validate"]), int(trajectory["sample_index"])
         )
         error: BaseException | None = None

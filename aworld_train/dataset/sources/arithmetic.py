@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aworld_train.dataset.expressions import evaluate, format_number
-from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, ScoringFields, expression_task, judged_as
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task
 from aworld_train.errors import DatasetError
 
 DEFAULT_TASKS = 4000
 LARGEST_RESULT = 10**7
-MOST_DECIMALS = 4
+MAX_DECIMALS = 4
 
 _OPERATOR_COUNTS, _COUNT_WEIGHTS = (1, 2, 3), (73, 23, 4)
 _OPERATORS, _OPERATOR_WEIGHTS = "*+-/", (33, 29, 25, 13)
@@ -49,14 +49,14 @@ def arithmetic(options: SourceOptions) -> Iterator[Task]:
             )
 
 
-def arithmetic_tasks(seed: int, judging: Judging = BY_NUMBER) -> Iterator[Task]:
+def arithmetic_tasks(seed: int, judging: ScoringFields = BY_NUMBER) -> Iterator[Task]:
     """An endless stream of tasks, the same for the same seed; a task can come twice."""
     rng = random.Random(seed)
     while True:
         expression = _expression(rng)
         value = evaluate(expression)
         # A negative result is one in a thousand there, and a long decimal is no plain calculator's answer.
-        if 0 <= value < LARGEST_RESULT and (value * 10**MOST_DECIMALS).denominator == 1:
+        if 0 <= value < LARGEST_RESULT and (value * 10**MAX_DECIMALS).denominator == 1:
             yield expression_task("arithmetic", expression, format_number(value), judging)
 
 
@@ -73,7 +73,7 @@ def _expression(rng: random.Random) -> str:
         if is_sum and rng.random() < _PARENTHESES_SHARE:
             text, is_sum = f"({text})", False
             term = evaluate(text)
-        right = _number(rng, most_digits=2) if operator == "*" else _divisor(rng, term)
+        right = _number(rng, max_digits=2) if operator == "*" else _divisor(rng, term)
         text += operator + right
         term = term * Fraction(right) if operator == "*" else term / Fraction(right)
     return text
@@ -94,8 +94,8 @@ def _divisor(rng: random.Random, dividend: Fraction) -> str:
     return str(rng.choice((2, 4, 5, 8, 10, 100)))
 
 
-def _number(rng: random.Random, most_digits: int = 4) -> str:
-    digits = min(most_digits, rng.choices(_DIGITS, _DIGIT_WEIGHTS)[0])
+def _number(rng: random.Random, max_digits: int = 4) -> str:
+    digits = min(max_digits, rng.choices(_DIGITS, _DIGIT_WEIGHTS)[0])
     if rng.random() < _DECIMAL_SHARE:
         return format_number(
             Fraction(rng.randint(1, 10 ** (min(digits, 2) + 2) - 1), 10 ** rng.randint(1, 2))

@@ -52,7 +52,7 @@ _SHAPES_KEPT = 256
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnPlan:
     """Where rows of one shape have the fields.
 
     Attributes:
@@ -71,7 +71,7 @@ class Plan:
         )
 
 
-PlanFor = Callable[[Path, str], Plan]
+PlanFor = Callable[[Path, str], ColumnPlan]
 """From the columns of a row, and how a message calls it, to where it has the fields."""
 
 
@@ -96,9 +96,9 @@ class Columns:
         self._unmet = dict(asked)
         self._lacking = dict.fromkeys(NEEDED)
         self._met: dict[str, None] = {}
-        self._plans: dict[Path, Plan] = {}
+        self._plans: dict[Path, ColumnPlan] = {}
 
-    def plan(self, names: Path, where: str) -> Plan:
+    def plan(self, names: Path, where: str) -> ColumnPlan:
         """Where rows with these columns have the fields.
 
         Args:
@@ -115,7 +115,7 @@ class Columns:
                 self._plans[names] = plan
         return plan
 
-    def table_plan(self, names: Path, where: str) -> Plan:
+    def table_plan(self, names: Path, where: str) -> ColumnPlan:
         """As `plan`, for a table, all of whose rows have these columns.
 
         Raises:
@@ -145,7 +145,7 @@ class Columns:
                 f"Say which it is: --map {next(iter(self._lacking))}=COLUMN."
             )
 
-    def _make(self, names: Path, where: str) -> Plan:
+    def _make(self, names: Path, where: str) -> ColumnPlan:
         if len(self._met) < _SHAPES_KEPT:
             self._met.update(dict.fromkeys(names))
         found: dict[str, Path] = {}
@@ -161,7 +161,7 @@ class Columns:
         if set(names) >= _IS_VERL:
             # Without the template that the prompt puts it in.
             found["subject"] = ("extra_info", "question")
-        return Plan(
+        return ColumnPlan(
             top=tuple((field, path[0]) for field, path in found.items() if len(path) == 1),
             nested=tuple((field, path[0], path[1:]) for field, path in found.items() if len(path) > 1),
         )

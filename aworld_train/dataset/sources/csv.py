@@ -13,7 +13,7 @@ from aworld_train.dataset.sources.columns import Columns
 from aworld_train.dataset.sources.input_files import LONGEST_LINE, input_files, read_lines
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.rows import Row, RowReader
-from aworld_train.dataset.sources.values import Unusable, check_encodable
+from aworld_train.dataset.sources.values import UnusableRow, check_encodable
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError
 
@@ -64,7 +64,7 @@ def _fields(row: list[str], width: int, places: list[tuple[str, int]]) -> dict[s
         return "other number of fields than the header has" if row else "blank line"
     try:
         check_encodable(row)
-    except Unusable as reason:
+    except UnusableRow as reason:
         return str(reason)
     return {field: row[place] or None for field, place in places}
 

@@ -6,7 +6,7 @@ from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task, TaskKind
 
 
-class Judging(TypedDict):
+class ScoringFields(TypedDict):
     """How an answer is asked for and judged, as a `Task` has it."""
 
     scorer: str
@@ -14,7 +14,7 @@ class Judging(TypedDict):
     system: str
 
 
-def judged_as(options: SourceOptions, scorer: str) -> Judging:
+def judged_as(options: SourceOptions, scorer: str) -> ScoringFields:
     """What the options say of judging, else ``scorer`` on what is in the answer tags."""
     return {
         "scorer": options.scorer or scorer,
@@ -23,14 +23,14 @@ def judged_as(options: SourceOptions, scorer: str) -> Judging:
     }
 
 
-BY_NUMBER: Judging = {"scorer": "number", "answer_schema": "answer", "system": ""}
+BY_NUMBER: ScoringFields = {"scorer": "number", "answer_schema": "answer", "system": ""}
 
 
 def expression_task(
     data_source: str,
     expression: str,
     answer: str,
-    judging: Judging = BY_NUMBER,
+    judging: ScoringFields = BY_NUMBER,
     file: str = "",
     line: int = 0,
 ) -> Task:

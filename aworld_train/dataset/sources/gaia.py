@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from aworld_train.dataset.prompts import prompt_text, with_attachments
-from aworld_train.dataset.sources.columns import Plan
+from aworld_train.dataset.sources.columns import ColumnPlan
 from aworld_train.dataset.sources.jsonl import json_rows
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import parquet_rows
@@ -107,8 +107,8 @@ def _rows(path: Path) -> Iterator[Row]:
     return parquet_rows(path, _plan) if path.suffix == ".parquet" else json_rows(path, _plan)
 
 
-def _plan(names: tuple[str, ...], where: str) -> Plan:
-    return Plan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
+def _plan(names: tuple[str, ...], where: str) -> ColumnPlan:
+    return ColumnPlan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
 
 
 def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:

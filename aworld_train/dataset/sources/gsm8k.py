@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number, normalize
-from aworld_train.dataset.sources.expression_task import BY_NUMBER, Judging, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import BY_NUMBER, ScoringFields, expression_task, judged_as
 from aworld_train.dataset.sources.input_files import input_files, read_lines
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import NOT_UNICODE
@@ -43,7 +43,7 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
         yield from read(path, judging)
 
 
-def annotation_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
+def annotation_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per annotation of the file, and one per row that has none.
 
     Raises:
@@ -68,7 +68,7 @@ def annotation_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task 
             yield Dropped(path.name, line, row["answer"], "no annotation in the row")
 
 
-def question_tasks(path: Path, judging: Judging = BY_NUMBER) -> Iterator[Task | Dropped]:
+def question_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
     """One item per row of the file: the problem and its final answer.
 
     Raises:

@@ -19,7 +19,7 @@ from aworld_train.dataset.tasks import TaskTable
 
 _RUN_LINES = 1024
 _RUN_BYTES = 4 << 20
-_MOST_SHAPES = 16
+_MAX_SHAPES = 16
 """Lines of a file that has more sets of columns are hardly of one make."""
 
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -59,7 +59,7 @@ class Tables:
             first, raw = run[0]
             names = tuple(_NAMES.decode(raw or b""))
             if names not in self._known:
-                if len(self._known) == _MOST_SHAPES:
+                if len(self._known) == _MAX_SHAPES:
                     return None
                 self._known[names] = _shape(names, self._plan_for, f"{self._path}, line {first}")
             if (shape := self._known[names]) is None:

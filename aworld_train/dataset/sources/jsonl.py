@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from aworld_train.dataset.sources.columns import Columns, Plan, PlanFor, entry
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, PlanFor, entry
 from aworld_train.dataset.sources.input_files import Line, input_files, read_lines
 from aworld_train.dataset.sources.json_tables import Tables, runs
 from aworld_train.dataset.sources.options import SourceOptions
@@ -58,7 +58,7 @@ def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
 
 def _rows(lines: Iterable[Line], path: Path, plan_for: PlanFor) -> Iterator[Row]:
     names: tuple[str, ...] = ()
-    plan = Plan((), ())
+    plan = ColumnPlan((), ())
     row_of, value_of = _ROW.decode, _VALUE.decode
     for line, raw in lines:
         if raw is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aworld_train.dataset.sources.columns import Columns, Plan, PlanFor, entry
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, PlanFor, entry
 from aworld_train.dataset.sources.input_files import input_files, unreadable
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.rows import Row, RowReader
@@ -49,7 +49,7 @@ def parquet_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
         raise unreadable(path, error) from error
 
 
-def batch_rows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[Row]:
+def batch_rows(batches: Iterable[pa.RecordBatch], plan: ColumnPlan) -> Iterator[Row]:
     """The rows of batches that have the plan's columns."""
     number = 0
     columns = plan.columns

@@ -14,7 +14,13 @@ from typing import NamedTuple
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.values import Unusable, answer_text, file_names, label_text, question_text
+from aworld_train.dataset.sources.values import (
+    UnusableRow,
+    answer_text,
+    file_names,
+    label_text,
+    question_text,
+)
 from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
 
@@ -27,7 +33,7 @@ DEFAULT_SCHEMA = "answer"
 _QUESTION = TaskKind.question
 
 
-class _Said(NamedTuple):
+class _SharedFields(NamedTuple):
     """What few rows say of themselves, and goes without saying for the others."""
 
     scorer: str
@@ -37,7 +43,7 @@ class _Said(NamedTuple):
     subject: str = ""
 
 
-_SELDOM = frozenset(_Said._fields)
+_SELDOM = frozenset(_SharedFields._fields)
 
 IN_TABLES = frozenset({"id", "query", "answer", "level", "attachments"})
 """The fields of rows that can be read many at once."""
@@ -70,7 +76,7 @@ class RowReader:
         self._compose = compose
         self._levels = frozenset(options.levels)
         self._folder = options.attachments_at.rstrip("/")
-        self._usual = _Said(
+        self._usual = _SharedFields(
             scorer=options.scorer or scorer,
             answer_schema=options.answer_schema or DEFAULT_SCHEMA,
             data_source=data_source,
@@ -93,7 +99,7 @@ class RowReader:
                 continue
             try:
                 yield self.task(fields, file, line)
-            except Unusable as reason:
+            except UnusableRow as reason:
                 yield Dropped(file, line, shown(raw), str(reason))
 
     def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
@@ -112,7 +118,7 @@ class RowReader:
         question, system = question_text(get("query"))
         level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
-            raise Unusable(NOT_ASKED_FOR)
+            raise UnusableRow(NOT_ASKED_FOR)
         said = self._usual if _SELDOM.isdisjoint(fields) else self._said(fields, file, line)
         answer = answer_text(get("answer"), structured=_is_structured(said.scorer))
         system = said.system or system or self._system
@@ -173,7 +179,7 @@ class RowReader:
             for id, content in zip(ids, contents, strict=True):
                 if id:
                     self._check_id(id, content)
-        except Unusable:
+        except UnusableRow:
             return None
         shared = Shared(
             is_question=True,
@@ -195,7 +201,7 @@ class RowReader:
             lines=lines,
         )
 
-    def _said(self, fields: Mapping[str, object], file: str, line: int) -> "_Said":
+    def _said(self, fields: Mapping[str, object], file: str, line: int) -> "_SharedFields":
         usual = self._usual
         own = {name: label_text(fields.get(name), name) for name in _SELDOM}
         said = usual._replace(**{name: text for name, text in own.items() if text})
@@ -221,7 +227,7 @@ class RowReader:
     def _check_id(self, id: str, content: int) -> None:
         # Hashes, of 64 bits: what is kept of a row is then small, whatever its id.
         if self._contents.setdefault(hash(id), content) != content:
-            raise Unusable("id of another row with other content")
+            raise UnusableRow("id of another row with other content")
 
 
 def _is_structured(scorer: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aworld_train.dataset.sources.columns import Columns, entry
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.rows import Row, RowReader, shown
-from aworld_train.dataset.sources.values import Unusable, answer_text, check_encodable, question_text
+from aworld_train.dataset.sources.values import UnusableRow, answer_text, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
 from aworld_train.user_code import load_own
@@ -91,7 +91,7 @@ def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
         )
         question_text(item.message)
         answer_text(item.answer)
-    except Unusable as reason:
+    except UnusableRow as reason:
         return Dropped(item.file or origin, item.line or number, shown(item.message), str(reason))
     return item
 

@@ -18,7 +18,7 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "human": "us
 _OTHERS = ("assistant", "tool")
 
 
-class Unusable(Exception):
+class UnusableRow(Exception):
     """A row that does not become a task; the message is the reason, one of few."""
 
 
@@ -45,13 +45,13 @@ def answer_text(value: object, *, structured: bool = False) -> str:
         except (TypeError, ValueError):
             text = None
     if text is None:
-        raise Unusable(NO_ANSWER if value is None else "answer is not text or a number")
+        raise UnusableRow(NO_ANSWER if value is None else "answer is not text or a number")
     text = text.strip()
     if not text:
-        raise Unusable(NO_ANSWER)
+        raise UnusableRow(NO_ANSWER)
     # What leaderboards put where the answer is kept back: "?", "-".
     if not (text[0].isalnum() or any(map(str.isalnum, text))):
-        raise Unusable(HIDDEN_ANSWER)
+        raise UnusableRow(HIDDEN_ANSWER)
     return text
 
 
@@ -65,7 +65,7 @@ def label_text(value: object, name: str) -> str:
         return ""
     text = value if type(value) is str else _scalar(value)
     if text is None:
-        raise Unusable(f"{name} is not text or a number")
+        raise UnusableRow(f"{name} is not text or a number")
     return text.strip()
 
 
@@ -80,10 +80,10 @@ def question_text(value: object) -> tuple[str, str]:
     """
     system, asked = ("", value) if isinstance(value, str) else _conversation(value)
     if isinstance(asked, WrittenNumber):
-        raise Unusable("query is not text")
+        raise UnusableRow("query is not text")
     asked = asked.strip()
     if not asked:
-        raise Unusable("no query")
+        raise UnusableRow("no query")
     return asked, system
 
 
@@ -97,7 +97,7 @@ def file_names(value: object) -> list[str]:
         return []
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise Unusable("attachments are not names of files")
+        raise UnusableRow("attachments are not names of files")
     return [str(name) for name in names]
 
 
@@ -112,7 +112,7 @@ def check_encodable(values: Iterable[object]) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise Unusable(NOT_UNICODE) from None
+                raise UnusableRow(NOT_UNICODE) from None
 
 
 def _conversation(value: object) -> tuple[str, str]:
@@ -125,21 +125,21 @@ def _conversation(value: object) -> tuple[str, str]:
                 {"role": role, "content": content} for role, content in zip(roles, contents, strict=True)
             ]
     if value is None:
-        raise Unusable("no query")
+        raise UnusableRow("no query")
     if isinstance(value, bytes):
-        raise Unusable(NOT_UNICODE)
+        raise UnusableRow(NOT_UNICODE)
     if not isinstance(value, Sequence):
-        raise Unusable("query is not text")
+        raise UnusableRow("query is not text")
     said: dict[str, list[str]] = {"system": [], "user": []}
     for message in value:
         role = message.get("role") if isinstance(message, Mapping) else None
         if role in _OTHERS:
             continue
         if not isinstance(role, str) or role not in ROLES:
-            raise Unusable("a message of the query has no known role")
+            raise UnusableRow("a message of the query has no known role")
         said[ROLES[role]].append(_content(message.get("content")))
     if len(said["user"]) != 1:
-        raise Unusable(
+        raise UnusableRow(
             "query has no user message" if not said["user"] else "query has more than one user message"
         )
     return "\n\n".join(said["system"]).strip(), said["user"][0]
@@ -151,7 +151,7 @@ def _content(content: object) -> str:
     parts = content if isinstance(content, list) else [None]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     if not all(isinstance(text, str) for text in texts):
-        raise Unusable("a message of the query is not text")
+        raise UnusableRow("a message of the query is not text")
     return "".join(str(text) for text in texts)
 
 
@@ -164,13 +164,13 @@ def _scalar(value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Unusable("a number is NaN or infinite")
+            raise UnusableRow("a number is NaN or infinite")
         return repr(value).removesuffix(".0")
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise Unusable(NOT_UNICODE) from None
+            raise UnusableRow(NOT_UNICODE) from None
     return str(value) if isinstance(value, int | Decimal | date | time) else None
 
 

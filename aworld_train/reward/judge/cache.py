@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aworld_train.masking import mask
-from aworld_train.reward.judge.verdict import Ruling, Verdict
+from aworld_train.reward.judge.verdict import JudgedVerdict, Verdict
 
 
 class VerdictCache:
@@ -21,17 +21,17 @@ class VerdictCache:
     def __init__(self, directory: Path):
         self._directory = directory
 
-    def read(self, key: str) -> Ruling | None:
+    def read(self, key: str) -> JudgedVerdict | None:
         """The verdict under a key, or None."""
         try:
             data = json.loads(self._file(key).read_bytes())
             if data["key"] != key:
                 return None
-            return Ruling(Verdict(data["verdict"]), str(data["reason"]))
+            return JudgedVerdict(Verdict(data["verdict"]), str(data["reason"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
-    def write(self, key: str, model: str, ruling: Ruling) -> None:
+    def write(self, key: str, model: str, ruling: JudgedVerdict) -> None:
         """Keep a verdict.
 
         Raises:

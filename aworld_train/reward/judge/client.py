@@ -24,8 +24,8 @@ from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.env.address import is_near
 from aworld_train.reward.settings import JudgeModel
 
-_MOST_BYTES = 4 << 20
-_MOST_TOKENS = 10**9  # a server that claims more of one request has not counted
+_MAX_BYTES = 4 << 20
+_MAX_TOKENS = 10**9  # a server that claims more of one request has not counted
 _SHOWN = 200  # characters of what a server said
 # Too early, too many, or something that went wrong on the server's side (RFC 9110, RFC 8470, RFC 6585).
 _WORTH_ASKING_AGAIN = frozenset({408, 409, 425, 429})
@@ -137,8 +137,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     sent = bytearray()
     async for chunk in response.content.iter_any():
         sent += chunk
-        if len(sent) > _MOST_BYTES:
-            raise Unanswered(f"it sent more than {_MOST_BYTES >> 20} MiB", again=False)
+        if len(sent) > _MAX_BYTES:
+            raise Unanswered(f"it sent more than {_MAX_BYTES >> 20} MiB", again=False)
     return bytes(sent)
 
 
@@ -181,7 +181,7 @@ def _reply(data: Any) -> Reply:
 
 def _tokens(usage: Any, name: str) -> int:
     count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and 0 < count <= _MOST_TOKENS else 0
+    return count if isinstance(count, int) and 0 < count <= _MAX_TOKENS else 0
 
 
 def _decoded(sent: bytes) -> str:

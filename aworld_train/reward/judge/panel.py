@@ -17,8 +17,8 @@ import aiohttp
 from aworld_train.reward.judge.cache import VerdictCache
 from aworld_train.reward.judge.client import Client, Reply, Unanswered
 from aworld_train.reward.judge.question import Question
-from aworld_train.reward.judge.rate_limiter import NoTurn, Pace
-from aworld_train.reward.judge.verdict import Ruling, Unreadable, read_ruling
+from aworld_train.reward.judge.rate_limiter import RateLimiter, RateLimitTimeout
+from aworld_train.reward.judge.verdict import JudgedVerdict, Unreadable, read_ruling
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
 
 _REST = 30.0  # seconds for which a model that was out of order is asked after the others
@@ -56,7 +56,7 @@ class Judgement:
         steps: What happened, a line each.
     """
 
-    ruling: Ruling | None = None
+    ruling: JudgedVerdict | None = None
     calls: int = 0
     cost: float = 0.0
     cached: bool = False
@@ -64,7 +64,7 @@ class Judgement:
 
 
 @dataclass
-class _Seat:
+class _JudgeState:
     """A model and what is remembered of it."""
 
     client: Client
@@ -76,7 +76,7 @@ class _Seat:
         return self.client.model
 
 
-class Panel:
+class JudgePanel:
     """Judges by the settings of a run; belongs to one event loop.
 
     Args:
@@ -89,8 +89,8 @@ class Panel:
         self, settings: JudgeSettings, session: aiohttp.ClientSession, backoff: Backoff | None = None
     ):
         self._attempts = settings.attempts
-        self._seats = [_Seat(Client(model, session)) for model in settings.models]
-        self._pace = Pace(settings.concurrency, settings.per_minute)
+        self._seats = [_JudgeState(Client(model, session)) for model in settings.models]
+        self._pace = RateLimiter(settings.concurrency, settings.per_minute)
         self._backoff = backoff or Backoff()
         self._cache = VerdictCache(Path(settings.cache).expanduser()) if settings.cache else None
         self._asked_now: WeakValueDictionary[Question, asyncio.Lock] = WeakValueDictionary()
@@ -108,7 +108,9 @@ class Panel:
             judgement.steps.append("the same answer was still being judged for another episode")
         return judgement
 
-    async def _ask_in_order(self, question: Question, until: float, judgement: Judgement) -> Ruling | None:
+    async def _ask_in_order(
+        self, question: Question, until: float, judgement: Judgement
+    ) -> JudgedVerdict | None:
         resting = []
         waiting = len(self._seats)
         for seat in self._seats:
@@ -127,8 +129,8 @@ class Panel:
         return None
 
     async def _ask_seat(
-        self, seat: _Seat, question: Question, until: float, judgement: Judgement
-    ) -> Ruling | None:
+        self, seat: _JudgeState, question: Question, until: float, judgement: Judgement
+    ) -> JudgedVerdict | None:
         def tell(what: object) -> None:
             judgement.steps.append(f"{seat.model.name}: {what}")
 
@@ -140,7 +142,7 @@ class Panel:
                 tell(_told(ruling))
                 await self._keep(seat, question, ruling, judgement)
                 return ruling
-            except NoTurn as reason:
+            except RateLimitTimeout as reason:
                 tell(f"was not asked: {reason}")
                 return None
             except Unreadable as reason:
@@ -162,7 +164,9 @@ class Panel:
             seat.rests_until = _now() + _REST
         return None
 
-    async def _ask_once(self, seat: _Seat, question: Question, until: float, judgement: Judgement) -> Ruling:
+    async def _ask_once(
+        self, seat: _JudgeState, question: Question, until: float, judgement: Judgement
+    ) -> JudgedVerdict:
         structured = not seat.speaks_plainly
         try:
             reply = await self._send(seat, question, structured, until, judgement)
@@ -180,10 +184,10 @@ class Panel:
             seat.speaks_plainly = True
             said = seat.client.without_key(reply.text)[:_SHOWN]
             raise Unreadable(f"{reason}: {said!r}") from reason
-        return Ruling(ruling.verdict, seat.client.without_key(ruling.reason))
+        return JudgedVerdict(ruling.verdict, seat.client.without_key(ruling.reason))
 
     async def _send(
-        self, seat: _Seat, question: Question, structured: bool, until: float, judgement: Judgement
+        self, seat: _JudgeState, question: Question, structured: bool, until: float, judgement: Judgement
     ) -> Reply:
         model = seat.model
         body = question.request(model.model, structured=structured)
@@ -200,7 +204,7 @@ class Panel:
             return nullcontext()
         return self._asked_now.setdefault(question, asyncio.Lock())
 
-    def _kept(self, seat: _Seat, question: Question, judgement: Judgement) -> Ruling | None:
+    def _kept(self, seat: _JudgeState, question: Question, judgement: Judgement) -> JudgedVerdict | None:
         if self._cache is None:
             return None
         ruling = self._cache.read(question.key(seat.model.model))
@@ -209,7 +213,9 @@ class Panel:
             judgement.steps.append(f"{seat.model.name}, asked before: {_told(ruling)}")
         return ruling
 
-    async def _keep(self, seat: _Seat, question: Question, ruling: Ruling, judgement: Judgement) -> None:
+    async def _keep(
+        self, seat: _JudgeState, question: Question, ruling: JudgedVerdict, judgement: Judgement
+    ) -> None:
         if self._cache is None:
             return
         name = seat.model.model
@@ -220,7 +226,7 @@ class Panel:
             judgement.steps.append(f"the verdict could not be kept: {error}")
 
 
-def _told(ruling: Ruling) -> str:
+def _told(ruling: JudgedVerdict) -> str:
     """A verdict and its reason, in a line."""
     return f"{ruling.verdict.upper()}: {' '.join(ruling.reason.split())[:_SHOWN]}"
 

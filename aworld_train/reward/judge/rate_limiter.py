@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 _MINUTE = 60.0
 
 
-class NoTurn(Exception):
+class RateLimitTimeout(Exception):
     """A request would have begun too late."""
 
 
-class Pace:
+class RateLimiter:
     """Gives turns; belongs to one event loop.
 
     Args:
@@ -49,13 +49,13 @@ class Pace:
             NoTurn: It could not.
         """
         if seconds <= 0:
-            raise NoTurn("its time was over")
+            raise RateLimitTimeout("its time was over")
         until = self._clock() + seconds
         try:
             async with asyncio.timeout(seconds):
                 await self._places.acquire()
         except TimeoutError as error:
-            raise NoTurn("too many other requests were waiting") from error
+            raise RateLimitTimeout("too many other requests were waiting") from error
         try:
             await self._wait_for_the_minute(until)
             yield
@@ -68,7 +68,9 @@ class Pace:
         now = self._clock()
         start = max(now, self._begun[0] + _MINUTE) if len(self._begun) == self._per_minute else now
         if start > until:
-            raise NoTurn(f"its turn among {self._per_minute} requests a minute is {start - now:.0f} s away")
+            raise RateLimitTimeout(
+                f"its turn among {self._per_minute} requests a minute is {start - now:.0f} s away"
+            )
         # Noted before the wait, so that whoever comes next counts from here; the oldest falls out.
         self._begun.append(start)
         if start > now:

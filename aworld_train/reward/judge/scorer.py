@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from aworld_train.reward.judge.panel import Judgement, Panel
+from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, own_instructions
 from aworld_train.reward.judge.verdict import Verdict
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import JudgeSettings
 
 # What is left of a score's time limit for saying that there was no verdict: a share of it, and seconds at most.
-_SHARE_LEFT, _MOST_LEFT = 0.05, 1.0
+_SHARE_LEFT, _MAX_LEFT = 0.05, 1.0
 
 
 async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> Score:
@@ -34,7 +34,7 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
     limit = context.settings.timeout
     question = Question(context.query, ground_truth, answer, judge.prompt or own_instructions())
     panel = await _panel(judge)
-    return _score(await panel.judge(question, limit - min(_MOST_LEFT, limit * _SHARE_LEFT)))
+    return _score(await panel.judge(question, limit - min(_MAX_LEFT, limit * _SHARE_LEFT)))
 
 
 def _score(judgement: Judgement) -> Score:
@@ -54,13 +54,13 @@ class _Bench:
 
     session: aiohttp.ClientSession
     life: AsyncGenerator[aiohttp.ClientSession, None]
-    panels: dict[JudgeSettings, Panel] = field(default_factory=dict)
+    panels: dict[JudgeSettings, JudgePanel] = field(default_factory=dict)
 
 
 _benches: dict[asyncio.AbstractEventLoop, _Bench] = {}
 
 
-async def _panel(settings: JudgeSettings) -> Panel:
+async def _panel(settings: JudgeSettings) -> JudgePanel:
     loop = asyncio.get_running_loop()
     bench = _benches.get(loop)
     if bench is None:
@@ -70,7 +70,7 @@ async def _panel(settings: JudgeSettings) -> Panel:
         bench = _benches[loop] = _Bench(await anext(life), life)
     panel = bench.panels.get(settings)
     if panel is None:
-        panel = bench.panels[settings] = Panel(settings, bench.session)
+        panel = bench.panels[settings] = JudgePanel(settings, bench.session)
     return panel
 
 

@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ruling:
+class JudgedVerdict:
     """A verdict and the reason that was given for it."""
 
     verdict: Verdict
@@ -41,7 +41,7 @@ class Unreadable(Exception):
     """What a judge said is not a verdict; the message says why."""
 
 
-def read_ruling(text: str) -> Ruling:
+def read_ruling(text: str) -> JudgedVerdict:
     """The verdict in what a judge said.
 
     Raises:
@@ -59,7 +59,7 @@ def read_ruling(text: str) -> Ruling:
         raise Unreadable("its last line is no verdict")
     verdict = Verdict(found[1].lower())
     _check_agreement(verdict, [said])
-    return Ruling(verdict, "\n".join(before).strip())
+    return JudgedVerdict(verdict, "\n".join(before).strip())
 
 
 def _after_thinking(text: str) -> str:
@@ -85,7 +85,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _ruling_of(data: dict[str, Any]) -> Ruling:
+def _ruling_of(data: dict[str, Any]) -> JudgedVerdict:
     said = data.get("verdict")
     try:
         verdict = Verdict(said.strip().lower() if isinstance(said, str) else "")
@@ -94,7 +94,7 @@ def _ruling_of(data: dict[str, Any]) -> Ruling:
     others = [value for key, value in data.items() if key != "verdict" and isinstance(value, str)]
     _check_agreement(verdict, others)
     reason = data.get("reason")
-    return Ruling(verdict, reason.strip() if isinstance(reason, str) else "")
+    return JudgedVerdict(verdict, reason.strip() if isinstance(reason, str) else "")
 
 
 def _check_agreement(verdict: Verdict, texts: Iterable[str]) -> None:

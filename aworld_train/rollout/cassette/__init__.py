@@ -9,8 +9,8 @@ calls before them; nothing that a tool does to the world is done again.
         await tools.call("calculator", {"expression": "6*7"})
 """
 
-from aworld_train.rollout.cassette.cassette import Cassette, Mode, Playback, open_cassette
+from aworld_train.rollout.cassette.cassette import Cassette, CassetteReplay, Mode, open_cassette
 from aworld_train.rollout.cassette.key import server_identity
 from aworld_train.rollout.cassette.recorded import RecordedTools
 
-__all__ = ["Cassette", "Mode", "Playback", "RecordedTools", "open_cassette", "server_identity"]
+__all__ = ["Cassette", "CassetteReplay", "Mode", "RecordedTools", "open_cassette", "server_identity"]

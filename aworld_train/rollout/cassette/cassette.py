@@ -16,7 +16,7 @@ from typing import Any
 
 from aworld_train.errors import CassetteError, UsageError
 from aworld_train.rollout.cassette.key import CallKey, canonical
-from aworld_train.rollout.cassette.storage import CassetteFile, Place, encode
+from aworld_train.rollout.cassette.storage import CassetteFile, LineLocation, encode
 
 Answer = Mapping[str, Any]
 """What a server answered a call: ``{"result": ...}`` or ``{"error": ...}``, as JSON-RPC has it."""
@@ -55,9 +55,9 @@ class Cassette:
         self.mode = mode
         self._ignore = {tool: frozenset(names) for tool, names in (ignore or {}).items()}
         self._file = CassetteFile(self.path, writable=mode is not Mode.replay)
-        self._calls: dict[bytes, dict[int, Place]] = {}
-        self._by_tool: dict[tuple[str, str], dict[bytes, Place]] = {}
-        self._tools: dict[str, Place] = {}
+        self._calls: dict[bytes, dict[int, LineLocation]] = {}
+        self._by_tool: dict[tuple[str, str], dict[bytes, LineLocation]] = {}
+        self._tools: dict[str, LineLocation] = {}
         self._catch_up()
 
     @property
@@ -70,9 +70,9 @@ class Cassette:
         """Whether calls are answered from the file where it has them."""
         return self.mode is not Mode.record
 
-    def playback(self, server: str) -> "Playback":
+    def playback(self, server: str) -> "CassetteReplay":
         """An episode's view of it: the calls to ``server`` (a ``server_identity``), counted from one."""
-        return Playback(self, server)
+        return CassetteReplay(self, server)
 
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
         """What a call is known by.
@@ -151,7 +151,7 @@ class Cassette:
         nearest = _nearest(call.arguments, others)
         return f"{said}; the nearest recorded call of this tool has {_shown(nearest)}"
 
-    def _place(self, call: CallKey) -> Place | None:
+    def _place(self, call: CallKey) -> LineLocation | None:
         digest = call.digest()
         if call.nth not in self._calls.get(digest, {}):
             self._catch_up()
@@ -181,7 +181,7 @@ class Cassette:
             self._by_tool.setdefault((call.server, call.tool), {})[digest] = place
 
 
-class Playback:
+class CassetteReplay:
     """One episode's calls to one server."""
 
     def __init__(self, cassette: Cassette, server: str):

@@ -26,7 +26,7 @@ _CALL = {"server", "tool", "arguments", "nth"}
 _log = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class LineLocation(NamedTuple):
     """Where a line stands in the file, in bytes."""
 
     offset: int
@@ -84,7 +84,7 @@ class CassetteFile:
         except OSError as error:
             raise CassetteError(f"The cassette {self.path} cannot be written: {error.strerror}.") from error
 
-    def read_new(self) -> Iterator[tuple[Place, dict[str, Any]]]:
+    def read_new(self) -> Iterator[tuple[LineLocation, dict[str, Any]]]:
         """The whole lines that were added since it was read last, without headers.
 
         Raises:
@@ -97,17 +97,17 @@ class CassetteFile:
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # torn, or still being written
-                place = Place(self._read_to, len(line))
+                place = LineLocation(self._read_to, len(line))
                 self._read_to += len(line)
                 self._line_number += 1
                 if line.strip() and (record := self._record(line)) is not None:
                     yield place, record
 
-    def bytes_at(self, place: Place) -> bytes:
+    def bytes_at(self, place: LineLocation) -> bytes:
         """The line that stands there, without its end."""
         return os.pread(self._descriptor, place.length, place.offset).rstrip(b"\n")
 
-    def at(self, place: Place) -> dict[str, Any]:
+    def at(self, place: LineLocation) -> dict[str, Any]:
         """The record that stands there."""
         record: dict[str, Any] = json.loads(self.bytes_at(place))
         return record

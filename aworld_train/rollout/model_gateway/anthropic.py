@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, event, new_id
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 
@@ -48,7 +48,7 @@ _ERROR_TYPES = {
 }
 
 
-def read(body: Json, last: Asked | None = None) -> Asked:
+def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ, _NEUTRAL)
     fields.text(body, "model")
@@ -66,9 +66,9 @@ def read(body: Json, last: Asked | None = None) -> Asked:
         use_tools=_may_use_tools(body, bool(offered.functions)),
         max_tokens=fields.integer(body, "max_tokens", least=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
-        **sampling.wishes(body),
+        **sampling.requested_sampling(body),
     )
-    return Asked(request, stream=fields.flag(body, "stream"), tools=offered)
+    return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
 def _tool(plain: Any, where: str) -> Json:
@@ -115,7 +115,9 @@ def _add(history: History, plain: Json, where: str) -> None:
         history.add(Message("system", fields.joined_text(blocks, f"{where}.content")))
     else:
         wanted = "user, assistant or system"
-        raise Refused(f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role")
+        raise RequestRefused(
+            f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
+        )
 
 
 def _add_user(history: History, blocks: list[Any], where: str) -> None:
@@ -164,7 +166,7 @@ def _as_json(value: Json, where: str) -> str:
         raise fields.unsupported(f"{where}.input", "it cannot be written as JSON again") from None
 
 
-def answer(completion: Completion, asked: Asked, model: str) -> Json:
+def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
     return {
         **_begun(completion, model),
@@ -174,7 +176,7 @@ def answer(completion: Completion, asked: Asked, model: str) -> Json:
     }
 
 
-def events(completion: Completion, asked: Asked, model: str) -> Iterator[bytes]:
+def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
     for data in _events(completion, model):
         yield event(data, data["type"])
@@ -244,7 +246,7 @@ def _input(arguments: str) -> Json:
     return found if type(found) is dict else {TEXT_ARGUMENTS: arguments}
 
 
-def error(refused: Refused) -> Json:
+def error(refused: RequestRefused) -> Json:
     """The body of a refusal; ``param`` and ``code`` are beyond what Anthropic sends."""
     default = "api_error" if refused.status >= 500 else "invalid_request_error"
     return {
@@ -258,7 +260,7 @@ def error(refused: Refused) -> Json:
     }
 
 
-def error_event(refused: Refused) -> bytes:
+def error_event(refused: RequestRefused) -> bytes:
     """A refusal in a stream that has begun."""
     return event(error(refused), "error")
 

@@ -1,9 +1,9 @@
 """The server: which rollout a request belongs to, whether that still runs, and an answer in every case.
 
-One server for a process, on loopback, and one `Admission` for each rollout, with a key that nobody guesses. The only
-wait without an end is that for `Conversation.complete`, whose limit the rollout has; it ends when the rollout does,
-and when the client breaks off. Clients of OpenAI and Anthropic try again by themselves, which would sample twice, so
-every error says that they must not.
+One server for a process, on loopback, and one `ModelGatewaySession` for each rollout, with a key that nobody guesses.
+The only wait without a limit of its own is that for `Conversation.complete`: it ends when the rollout does, which has
+one, and when the client breaks off. Clients of OpenAI and Anthropic try again by themselves, which would sample twice,
+so every error says that they must not.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Refused
+from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, RequestRefused
 from aworld_train.rollout.model_gateway import address, anthropic, chat, models, responses
 from aworld_train.rollout.model_gateway.address import Target
-from aworld_train.rollout.model_gateway.bodies import Bodies
-from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, encode
+from aworld_train.rollout.model_gateway.bodies import BodyReader
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, encode
 from aworld_train.rollout.model_gateway.fields import Json
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ _DIALECTS: Mapping[str, Dialect] = {
 _SERVED = "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models"
 
 
-class Admission:
+class ModelGatewaySession:
     """One rollout's way to the model, from `LlmGateway.admit` to `close`.
 
     Attributes:
@@ -61,8 +61,8 @@ class Admission:
         self._gateway = gateway
         self._conversation_of = conversation_of
         self._conversations: dict[str, Conversation] = {}
-        self._bodies: dict[tuple[str, Dialect], Bodies] = {}
-        self._asked: dict[tuple[str, Dialect], Asked] = {}
+        self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
+        self._asked: dict[tuple[str, Dialect], ParsedRequest] = {}
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -85,16 +85,16 @@ class Admission:
         for task in self._under_way:
             task.cancel()
 
-    def _read(self, agent: str, dialect: Dialect, body: bytes) -> Asked:
+    def _read(self, agent: str, dialect: Dialect, body: bytes) -> ParsedRequest:
         caller = (agent, dialect)
         if caller not in self._bodies:
-            self._bodies[caller] = Bodies(dialect.history)
+            self._bodies[caller] = BodyReader(dialect.history)
         asked = dialect.read(self._bodies[caller].read(body), self._asked.get(caller))
         self._asked[caller] = asked
         return asked
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
-        """The answer, or `Refused` with the reason that there is none."""
+        """The answer, or `RequestRefused` with the reason that there is none."""
         if self._closed:  # while the body came
             raise _ended()
         task = asyncio.current_task()
@@ -104,7 +104,7 @@ class Admission:
             if agent not in self._conversations:
                 self._conversations[agent] = self._conversation_of(agent)
             return await self._conversations[agent].complete(request)
-        except Refused:
+        except RequestRefused:
             raise
         except asyncio.CancelledError as error:
             if self._closed:
@@ -124,7 +124,7 @@ class LlmGateway:
     """The server."""
 
     def __init__(self) -> None:
-        self._admitted: dict[str, Admission] = {}
+        self._admitted: dict[str, ModelGatewaySession] = {}
         self._ended: deque[str] = deque(maxlen=_REMEMBERED)
         self._runner: web.ServerRunner | None = None
         self._url = ""
@@ -162,19 +162,19 @@ class LlmGateway:
             await self._runner.cleanup()
         self._runner, self._url = None, ""
 
-    def admit(self, model: str, conversation_of: Callable[[str], Conversation]) -> Admission:
+    def admit(self, model: str, conversation_of: Callable[[str], Conversation]) -> ModelGatewaySession:
         """Let a rollout in.
 
         Args:
             model: The name that answers have; requests may name any.
             conversation_of: An agent's name becomes its conversation; asked when the agent first asks, and never
-                again. It may raise `Refused`.
+                again. It may raise `RequestRefused`.
         """
-        admission = Admission(self, model, conversation_of)
+        admission = ModelGatewaySession(self, model, conversation_of)
         self._admitted[admission.key] = admission
         return admission
 
-    def _forget(self, admission: Admission) -> None:
+    def _forget(self, admission: ModelGatewaySession) -> None:
         if self._admitted.pop(admission.key, None):
             self._ended.append(admission.key)
 
@@ -186,35 +186,35 @@ class LlmGateway:
             if dialect is None:
                 return _json(_about_models(request, target, admission))
             if request.method != "POST":
-                raise Refused(f"{request.method} is not possible here; POST is", status=405)
+                raise RequestRefused(f"{request.method} is not possible here; POST is", status=405)
             asked = admission._read(agent, dialect, await _read(request))
             return await _serve(request, dialect, asked, admission, agent)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(dialect or chat.DIALECT, refused)
-        except ConnectionError:  # the client is gone; a conversation's own have become `Refused`
+        except ConnectionError:  # the client is gone; a conversation's own have become `RequestRefused`
             raise
         except Exception as error:
             log.exception("the gateway failed")
             return _refusal(dialect or chat.DIALECT, _failed(error))
 
-    def _find(self, target: Target) -> tuple[Admission, str]:
+    def _find(self, target: Target) -> tuple[ModelGatewaySession, str]:
         for key, agent in target.callers:
             if key in self._admitted:
                 return self._admitted[key], agent
         if any(key in self._ended for key, _ in target.callers):
             raise _ended()
-        raise Refused(
+        raise RequestRefused(
             "no rollout has this key; use the address or the API key that the rollout was given",
             status=401,
             code="invalid_api_key",
         )
 
 
-def _about_models(request: web.BaseRequest, target: Target, admission: Admission) -> Json:
+def _about_models(request: web.BaseRequest, target: Target, admission: ModelGatewaySession) -> Json:
     endpoint, _, name = target.endpoint.partition("/")
     if endpoint != "models" or request.method not in ("GET", "HEAD"):
         asked = f"{request.method} {request.rel_url.raw_path}"[:200].replace(admission.key, "<key>")
-        raise Refused(f"{asked} is not served; {_SERVED} are", status=404, code="not_found")
+        raise RequestRefused(f"{asked} is not served; {_SERVED} are", status=404, code="not_found")
     return models.one(unquote(name), admission.model) if name else models.listed(admission.model)
 
 
@@ -232,19 +232,23 @@ async def _read(request: web.BaseRequest) -> bytes:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Refused(
+        raise RequestRefused(
             f"the body is larger than {BODY_BYTES >> 20} MB", status=413, code="request_too_large"
         ) from None
     except TimeoutError:
-        raise Refused(
+        raise RequestRefused(
             f"the body did not come within {_BODY_SECONDS:g} s", status=408, code="request_timeout"
         ) from None
     except web.RequestPayloadError as error:
-        raise Refused(f"the body cannot be read: {error}", code="invalid_body") from None
+        raise RequestRefused(f"the body cannot be read: {error}", code="invalid_body") from None
 
 
 async def _serve(
-    request: web.BaseRequest, dialect: Dialect, asked: Asked, admission: Admission, agent: str
+    request: web.BaseRequest,
+    dialect: Dialect,
+    asked: ParsedRequest,
+    admission: ModelGatewaySession,
+    agent: str,
 ) -> web.StreamResponse:
     answering = admission._complete(agent, asked.request)
     if asked.stream:
@@ -255,8 +259,8 @@ async def _serve(
 async def _stream(
     request: web.BaseRequest,
     dialect: Dialect,
-    asked: Asked,
-    admission: Admission,
+    asked: ParsedRequest,
+    admission: ModelGatewaySession,
     answering: Coroutine[Any, Any, Completion],
 ) -> web.StreamResponse:
     """An answer as events; where it is late, it begins with comments that tell the client that one is to come."""
@@ -279,8 +283,8 @@ def _seen(task: "asyncio.Task[Completion]") -> None:
 async def _stream_late(
     request: web.BaseRequest,
     dialect: Dialect,
-    asked: Asked,
-    admission: Admission,
+    asked: ParsedRequest,
+    admission: ModelGatewaySession,
     task: "asyncio.Task[Completion]",
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
@@ -290,7 +294,7 @@ async def _stream_late(
         await response.write(_COMMENT)
     try:
         events = b"".join(dialect.events(await task, asked, admission.model))
-    except Refused as refused:
+    except RequestRefused as refused:
         events = dialect.error_event(refused)
     except Exception as error:
         log.exception("the gateway failed")
@@ -304,7 +308,7 @@ def _json(body: Json) -> web.Response:
     return web.Response(body=encode(body), content_type="application/json")
 
 
-def _refusal(dialect: Dialect, refused: Refused) -> web.Response:
+def _refusal(dialect: Dialect, refused: RequestRefused) -> web.Response:
     return web.Response(
         body=encode(dialect.error(refused)),
         status=refused.status,
@@ -313,12 +317,12 @@ def _refusal(dialect: Dialect, refused: Refused) -> web.Response:
     )
 
 
-def _ended() -> Refused:
-    return Refused("the rollout that this key was for has ended", status=410, code="rollout_ended")
+def _ended() -> RequestRefused:
+    return RequestRefused("the rollout that this key was for has ended", status=410, code="rollout_ended")
 
 
-def _failed(error: BaseException) -> Refused:
-    return Refused(f"the model failed: {type(error).__name__}", status=500, code="internal_error")
+def _failed(error: BaseException) -> RequestRefused:
+    return RequestRefused(f"the model failed: {type(error).__name__}", status=500, code="internal_error")
 
 
 _gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, LlmGateway]" = WeakKeyDictionary()

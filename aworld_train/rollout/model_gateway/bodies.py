@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.fields import Json
 
@@ -21,7 +21,7 @@ _NONE = -2
 _DECODER: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[Any])
 
 
-class Bodies:
+class BodyReader:
     """Reads the bodies of one agent.
 
     Args:
@@ -75,6 +75,6 @@ class Bodies:
             return _NONE
         try:
             probed = fields.parse_body(before[:at] + b',"' + _PROBE.encode() + b'"' + before[at:])
-        except Refused:
+        except RequestRefused:
             return _NONE
         return at if probed == {**self._read, self._history: [*known, _PROBE]} else _NONE

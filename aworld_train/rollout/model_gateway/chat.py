@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, Role, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
 from aworld_train.rollout.model_gateway import fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id, token_logprobs
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 
@@ -38,7 +38,7 @@ _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user":
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-def read(body: Json, last: Asked | None = None) -> Asked:
+def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
@@ -58,9 +58,9 @@ def read(body: Json, last: Asked | None = None) -> Asked:
         max_tokens=_max_tokens(body),
         stop=sampling.stop_texts(body, "stop"),
         logprobs=fields.flag(body, "logprobs"),
-        **sampling.wishes(body),
+        **sampling.requested_sampling(body),
     )
-    return Asked(
+    return ParsedRequest(
         request,
         stream=fields.flag(body, "stream"),
         usage=fields.flag(options, "include_usage"),
@@ -69,7 +69,7 @@ def read(body: Json, last: Asked | None = None) -> Asked:
     )
 
 
-def _messages(sent: Sequence[Any], last: Asked | None) -> tuple[Message, ...]:
+def _messages(sent: Sequence[Any], last: ParsedRequest | None) -> tuple[Message, ...]:
     known = _common(sent, last.sent) if last else 0
     history = History(last.request.messages[:known] if last else ())
     for at in range(known, len(sent)):
@@ -100,7 +100,9 @@ def _add(history: History, plain: Json, where: str) -> None:
         )
     else:
         wanted = "system, developer, user, assistant, tool or function"
-        raise Refused(f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role")
+        raise RequestRefused(
+            f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
+        )
 
 
 def _assistant(plain: Json, where: str) -> Message:
@@ -150,7 +152,7 @@ def _max_tokens(body: Json) -> int | None:
     return min((one for one in limits if one is not None), default=None)
 
 
-def answer(completion: Completion, asked: Asked, model: str) -> Json:
+def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
     message: Json = {"role": "assistant", "content": completion.content, "refusal": None}
     if completion.reasoning:
@@ -174,7 +176,7 @@ def answer(completion: Completion, asked: Asked, model: str) -> Json:
     return {**_head("chat.completion", model), "choices": [choice], "usage": _usage(completion)}
 
 
-def events(completion: Completion, asked: Asked, model: str) -> Iterator[bytes]:
+def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
     head = _head("chat.completion.chunk", model)
     if asked.usage:
@@ -210,7 +212,7 @@ def _head(kind: str, model: str) -> Json:
     return {"id": new_id("chatcmpl-"), "object": kind, "created": int(time.time()), "model": model}
 
 
-def _logprobs(completion: Completion, asked: Asked) -> Json | None:
+def _logprobs(completion: Completion, asked: ParsedRequest) -> Json | None:
     found = token_logprobs(completion) if asked.request.logprobs else []
     return {"content": found, "refusal": None} if found else None
 
@@ -224,7 +226,7 @@ def _usage(completion: Completion) -> Json:
     }
 
 
-def error(refused: Refused) -> Json:
+def error(refused: RequestRefused) -> Json:
     """The body of a refusal."""
     default = "server_error" if refused.status >= 500 else "invalid_request_error"
     return {
@@ -237,7 +239,7 @@ def error(refused: Refused) -> Json:
     }
 
 
-def error_event(refused: Refused) -> bytes:
+def error_event(refused: RequestRefused) -> bytes:
     """A refusal in a stream that has begun: the official clients raise on data that has an ``error``."""
     return event(error(refused))
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
-from aworld_train.rollout.model_gateway.tools import Offered
+from aworld_train.rollout.model_gateway.tools import OfferedTools
 
 _RANDOM = random.Random()  # not the one that programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedRequest:
     """A request that was read.
 
     Attributes:
@@ -36,7 +36,7 @@ class Asked:
     stream: bool = False
     usage: bool = False
     sent: Sequence[Any] = ()
-    tools: Offered | None = None
+    tools: OfferedTools | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Dialect:
 
     Attributes:
         history: The parameter that holds the history.
-        read: A body becomes a request; raises `Refused`. What it has in common with the agent's last request in this
-            dialect, where there is one, is taken from there: an agent sends its whole history every time.
+        read: A body becomes a request; raises `RequestRefused`. What it has in common with the agent's last request in
+            this dialect, where there is one, is taken from there: an agent sends its whole history every time.
         answer: The answer's body; the string is the model's name.
         events: The same as server-sent events.
         error: The body of a refusal.
@@ -54,11 +54,11 @@ class Dialect:
     """
 
     history: str
-    read: Callable[[Json, Asked | None], Asked]
-    answer: Callable[[Completion, Asked, str], Json]
-    events: Callable[[Completion, Asked, str], Iterator[bytes]]
-    error: Callable[[Refused], Json]
-    error_event: Callable[[Refused], bytes]
+    read: Callable[[Json, ParsedRequest | None], ParsedRequest]
+    answer: Callable[[Completion, ParsedRequest, str], Json]
+    events: Callable[[Completion, ParsedRequest, str], Iterator[bytes]]
+    error: Callable[[RequestRefused], Json]
+    error_event: Callable[[RequestRefused], bytes]
 
 
 def new_id(prefix: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.messages import RequestRefused
 
 Json = dict[str, Any]
 
@@ -37,13 +37,13 @@ def parse_body(body: bytes) -> Json:
     try:
         found = _parsed(body)
     except UnicodeEncodeError:
-        raise Refused(
+        raise RequestRefused(
             "the body holds half of a surrogate pair, which is no text", code="invalid_text"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise Refused(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise RequestRefused(f"the body is no JSON: {error}", code="invalid_json") from None
     if not isinstance(found, dict):
-        raise Refused(f"the body must be a JSON object, and is {kind(found)}", code="invalid_json")
+        raise RequestRefused(f"the body must be a JSON object, and is {kind(found)}", code="invalid_json")
     return found
 
 
@@ -68,18 +68,20 @@ def kind(value: Any) -> str:
     return _KINDS.get(type(value), "something else")
 
 
-def wrong(value: Any, parameter: str, wanted: str) -> Refused:
+def wrong(value: Any, parameter: str, wanted: str) -> RequestRefused:
     """What to raise for a value of the wrong type or range."""
     # An integer of thousands of digits has no decimal form.
     shown = (
         f"{value}" if type(value) is float or (type(value) is int and abs(value) < 1 << 64) else kind(value)
     )
-    return Refused(f"{parameter} must be {wanted}, and is {shown}", code="invalid_value", parameter=parameter)
+    return RequestRefused(
+        f"{parameter} must be {wanted}, and is {shown}", code="invalid_value", parameter=parameter
+    )
 
 
-def unsupported(parameter: str, why: str) -> Refused:
+def unsupported(parameter: str, why: str) -> RequestRefused:
     """What to raise for something that is right in the dialect, and that is not done here."""
-    return Refused(f"{parameter}: {why}", code="unsupported_parameter", parameter=parameter)
+    return RequestRefused(f"{parameter}: {why}", code="unsupported_parameter", parameter=parameter)
 
 
 def as_object(value: Any, parameter: str) -> Json:
@@ -172,7 +174,7 @@ def part_text(part: Any, where: str) -> str:
     if part_type == "refusal":
         return as_text(part.get("refusal"), f"{where}.refusal")
     if type(part_type) is str and part_type not in _TEXT_PARTS:
-        raise Refused(
+        raise RequestRefused(
             f"{where} is of the type {part_type[:50]!r}, and only text reaches the model",
             code="unsupported_content",
             parameter=where,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aworld_train.rollout.messages import Message, Refused, ToolCall
+from aworld_train.rollout.messages import Message, RequestRefused, ToolCall
 
 
 class History:
@@ -41,5 +41,7 @@ class History:
             Refused: there are none; ``parameter`` is where they should be.
         """
         if not self.messages:
-            raise Refused(f"{parameter} must hold a message", code="invalid_value", parameter=parameter)
+            raise RequestRefused(
+                f"{parameter} must hold a message", code="invalid_value", parameter=parameter
+            )
         return tuple(self.messages)

@@ -1,6 +1,6 @@
 """GET /v1/models: the one model of a rollout, in a form that OpenAI's clients read, and Anthropic's too."""
 
-from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
 
 _EPOCH = "1970-01-01T00:00:00Z"
@@ -24,7 +24,9 @@ def one(asked: str, model: str) -> Json:
         Refused: it is not the rollout's.
     """
     if asked != model:
-        raise Refused(f"there is no model {asked!r}, only {model!r}", status=404, code="model_not_found")
+        raise RequestRefused(
+            f"there is no model {asked!r}, only {model!r}", status=404, code="model_not_found"
+        )
     return _described(model)
 
 

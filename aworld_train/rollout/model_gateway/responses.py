@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, Role, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
 from aworld_train.rollout.model_gateway import chat, fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Asked, Dialect, event, new_id, token_logprobs
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id, token_logprobs
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 
@@ -46,7 +46,7 @@ _NOT_STORED = "nothing is stored here; send the whole conversation as `input`"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(body: Json, last: Asked | None = None) -> Asked:
+def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
     fields.text(body, "model")
@@ -68,9 +68,9 @@ def read(body: Json, last: Asked | None = None) -> Asked:
         use_tools=tools.may_use(body.get("tool_choice")),
         max_tokens=fields.integer(body, "max_output_tokens", least=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
-        **sampling.wishes(body),
+        **sampling.requested_sampling(body),
     )
-    return Asked(request, stream=fields.flag(body, "stream"), tools=offered)
+    return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
 def _tool(plain: Any, where: str) -> Json:
@@ -128,7 +128,9 @@ class _Items:
         named = fields.as_text(item.get("role"), f"{where}.role")
         if named not in _ROLES:
             wanted = "system, developer, user or assistant"
-            raise Refused(f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role")
+            raise RequestRefused(
+                f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
+            )
         role = _ROLES[named]
         content = fields.joined_text(item.get("content"), f"{where}.content")
         reasoning = ""
@@ -164,18 +166,18 @@ def _thought(item: Json, where: str) -> str:
     return ""
 
 
-def answer(completion: Completion, asked: Asked, model: str) -> Json:
+def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
     return _finished(_response(asked, model), completion, _items(completion, asked))
 
 
-def events(completion: Completion, asked: Asked, model: str) -> Iterator[bytes]:
+def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events, numbered from 0 on."""
     for at, data in enumerate(_events(completion, asked, model)):
         yield event({**data, "sequence_number": at}, data["type"])
 
 
-def _events(completion: Completion, asked: Asked, model: str) -> Iterator[Json]:
+def _events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[Json]:
     response = _response(asked, model)
     yield {"type": "response.created", "response": response}
     yield {"type": "response.in_progress", "response": response}
@@ -212,7 +214,7 @@ def _part_events(part: Json, place: Json) -> Iterator[Json]:
     yield {"type": "response.content_part.done", **place, "part": part}
 
 
-def _response(asked: Asked, model: str) -> Json:
+def _response(asked: ParsedRequest, model: str) -> Json:
     """A response before there is an answer. Of the request it repeats what is short."""
     request = asked.request
     return {
@@ -258,7 +260,7 @@ def _finished(response: Json, completion: Completion, items: list[Json]) -> Json
     }
 
 
-def _items(completion: Completion, asked: Asked) -> list[Json]:
+def _items(completion: Completion, asked: ParsedRequest) -> list[Json]:
     """The items of an answer; there is a message where it would have none."""
     status = "incomplete" if completion.finish_reason == "length" else "completed"
     items: list[Json] = []
@@ -298,7 +300,7 @@ def _items(completion: Completion, asked: Asked) -> list[Json]:
     return items
 
 
-def error_event(refused: Refused) -> bytes:
+def error_event(refused: RequestRefused) -> bytes:
     """A refusal in a stream that has begun."""
     said = chat.error(refused)
     data = {"type": "error", **said, **said["error"], "sequence_number": 0}

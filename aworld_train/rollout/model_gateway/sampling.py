@@ -52,7 +52,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """The values that change nothing, by parameter; ``null`` is one of them everywhere."""
 
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 _ignored: set[str] = set()
 
 
@@ -81,7 +81,7 @@ def refuse_changes(
             )
 
 
-def wishes(body: Mapping[str, Any]) -> dict[str, Any]:
+def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
     """What is passed on: ``temperature``, ``top_p`` and ``top_k``."""
     return {
         "temperature": fields.number(body, "temperature"),
@@ -100,6 +100,6 @@ def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
 
 
 def _note_ignored(name: str) -> None:
-    if name not in _ignored and len(_ignored) < _MOST_NAMES:
+    if name not in _ignored and len(_ignored) < _MAX_NAMES:
         _ignored.add(name)
         log.debug("requests have a parameter %r, which does nothing here", name[:100])

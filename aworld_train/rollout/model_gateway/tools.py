@@ -17,7 +17,7 @@ _ONE_AT_A_TIME = "the model is not kept from calling several tools in one turn"
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedTools:
     """The tools of a request.
 
     Attributes:
@@ -31,7 +31,7 @@ class Offered:
     functions: tuple[Json, ...]
 
 
-def offered(body: Json, before: Offered | None, read: Callable[[Any, str], Json]) -> Offered:
+def offered(body: Json, before: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
     """The tools of a request; the very object that was read before where they were sent like that then.
 
     Args:
@@ -45,7 +45,7 @@ def offered(body: Json, before: Offered | None, read: Callable[[Any, str], Json]
     text = repr(sent)
     if before is not None and text == before.text:
         return before
-    return Offered(sent, text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
+    return OfferedTools(sent, text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
 
 
 def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:

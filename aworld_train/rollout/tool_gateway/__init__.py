@@ -12,7 +12,7 @@ here.
     print(admission.counts, admission.lost)
 """
 
-from aworld_train.rollout.tool_gateway.admission import CallCounts, ToolAdmission
+from aworld_train.rollout.tool_gateway.admission import CallCounts, ToolGatewaySession
 from aworld_train.rollout.tool_gateway.server import ToolGateway, tool_gateway
 
-__all__ = ["CallCounts", "ToolAdmission", "ToolGateway", "tool_gateway"]
+__all__ = ["CallCounts", "ToolGateway", "ToolGatewaySession", "tool_gateway"]

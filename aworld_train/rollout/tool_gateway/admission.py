@@ -66,7 +66,7 @@ _Pending = tuple[str | None, str]
 """A session, and the id of a request as JSON: 1 and "1" are two."""
 
 
-class ToolAdmission:
+class ToolGatewaySession:
     """What an episode has of the gateway; made by ``ToolGateway.admit``.
 
     Attributes:
@@ -82,7 +82,7 @@ class ToolAdmission:
         cassette: Cassette | None,
         address: str,
         http: aiohttp.ClientSession,
-        ended: "Callable[[ToolAdmission], None]",
+        ended: "Callable[[ToolGatewaySession], None]",
     ):
         self.token = secrets.token_urlsafe(24)
         self.url = f"{address}/{self.token}/mcp"

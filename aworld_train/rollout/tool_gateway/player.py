@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from aworld_train import __version__
-from aworld_train.rollout.tool_gateway.admission import Call, ToolAdmission
+from aworld_train.rollout.tool_gateway.admission import Call, ToolGatewaySession
 from aworld_train.rollout.tool_gateway.messages import (
     METHOD_NOT_FOUND,
     Message,
@@ -19,7 +19,7 @@ SESSION_HEADER = "Mcp-Session-Id"
 _PROTOCOL = "2025-06-18"  # what is said to a client that names none
 
 
-def play(admission: ToolAdmission, request: web.Request, message: Message | None) -> web.Response:
+def play(admission: ToolGatewaySession, request: web.Request, message: Message | None) -> web.Response:
     """The answer of an environment that is switched off."""
     if message is None:
         # No stream for messages that a server begins: none will come. What ends a session has nothing to end.
@@ -30,7 +30,7 @@ def play(admission: ToolAdmission, request: web.Request, message: Message | None
     return reply(message, _said(admission, message), headers)
 
 
-def replay_call(admission: ToolAdmission, call: Call) -> dict[str, Any] | None:
+def replay_call(admission: ToolGatewaySession, call: Call) -> dict[str, Any] | None:
     """The recorded answer to a call, an error result where there has to be one, None where it is to be made."""
     cassette = admission.cassette
     if cassette is None or not cassette.replays:
@@ -56,7 +56,7 @@ def reply(message: Message, said: dict[str, Any], headers: dict[str, str] | None
     return web.Response(body=answer(message, said), content_type="application/json", headers=headers)
 
 
-def _said(admission: ToolAdmission, message: Message) -> dict[str, Any]:
+def _said(admission: ToolGatewaySession, message: Message) -> dict[str, Any]:
     assert admission.cassette is not None
     method = message["method"]
     if method == "initialize":

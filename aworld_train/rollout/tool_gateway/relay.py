@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from aworld_train.rollout.tool_gateway.admission import Call, ToolAdmission
+from aworld_train.rollout.tool_gateway.admission import Call, ToolGatewaySession
 from aworld_train.rollout.tool_gateway.events import EventReader, event
 from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER
@@ -42,7 +42,7 @@ class Passage:
 
     def __init__(
         self,
-        admission: ToolAdmission,
+        admission: ToolGatewaySession,
         request: web.Request,
         body: bytes,
         message: Message | None,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from aworld_train.env.address import is_near
 from aworld_train.rollout.cassette import Cassette, Mode
-from aworld_train.rollout.tool_gateway.admission import ToolAdmission
+from aworld_train.rollout.tool_gateway.admission import ToolGatewaySession
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
 from aworld_train.rollout.tool_gateway.relay import LOST, Passage
@@ -30,7 +30,7 @@ class ToolGateway:
     """Admits episodes, and serves each at an address of its own until it is closed."""
 
     def __init__(self) -> None:
-        self._admissions: dict[str, ToolAdmission] = {}
+        self._admissions: dict[str, ToolGatewaySession] = {}
         self._clients: dict[bool, aiohttp.ClientSession] = {}
         self._runner: web.AppRunner | None = None
         self._starting = asyncio.Lock()
@@ -64,7 +64,7 @@ class ToolGateway:
             await client.close()
         self._clients.clear()
 
-    async def admit(self, upstream: ToolServer, cassette: Cassette | None = None) -> ToolAdmission:
+    async def admit(self, upstream: ToolServer, cassette: Cassette | None = None) -> ToolGatewaySession:
         """An address for one episode, which lasts until its ``close``; the gateway is started if it is not yet.
 
         Args:
@@ -76,11 +76,11 @@ class ToolGateway:
         """
         await self.start()
         http = self._client(upstream.url)
-        admission = ToolAdmission(upstream, cassette, self._address, http, self._ended)
+        admission = ToolGatewaySession(upstream, cassette, self._address, http, self._ended)
         self._admissions[admission.token] = admission
         return admission
 
-    def _ended(self, admission: ToolAdmission) -> None:
+    def _ended(self, admission: ToolGatewaySession) -> None:
         self._admissions.pop(admission.token, None)
 
     def _client(self, url: str) -> aiohttp.ClientSession:
@@ -117,7 +117,7 @@ class ToolGateway:
             admission.handling.discard(task)
 
 
-async def _handle(admission: ToolAdmission, request: web.Request) -> web.StreamResponse:
+async def _handle(admission: ToolGatewaySession, request: web.Request) -> web.StreamResponse:
     body, message = b"", None
     if request.method == "POST":
         body = await request.read()
@@ -140,7 +140,11 @@ async def _handle(admission: ToolAdmission, request: web.Request) -> web.StreamR
 
 
 async def _pass(
-    admission: ToolAdmission, request: web.Request, session: str | None, body: bytes, message: Message | None
+    admission: ToolGatewaySession,
+    request: web.Request,
+    session: str | None,
+    body: bytes,
+    message: Message | None,
 ) -> web.StreamResponse:
     """Take down what the request is, and answer it: from the cassette, or the environment, if it is there."""
     call = None

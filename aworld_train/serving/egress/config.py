@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aworld_train.serving.egress.hosts import Host, Network
-from aworld_train.serving.egress.settings import Account, Settings
+from aworld_train.serving.egress.settings import ProxyUser, Settings
 
 LOG_FORMAT = "%>Hs %err_code %{reason}note %>st %<st %un %rm %>rP %>rd"
 _SQUID_HELPER = "/usr/lib/squid/basic_ncsa_auth"
@@ -156,7 +156,7 @@ def _squid(settings: Settings, folder: Path, log_port: int) -> str:
     )
 
 
-def _rules(label: str, account: Account) -> list[str]:
+def _rules(label: str, account: ProxyUser) -> list[str]:
     """What the server may reach; every request of its ends in one of these."""
     lines = [f"acl {label} proxy_auth {account.user}"]
     allowed: list[str] = []
@@ -190,7 +190,7 @@ def _rules(label: str, account: Account) -> list[str]:
     return [*lines, *allowed, f"http_access deny {label} by_host"]
 
 
-def _named(accounts: Iterable[Account]) -> list[str]:
+def _named(accounts: Iterable[ProxyUser]) -> list[str]:
     """Names whose addresses are left as they are: some server names them."""
     hosts: set[Host] = {host for account in accounts for host in account.hosts}
     return sorted({f"{host.name} CNAME rpz-passthru." for host in hosts if host.name and not host.is_domain})

@@ -12,7 +12,7 @@ _OTHERS = "-"
 
 
 @dataclass(frozen=True)
-class Request:
+class ProxyRequest:
     """A request to the proxy that has ended.
 
     Attributes:
@@ -37,7 +37,7 @@ class Request:
     port: str
 
 
-def parse_line(line: str) -> Request | None:
+def parse_line(line: str) -> ProxyRequest | None:
     """A line of Squid's log in ``config.LOG_FORMAT``; None for a connection that asked for nothing."""
     parts = line.split(" ", _FIELDS - 1)
     if len(parts) != _FIELDS or not (parts[0].isdecimal() and parts[3].isdecimal() and parts[4].isdecimal()):
@@ -47,7 +47,7 @@ def parse_line(line: str) -> Request | None:
         return None
     if status == "407":
         user, reason = "-", "credentials"
-    return Request(
+    return ProxyRequest(
         server="" if user == "-" else server_name(user),
         status=int(status),
         error="" if error == "-" else error,
@@ -67,7 +67,7 @@ class Counts:
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._bytes: Counter[tuple[str, str]] = Counter()
 
-    def add(self, request: Request) -> None:
+    def add(self, request: ProxyRequest) -> None:
         """Count a request."""
         server = request.server if request.server in self._servers else _OTHERS
         self._outcomes[server, outcome(request)] += 1
@@ -82,7 +82,7 @@ class Counts:
         }
 
 
-def outcome(request: Request) -> str:
+def outcome(request: ProxyRequest) -> str:
     """``ok``, ``refused_address``, ``refused_host``, ``refused_credentials``, or ``failed`` (it cannot be reached)."""
     if request.reason in ("address", "host", "credentials"):
         return f"refused_{request.reason}"

@@ -25,7 +25,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
-class Account:
+class ProxyUser:
     """A server with a way out.
 
     Attributes:
@@ -50,7 +50,7 @@ class Account:
 class Settings:
     """What an egress container is told; see this module."""
 
-    accounts: tuple[Account, ...]
+    accounts: tuple[ProxyUser, ...]
     forbidden: tuple[Network, ...]
     sockets: tuple[str, ...]
     counts: str
@@ -67,7 +67,7 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
         KeyError: One is missing: an egress container that is told too little does not run.
     """
     accounts = tuple(
-        Account(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
+        ProxyUser(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
         for name, server in stored["servers"].items()
     )
     if not all(len(account.password) >= 16 for account in accounts):

@@ -2,8 +2,8 @@
 
 ``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
 last, are for scoring), ``egress`` (the socket where the way out tells its counts; null: there is none), ``limits`` (see
-``app.Limits``), and ``revoked`` (the file of the revoked tokens; without it there is one beside each socket). What
-tokens are signed with is in ``AWORLD_SECRET``; ``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none
+``app.GatewayLimits``), and ``revoked`` (the file of the revoked tokens; without it there is one beside each socket).
+What tokens are signed with is in ``AWORLD_SECRET``; ``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none
 without it.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from aworld_train.serving.env_gateway.app import Gateway, Limits
+from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import Connections, listening
 from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 
@@ -34,7 +34,7 @@ def main() -> None:
         settings["name"],
         secret,
         settings["sockets"],
-        Limits(**settings["limits"]),
+        GatewayLimits(**settings["limits"]),
         revoked=list(map(Path, files)),
         scoring=settings["scoring"],
         egress=settings["egress"],

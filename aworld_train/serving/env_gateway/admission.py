@@ -9,12 +9,12 @@ from aiohttp import web
 from aworld_train.serving.env_gateway.connections import Connection, Connections
 from aworld_train.serving.env_gateway.intake import Refusal
 from aworld_train.serving.env_gateway.revocations import Revocations
-from aworld_train.serving.tokens import Pass, Refused, Revocation, verify, verify_revocation
+from aworld_train.serving.tokens import InvalidToken, Pass, Revocation, verify, verify_revocation
 
 _MAX_REMEMBERED = 1024
 
 
-class Admission:
+class TokenCheck:
     """The door of one environment.
 
     Args:
@@ -58,9 +58,9 @@ class Admission:
             Refused: It has expired or was revoked.
         """
         if allowed.token_id in self._revocations:
-            raise Refused("the token was revoked")
+            raise InvalidToken("the token was revoked")
         if time.time() >= allowed.expires:
-            raise Refused("the token has expired")
+            raise InvalidToken("the token has expired")
 
     def revoke(self, request: web.Request) -> tuple[Revocation, bool]:
         """Refuse a token from now on; which, and whether that is remembered if the gateway is started again.
@@ -83,5 +83,5 @@ def _bearer(authorization: str) -> str:
     """
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
-        raise Refused("a bearer token is needed")
+        raise InvalidToken("a bearer token is needed")
     return token.strip()

@@ -18,22 +18,22 @@ import aiohttp
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel, derive_secret
-from aworld_train.serving.env_gateway.admission import Admission
+from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.egress import EgressCounts
 from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, pass_on
 from aworld_train.serving.env_gateway.intake import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
-    Account,
-    Body,
     Budget,
+    ByteAllowance,
     Refusal,
+    RequestBody,
     part_of,
 )
 from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.metrics import Metrics
-from aworld_train.serving.env_gateway.pool import Busy, Pool, Session
-from aworld_train.serving.tokens import Pass, Refused
+from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
+from aworld_train.serving.tokens import InvalidToken, Pass
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
 _NO_SCORING = (
@@ -47,7 +47,7 @@ _AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Limits:
+class GatewayLimits:
     """How much, and how long.
 
     Attributes:
@@ -70,7 +70,7 @@ class Gateway:
         name: Name of the environment, which tokens have to name too.
         secret: What its tokens are signed with.
         sockets: Where its workers listen.
-        limits: See ``Limits``.
+        limits: See ``GatewayLimits``.
         revoked: Files in which it remembers which tokens were revoked.
         scoring: How many of the workers, the last, are for scoring alone.
         egress: Where the way out tells its counts; None where there is none.
@@ -81,7 +81,7 @@ class Gateway:
         name: str,
         secret: str,
         sockets: list[str],
-        limits: Limits,
+        limits: GatewayLimits,
         revoked: Sequence[Path] = (),
         scoring: int = 0,
         egress: str | None = None,
@@ -89,7 +89,7 @@ class Gateway:
         self._name, self._limits = name, limits
         self._opening: Counter[str] = Counter()  # sessions that are not open yet, by token
         self._egress = EgressCounts(egress) if egress is not None else None
-        self.admission = Admission(name, secret, revoked)
+        self.admission = TokenCheck(name, secret, revoked)
         self.budget = Budget()
         self.metrics = Metrics()
         self.pool = Pool(limits.queue)
@@ -168,9 +168,9 @@ class Gateway:
         """A request of a client, whatever it is."""
         try:
             allowed = self.admission.admit(request)
-            with Account(self.budget, allowed.token_id) as account:
+            with ByteAllowance(self.budget, allowed.token_id) as account:
                 return await self._serve(request, allowed, account)
-        except Refused as reason:
+        except InvalidToken as reason:
             self.metrics.refused.labels("token").inc()
             return _unauthorized(reason)
         except Refusal as refusal:
@@ -181,13 +181,13 @@ class Gateway:
         """Take a token for revoked, if the order is signed as such: its sessions end, and it is refused."""
         try:
             revocation, is_kept = self.admission.revoke(request)
-        except Refused as reason:
+        except InvalidToken as reason:
             return _unauthorized(reason)
         sessions = [one for one in self.pool.sessions.values() if one.token_id == revocation.token_id]
         await asyncio.gather(*(self._end(session, "revoked") for session in sessions))
         return web.json_response({"sessions": len(sessions), "kept": is_kept})
 
-    async def _serve(self, request: web.Request, allowed: Pass, account: Account) -> web.StreamResponse:
+    async def _serve(self, request: web.Request, allowed: Pass, account: ByteAllowance) -> web.StreamResponse:
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
             return await self._open(request, allowed, account)
@@ -197,7 +197,7 @@ class Gateway:
         if request.method == "DELETE":
             await self._end(session, "closed")
             return web.Response(status=200)
-        body = Body(request, account, MAX_MESSAGE_BYTES)
+        body = RequestBody(request, account, MAX_MESSAGE_BYTES)
         message = await body.read_or_stream()
         if _is_initialized(message):
             session.last_seen, session.vanished = time.monotonic(), None
@@ -212,7 +212,7 @@ class Gateway:
             raise body.refusal
         return response
 
-    async def _open(self, request: web.Request, allowed: Pass, account: Account) -> web.StreamResponse:
+    async def _open(self, request: web.Request, allowed: Pass, account: ByteAllowance) -> web.StreamResponse:
         token_id = allowed.token_id
         no_opening = Refusal(
             400, "session", f"the header {SESSION_HEADER} is missing, and this opens no session"
@@ -229,7 +229,7 @@ class Gateway:
             )
         self._opening[token_id] += 1
         try:
-            message = await Body(request, account, MAX_OPENING_BYTES).read()
+            message = await RequestBody(request, account, MAX_OPENING_BYTES).read()
             if b'"initialize"' not in message:
                 raise no_opening
             return await self._open_at_worker(request, allowed, message, account)
@@ -239,7 +239,7 @@ class Gateway:
                 del self._opening[token_id]
 
     async def _open_at_worker(
-        self, request: web.Request, allowed: Pass, message: bytes, account: Account
+        self, request: web.Request, allowed: Pass, message: bytes, account: ByteAllowance
     ) -> web.StreamResponse:
         scoring = request.headers.get(PURPOSE_HEADER) == SCORING
         if scoring and not any(link.scoring for link in self.pool.links):
@@ -254,10 +254,10 @@ class Gateway:
                 raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
             try:
                 self.admission.check(allowed)
-            except Refused:
+            except InvalidToken:
                 self.pool.release(link, session_id)
                 raise
-            session = Session(session_id, link, allowed.token_id, allowed.expires)
+            session = WorkerSession(session_id, link, allowed.token_id, allowed.expires)
             self.pool.sessions[session_id] = session
             self.metrics.waited.observe(time.monotonic() - began)
             response: web.StreamResponse | None = None
@@ -277,7 +277,7 @@ class Gateway:
                 self.metrics.sessions.inc()
             return response
 
-    async def _end(self, session: Session, cause: str) -> None:
+    async def _end(self, session: WorkerSession, cause: str) -> None:
         """End a session at its worker too; its worker is taken for new ones when it says so itself.
 
         Once begun it is carried through, whoever asked for it: a worker that is not told would be nobody's for ever.
@@ -287,7 +287,7 @@ class Gateway:
         self.metrics.ended.labels(cause).inc()
         await asyncio.shield(self._later(self._take_back(session)))
 
-    async def _take_back(self, session: Session) -> None:
+    async def _take_back(self, session: WorkerSession) -> None:
         link = session.link
         was_ready, http = link.ready, link.http
         link.ready = was_ready and not link.exclusive
@@ -352,5 +352,5 @@ def _is_initialized(message: bytes | AsyncIterator[bytes]) -> bool:
     return found and part_of(message, "method") == _INITIALIZED.decode()
 
 
-def _unauthorized(reason: Refused) -> web.Response:
+def _unauthorized(reason: InvalidToken) -> web.Response:
     return Refusal(401, "token", str(reason), {"WWW-Authenticate": "Bearer"}).response()

@@ -32,7 +32,7 @@ COOKIE_SECONDS = 12 * 3600
 WRONG_TRIES = 5
 """Wrong passwords that one address may send within ``WRONG_SECONDS``."""
 WRONG_SECONDS = 60.0
-_MOST_ADDRESSES = 10_000
+_MAX_ADDRESSES = 10_000
 _FORM_BYTES = 4096
 _FORM_SECONDS = 10.0
 _CONNECT_SECONDS = 60.0
@@ -188,7 +188,7 @@ class DesktopPages:
         tries = self._wrong.pop(address, deque(maxlen=WRONG_TRIES))
         tries.append(time.monotonic())
         self._wrong[address] = tries  # now the last: the first is the one that has been quiet for longest
-        if len(self._wrong) > _MOST_ADDRESSES:
+        if len(self._wrong) > _MAX_ADDRESSES:
             del self._wrong[next(iter(self._wrong))]
 
     def _link(self, request: web.Request) -> WorkerLink:

@@ -17,12 +17,12 @@ from aworld_train.serving.env_gateway.intake import (
     READ_BYTES,
     WINDOW_BYTES,
     WINDOW_READ_BYTES,
-    Account,
+    ByteAllowance,
     Refusal,
     limit_reads,
     part_of,
 )
-from aworld_train.serving.env_gateway.pool import Session
+from aworld_train.serving.env_gateway.pool import WorkerSession
 
 SESSION_HEADER = "Mcp-Session-Id"
 _PASSED_ON = ("Accept", "Content-Type", "Last-Event-ID", "MCP-Protocol-Version", "MCP_SERVERS", "MCP-Servers")
@@ -34,9 +34,9 @@ _WORKER_LOST = "the worker of this session was lost; what it did is gone, and a 
 
 async def pass_on(
     request: web.Request,
-    session: Session,
+    session: WorkerSession,
     message: bytes | AsyncIterator[bytes],
-    account: Account,
+    account: ByteAllowance,
     opening: bool = False,
 ) -> web.StreamResponse:
     """The worker's answer to a message; 502 where there was none and the session was only being opened."""
@@ -90,7 +90,7 @@ def _passed_on(request: web.Request) -> dict[str, str]:
 
 
 async def _copy(
-    answer: aiohttp.ClientResponse, request: web.Request, response: web.StreamResponse, account: Account
+    answer: aiohttp.ClientResponse, request: web.Request, response: web.StreamResponse, account: ByteAllowance
 ) -> None:
     """Write what comes from a worker to its client.
 

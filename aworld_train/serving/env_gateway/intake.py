@@ -171,13 +171,13 @@ class Budget:
                 self._lines[token_id] = line
 
 
-class Account:
+class ByteAllowance:
     """What one request has taken from the budget; all of it is given back when the request is over."""
 
     def __init__(self, budget: Budget, token_id: str):
         self._budget, self._token_id, self._taken = budget, token_id, 0
 
-    def __enter__(self) -> "Account":
+    def __enter__(self) -> "ByteAllowance":
         return self
 
     def __exit__(
@@ -198,7 +198,7 @@ class Account:
         self._budget.give(self._token_id, amount)
 
 
-class Body:
+class RequestBody:
     """The body of a request, as it comes.
 
     Args:
@@ -210,7 +210,7 @@ class Body:
         Refusal: It says itself that it is too long, or is compressed: nobody knows how long that is.
     """
 
-    def __init__(self, request: web.Request, account: Account, max_bytes: int):
+    def __init__(self, request: web.Request, account: ByteAllowance, max_bytes: int):
         self._content, self._account, self._max_bytes = request.content, account, max_bytes
         self._transport = request.transport
         self._exists, self._length = request.body_exists, request.content_length

@@ -18,7 +18,7 @@ class Busy(Exception):
 
 
 @dataclass(eq=False)
-class Session:
+class WorkerSession:
     """A client's session.
 
     Attributes:
@@ -51,7 +51,7 @@ class Pool:
 
     def __init__(self, longest_queue: int):
         self.links: list[WorkerLink] = []
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, WorkerSession] = {}
         self._longest_queue = longest_queue
         self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerLink]]]] = {
             False: deque(),

@@ -2,7 +2,7 @@
 
 ``socket`` (where to listen), ``manifest`` (file), ``python``, ``here`` and ``workspace`` (see the manifest),
 ``servers`` (names of those that are on), ``folders`` (what is emptied between sessions; null: what is
-mounted in the container's memory), ``user`` (whom tool servers run as, see ``spawner.User``; null: the user of this
+mounted in the container's memory), ``user`` (whom tool servers run as, see ``spawner.ToolUser``; null: the user of this
 process), ``own_user`` (whom this process becomes once the spawner runs; null: nobody else), ``egress`` (the socket that
 leads out; null: there is no way out), ``desktop`` (whether there is one). The secret of the channel to the gateway is
 in ``AWORLD_CHANNEL``, what servers show to the proxy in ``AWORLD_EGRESS_PASSWORDS``.
@@ -26,10 +26,10 @@ from aworld_train.serving.worker.app import Worker
 from aworld_train.serving.worker.cleaning import Cleaner, ContainerCleaner, ProcessCleaner
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 from aworld_train.serving.worker.egress import ProxyPort, proxy_port, proxy_variables
-from aworld_train.serving.worker.endpoint import Endpoint
-from aworld_train.serving.worker.launcher import Places, Spawner, give_up
+from aworld_train.serving.worker.endpoint import WorkerSocket
+from aworld_train.serving.worker.launcher import CommandPaths, Spawner, give_up
 from aworld_train.serving.worker.relay import Relay
-from aworld_train.serving.worker.wipe import Ground, bury
+from aworld_train.serving.worker.wipe import SharedResources, bury
 
 _PR_SET_DUMPABLE = 4  # from linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -42,7 +42,7 @@ def main() -> None:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what servers leave behind becomes its child
     settings = json.loads(os.environ["AWORLD_WORKER"])
     manifest = from_json(json.loads(Path(settings["manifest"]).read_text(encoding="utf-8")))
-    places = Places(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
+    places = CommandPaths(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
     variables = {**os.environ, **(desktop.VARIABLES if settings["desktop"] else {})}
     passwords = json.loads(os.environ.get(EGRESS_VARIABLE, "{}"))
     proxies = {server: proxy_variables(server, password) for server, password in passwords.items()}
@@ -67,7 +67,7 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, spawner: Spawner)
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGCHLD, lambda: give_up() if spawner.pid in bury() else None)
     relay = Relay(manifest, _off(manifest, settings["servers"]), spawner)
-    endpoint = Endpoint(settings["socket"])
+    endpoint = WorkerSocket(settings["socket"])
     way_out = contextlib.AsyncExitStack()
     proxy = await way_out.enter_async_context(proxy_port(settings["egress"])) if settings["egress"] else None
     cleaner = _cleaner(settings, spawner, proxy) if manifest.sessions_per_worker == 1 else None
@@ -103,7 +103,7 @@ def _off(manifest: Manifest, chosen: list[str]) -> dict[str, str]:
 def _cleaner(settings: dict[str, Any], spawner: Spawner, proxy: ProxyPort | None) -> Cleaner:
     if settings["folders"] is None:
         return ContainerCleaner(spawner, proxy)
-    ground = Ground(tuple(map(Path, settings["folders"])), frozenset({os.getpid(), spawner.pid}))
+    ground = SharedResources(tuple(map(Path, settings["folders"])), frozenset({os.getpid(), spawner.pid}))
     return ProcessCleaner(ground, spawner, Path(settings["socket"]))
 
 

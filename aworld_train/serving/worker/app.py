@@ -21,10 +21,10 @@ from aiohttp.typedefs import Handler
 from aworld_train.serving.channel import Channel
 from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
-from aworld_train.serving.worker.endpoint import Endpoint
+from aworld_train.serving.worker.endpoint import WorkerSocket
 from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
 from aworld_train.serving.worker.launcher import START_ANEW, Spawner
-from aworld_train.serving.worker.relay import Relay, Session
+from aworld_train.serving.worker.relay import Relay, RelayedSession
 from aworld_train.serving.worker.wipe import NotClean
 
 SESSION_HEADER = "Mcp-Session-Id"
@@ -55,7 +55,7 @@ class Worker:
         spawner: Spawner,
         cleaner: Cleaner | None,
         channel: Channel,
-        endpoint: Endpoint,
+        endpoint: WorkerSocket,
         desktop: Desktop | None = None,
     ):
         self.relay = relay
@@ -206,12 +206,12 @@ class Worker:
             self._set_ready(False)
             self._later(self._clean(self._cleaner))
 
-    def _open(self, request: web.Request) -> Session:
+    def _open(self, request: web.Request) -> RelayedSession:
         wanted = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
         return self.relay.open(request.headers[SESSION_HEADER], wanted)
 
     async def _answer(
-        self, request: web.Request, session: Session, message: dict[str, Any]
+        self, request: web.Request, session: RelayedSession, message: dict[str, Any]
     ) -> web.StreamResponse:
         news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         answering = asyncio.ensure_future(self.relay.answer(session, message, news.put_nowait))

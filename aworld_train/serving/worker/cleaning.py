@@ -12,7 +12,7 @@ from typing import Protocol
 
 from aworld_train.serving.worker.egress import ProxyPort
 from aworld_train.serving.worker.launcher import Spawner
-from aworld_train.serving.worker.wipe import Ground, NotClean, end_processes, wipe
+from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_processes, wipe
 
 
 class Cleaner(Protocol):
@@ -54,7 +54,7 @@ class ProcessCleaner:
         socket: The worker's own: nothing else is left in its folder.
     """
 
-    def __init__(self, ground: Ground, spawner: Spawner, socket: Path):
+    def __init__(self, ground: SharedResources, spawner: Spawner, socket: Path):
         self._ground, self._spawner, self._socket = ground, spawner, socket
         # Started now: a session may have used up all processes, threads included, when it is needed.
         self._thread = ThreadPoolExecutor(1)
@@ -69,5 +69,5 @@ class ProcessCleaner:
         if any(entry != self._socket for entry in self._socket.parent.iterdir()):
             raise NotClean("there is something beside the socket")
 
-    async def _run(self, work: Callable[[Ground], None]) -> None:
+    async def _run(self, work: Callable[[SharedResources], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, work, self._ground)

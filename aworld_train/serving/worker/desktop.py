@@ -32,7 +32,7 @@ _WINDOW_MANAGER = ("x-window-manager",)
 # For one viewer, on standard input.
 _VIEW = ("x11vnc", "-inetd", "-display", f":{_NUMBER}", "-shared", "-noshm", "-norc", "-nopw", "-quiet")
 _START_SECONDS = 20.0
-_MOST_VIEWERS = 8
+_MAX_VIEWERS = 8
 _CHUNK = 1 << 16
 
 
@@ -71,8 +71,8 @@ class Desktop:
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         """A WebSocket that carries the VNC stream, in binary messages, until either side ends it."""
-        if self._viewers >= _MOST_VIEWERS:
-            return web.Response(status=503, text=f"{_MOST_VIEWERS} people look at this desktop already")
+        if self._viewers >= _MAX_VIEWERS:
+            return web.Response(status=503, text=f"{_MAX_VIEWERS} people look at this desktop already")
         self._viewers += 1
         try:
             return await self._show(request)

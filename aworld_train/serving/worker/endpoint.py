@@ -7,7 +7,7 @@ A program that may write to the socket's folder can put a socket of its own ther
 from pathlib import Path
 
 
-class Endpoint:
+class WorkerSocket:
     """A Unix socket that this process listens at.
 
     Args:

@@ -26,7 +26,7 @@ START_ANEW = 70
 
 
 @dataclass(frozen=True)
-class Places:
+class CommandPaths:
     """What ``{python}``, ``{here}`` and ``{workspace}`` mean in a command."""
 
     python: str
@@ -48,13 +48,13 @@ class Spawner:
         variables: This worker's environment variables; servers get all of them but keys, and of these their own.
         chosen: The servers that may be started; what others need may not be here.
         proxies: By server, what it needs to know of its way out; those that have none are not there.
-        user: Whom tool servers run as, as the spawner's ``User``; None: the user of this process.
+        user: Whom tool servers run as, as the spawner's ``ToolUser``; None: the user of this process.
     """
 
     def __init__(
         self,
         manifest: Manifest,
-        places: Places,
+        places: CommandPaths,
         variables: Mapping[str, str],
         chosen: Collection[str],
         proxies: Mapping[str, Mapping[str, str]] | None = None,

@@ -21,18 +21,18 @@ from aworld_train.serving.worker.failures import (
     CallFailure,
     RemoteError,
 )
-from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, ToolServer
+from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, ToolServerProcess
 
 _PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
 _CANCELLED = -32800  # from the Language Server Protocol, whose JSON-RPC MCP follows
-_MOST_PAGES = 100
+_MAX_PAGES = 100
 
 Report = Callable[[str, str, float], None]
 """Told of each tool call: server, outcome (``ok``, ``tool_error`` or the type of a failure), seconds."""
 
 
 @dataclass(eq=False)
-class Session:
+class RelayedSession:
     """A client's session: which servers it may use, and what it is waiting for."""
 
     session_id: str
@@ -60,9 +60,9 @@ class Relay:
     def __init__(self, manifest: Manifest, off: Mapping[str, str], starter: Starter):
         self.manifest = manifest
         self.off = off
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, RelayedSession] = {}
         self.servers = {
-            name: ToolServer(name, entry, starter, partial(self._notified, name))
+            name: ToolServerProcess(name, entry, starter, partial(self._notified, name))
             for name, entry in manifest.servers.items()
             if name not in off
         }
@@ -96,7 +96,7 @@ class Relay:
             except (CallFailure, RemoteError):
                 continue
 
-    def open(self, session_id: str, wanted: str) -> Session:
+    def open(self, session_id: str, wanted: str) -> RelayedSession:
         """A new session with the servers that a ``MCP_SERVERS`` header names; an empty one means all.
 
         Raises:
@@ -120,7 +120,7 @@ class Relay:
         chosen = tuple(dict.fromkeys(names)) or tuple(
             name for name in self.servers if name not in self.broken
         )
-        session = Session(session_id, chosen)
+        session = RelayedSession(session_id, chosen)
         self.sessions[session_id] = session
         return session
 
@@ -132,7 +132,7 @@ class Relay:
         return session is not None
 
     async def answer(
-        self, session: Session, message: Mapping[str, Any], on_progress: Notify
+        self, session: RelayedSession, message: Mapping[str, Any], on_progress: Notify
     ) -> dict[str, Any]:
         """The JSON-RPC response to a request of the session; never raises but for cancellation from outside."""
         number = message.get("id")
@@ -152,7 +152,7 @@ class Relay:
         finally:
             session.calls.pop(number, None)
 
-    def notice(self, session: Session, message: Mapping[str, Any]) -> None:
+    def notice(self, session: RelayedSession, message: Mapping[str, Any]) -> None:
         """Take a notification of the client."""
         if message.get("method") == "notifications/cancelled":
             call = session.calls.get((message.get("params") or {}).get("requestId"))
@@ -160,7 +160,7 @@ class Relay:
                 call.cancel()
 
     async def _result(
-        self, session: Session, message: Mapping[str, Any], on_progress: Notify
+        self, session: RelayedSession, message: Mapping[str, Any], on_progress: Notify
     ) -> dict[str, Any]:
         params = message.get("params") or {}
         if not isinstance(params, dict):
@@ -195,7 +195,7 @@ class Relay:
             "serverInfo": {"name": self.manifest.name, "version": "1"},
         }
 
-    async def _listing(self, session: Session) -> dict[str, tuple[dict[str, Any], tuple[str, str]]]:
+    async def _listing(self, session: RelayedSession) -> dict[str, tuple[dict[str, Any], tuple[str, str]]]:
         """The session's tools by the name under which they are served: what is shown, and server and name behind it."""
         for name in session.servers:
             if name not in self._tools:
@@ -208,7 +208,9 @@ class Relay:
                 listing[shown] = ({**tool, "name": shown}, (name, tool["name"]))
         return listing
 
-    async def _call(self, session: Session, params: dict[str, Any], on_progress: Notify) -> dict[str, Any]:
+    async def _call(
+        self, session: RelayedSession, params: dict[str, Any], on_progress: Notify
+    ) -> dict[str, Any]:
         name = params.get("name")
         listing = await self._listing(session)
         if not isinstance(name, str) or name not in listing:
@@ -233,7 +235,7 @@ class Relay:
         finally:
             self.report(server, outcome, time.monotonic() - began)
 
-    async def _read(self, session: Session, params: dict[str, Any]) -> dict[str, Any]:
+    async def _read(self, session: RelayedSession, params: dict[str, Any]) -> dict[str, Any]:
         """A resource, from the first server that has it; those that run already are asked first."""
         asked = sorted(await self._with_resources(session), key=lambda server: not server.running)
         failure: CallFailure | RemoteError = CallFailure(
@@ -246,7 +248,7 @@ class Relay:
                 failure = error
         raise failure
 
-    async def _from_all(self, session: Session, method: str, key: str) -> list[dict[str, Any]]:
+    async def _from_all(self, session: RelayedSession, method: str, key: str) -> list[dict[str, Any]]:
         found = []
         for server in await self._with_resources(session):
             try:
@@ -255,20 +257,20 @@ class Relay:
                 continue  # it has resources, but none of this kind
         return found
 
-    async def _with_resources(self, session: Session) -> list[ToolServer]:
+    async def _with_resources(self, session: RelayedSession) -> list[ToolServerProcess]:
         chosen = [self.servers[name] for name in session.servers]
         return [server for server in chosen if "resources" in await server.capabilities()]
 
-    async def _all_pages(self, server: ToolServer, method: str, key: str) -> list[dict[str, Any]]:
+    async def _all_pages(self, server: ToolServerProcess, method: str, key: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor: Any = None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await server.request(method, {} if cursor is None else {"cursor": cursor}, seconds=60)
             found += page.get(key) or []
             cursor = page.get("nextCursor")
             if cursor is None:
                 return found
-        raise CallFailure("tool_unavailable", f"{server.name} gave more than {_MOST_PAGES} pages of {method}")
+        raise CallFailure("tool_unavailable", f"{server.name} gave more than {_MAX_PAGES} pages of {method}")
 
     def _notified(self, name: str, message: dict[str, Any]) -> None:
         if message.get("method") == "notifications/tools/list_changed":

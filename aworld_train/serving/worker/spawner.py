@@ -54,7 +54,7 @@ _READY = {"ready": True}
 
 
 @dataclass(frozen=True)
-class User:
+class ToolUser:
     """Whom tool servers run as.
 
     Attributes:
@@ -71,7 +71,7 @@ def main() -> None:
     orders = socket.socket(fileno=int(sys.argv[1]))
     orders.set_inheritable(False)
     described = json.loads(sys.argv[2])
-    user = User(**described) if described else None
+    user = ToolUser(**described) if described else None
     _prctl(_PR_SET_DUMPABLE, 0)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is for the worker to hear
@@ -98,7 +98,7 @@ def _carry_out(
     order: dict[str, Any],
     descriptors: list[int],
     orders: socket.socket,
-    user: User | None,
+    user: ToolUser | None,
     wiping: ModuleType,
 ) -> dict[str, Any]:
     if "kill" in order:
@@ -110,7 +110,7 @@ def _carry_out(
 
 
 def _start(
-    order: dict[str, Any], descriptors: list[int], orders: socket.socket, user: User | None
+    order: dict[str, Any], descriptors: list[int], orders: socket.socket, user: ToolUser | None
 ) -> dict[str, Any]:
     try:
         pid = os.fork()
@@ -124,7 +124,7 @@ def _start(
     return {"pid": pid}
 
 
-def _become(order: dict[str, Any], descriptors: list[int], user: User | None) -> NoReturn:
+def _become(order: dict[str, Any], descriptors: list[int], user: ToolUser | None) -> NoReturn:
     """Be the tool server; whatever goes wrong is in the worker's log and ends the process."""
     code = 1
     try:
@@ -166,7 +166,7 @@ def _become(order: dict[str, Any], descriptors: list[int], user: User | None) ->
         os._exit(code)
 
 
-def _change_user(user: User) -> None:
+def _change_user(user: ToolUser) -> None:
     """Be that user from now on, with no capability and no way back to one."""
     for capability in range(_LAST_CAPABILITY + 1):
         _prctl(_PR_CAPBSET_DROP, capability)
@@ -183,7 +183,7 @@ def _kill_group(pid: int) -> None:
         return
 
 
-def _wipe(user: User | None, wiping: ModuleType) -> dict[str, Any]:
+def _wipe(user: ToolUser | None, wiping: ModuleType) -> dict[str, Any]:
     """Everything of the session gone: its processes by a signal, its files by a process of its own user."""
     if user is None:
         return {"error": "without a user of their own, tools are not told apart from others"}
@@ -197,7 +197,7 @@ def _wipe(user: User | None, wiping: ModuleType) -> dict[str, Any]:
     return {"error": problem} if problem else {}
 
 
-def _result_as(user: User, work: Callable[[], None]) -> str:
+def _result_as(user: ToolUser, work: Callable[[], None]) -> str:
     """Do it as that user, in a process of its own; why it failed, or nothing."""
     reading, writing = os.pipe()
     pid = os.fork()

@@ -56,7 +56,7 @@ class _Process:
     reading: asyncio.Task[None] | None = None
 
 
-class ToolServer:
+class ToolServerProcess:
     """A tool server by name, running or not.
 
     Args:

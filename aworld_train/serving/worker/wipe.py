@@ -28,7 +28,7 @@ class NotClean(Exception):
 
 
 @dataclass(frozen=True)
-class Ground:
+class SharedResources:
     """What a session can change where it shares the machine with others.
 
     Attributes:
@@ -41,7 +41,7 @@ class Ground:
     spared: frozenset[int]
 
 
-def wipe(ground: Ground) -> None:
+def wipe(ground: SharedResources) -> None:
     """End every process of the session and empty its folders.
 
     Raises:
@@ -52,7 +52,7 @@ def wipe(ground: Ground) -> None:
     verify(ground)
 
 
-def end_processes(ground: Ground) -> None:
+def end_processes(ground: SharedResources) -> None:
     """End every process of the session, and let those that are spared go on.
 
     Raises:
@@ -64,7 +64,7 @@ def end_processes(ground: Ground) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def verify(ground: Ground) -> None:
+def verify(ground: SharedResources) -> None:
     """See that nothing of a session is there.
 
     Raises:

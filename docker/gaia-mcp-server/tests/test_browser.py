@@ -347,7 +347,7 @@ async def test_neither_browser_nor_driver_has_the_keys(site: str, monkeypatch: p
 async def test_without_a_browser_or_a_model_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with session() as use:
         assert "BROWSERUSE_LLM_MODEL_NAME is not set" in await use.refusal(
-            "complete_browser_task", task="Look"
+            "complete_browser_task", task="SingleEpisode"
         )
         assert (await use.structured("get_browser_capabilities"))["assistant"] is False
         monkeypatch.setenv("PATH", "/nowhere")
@@ -442,7 +442,7 @@ async def test_a_model_that_is_wrong_about_tools_is_told_and_goes_on(site: str, 
     )
     asked = model(lambda body: next(turns))
     async with session() as use:
-        shown = await use("complete_browser_task", task="Look")
+        shown = await use("complete_browser_task", task="SingleEpisode")
     assert shown.startswith("Nothing\n\nThe task was not completed.")
     told = "\n".join(str(message["content"]) for message in asked[-1]["messages"])
     for reason in (

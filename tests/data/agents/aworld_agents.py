@@ -4,7 +4,7 @@ from aworld.agents.llm_agent import Agent
 from aworld.config.conf import AgentConfig
 from aworld.core.agent.swarm import Swarm
 
-from aworld_train.agent import AworldAgentLoop, Surroundings, get_agent_tool_env_and_servers
+from aworld_train.agent import AworldAgentLoop, EpisodeContext, get_agent_tool_env_and_servers
 
 
 class CalculatorLoop(AworldAgentLoop):
@@ -21,7 +21,7 @@ class CalculatorLoop(AworldAgentLoop):
         return Agent(name="solver", system_prompt="", conf=conf, mcp_config=config, mcp_servers=servers)
 
 
-def swarm(surroundings: Surroundings) -> Swarm:
+def swarm(surroundings: EpisodeContext) -> Swarm:
     """A solver with tools and a checker without, one after the other."""
 
     def conf(name: str) -> AgentConfig:

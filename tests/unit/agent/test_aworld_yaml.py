@@ -7,7 +7,7 @@ import pytest
 
 from aworld_train.agent.aworld_yaml import (
     AgentDescription,
-    Endpoint,
+    ModelEndpoint,
     SwarmDescription,
     YamlAgent,
     read_description,
@@ -32,7 +32,7 @@ def test_one_agent(tmp_path: Path) -> None:
 def test_swarm_with_an_outside_model(tmp_path: Path) -> None:
     text = TWO + "    tools: false\n    endpoint: {url: 'https://x/v1', model: m, key_variable: K}\n"
     found = read_description(written(tmp_path, text))
-    outside = AgentDescription("b", tools=False, endpoint=Endpoint("https://x/v1", "m", "K"))
+    outside = AgentDescription("b", tools=False, endpoint=ModelEndpoint("https://x/v1", "m", "K"))
     assert found == SwarmDescription("t", (AgentDescription("a"), outside))
 
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.episode_settings import settings_from, settings_of
-from aworld_train.adapter.verl.external_agent import outside_agent
+from aworld_train.adapter.verl.episode_settings import episode_settings, settings_from
+from aworld_train.adapter.verl.external_agent import external_agent
 from aworld_train.agent import AgentFailed, AgentTimedOut
 from aworld_train.agent.program import ProgramAgent
 from aworld_train.errors import RecipeError, UsageError
@@ -149,9 +149,9 @@ async def test_variables_of_the_recipe_reach_the_program(
         "command": ["python", str(script)],
         "environment": {"SEARCH_KEY": "${oc.env:SEARCH_KEY}", "MODE": r"\${x}", "HOME": "/elsewhere"},
     }
-    written = yaml.safe_dump(settings_of(recipes.load({"agent": section})))
+    written = yaml.safe_dump(episode_settings(recipes.load({"agent": section})))
     assert "the-search-key" not in written
-    agent = outside_agent(settings_from(yaml.safe_load(written)).agent)
+    agent = external_agent(settings_from(yaml.safe_load(written)).agent)
     seen = json.loads(await agent.run(question("1"), around(tmp_path / "run")))
     assert (seen["SEARCH_KEY"], seen["MODE"], seen["HOME"]) == ("the-search-key", "${x}", "/elsewhere")
 

@@ -15,8 +15,8 @@ import yaml
 
 from aworld_train.cli.main import main
 from aworld_train.errors import DatasetError
-from aworld_train.evaluation.ground_truths import find_truth, read_truths
-from tests.judge_server import Asked, JudgeServer, honest
+from aworld_train.evaluation.ground_truths import find_ground_truth, read_ground_truths
+from tests.judge_server import JudgeServer, ParsedRequest, honest
 
 
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
@@ -161,15 +161,15 @@ def test_lines_are_joined_to_a_dataset(run: Any, tmp_path: Path) -> None:
 
 def test_a_dataset_may_be_json_lines(tmp_path: Path) -> None:
     task = {"id": "q1", "query": "6 x 7?", "answer": "42", "scorer": "number", "answer_schema": "boxed"}
-    truths = read_truths(lines(tmp_path / "d.jsonl", task, {"id": 2, "answer": "x"}))
-    found = find_truth(truths, "q1")
+    truths = read_ground_truths(lines(tmp_path / "d.jsonl", task, {"id": 2, "answer": "x"}))
+    found = find_ground_truth(truths, "q1")
     assert (found.answer, found.scorer, found.answer_schema, found.query) == (
         "42",
         "number",
         "boxed",
         "6 x 7?",
     )
-    assert find_truth(truths, "2").scorer is None
+    assert find_ground_truth(truths, "2").scorer is None
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_dataset_may_be_json_lines(tmp_path: Path) -> None:
 )
 def test_a_dataset_that_cannot_be_joined_to_is_refused(tmp_path: Path, data: list[Any], message: str) -> None:
     with pytest.raises(DatasetError, match=message):
-        read_truths(lines(tmp_path / "d.jsonl", *data))
+        read_ground_truths(lines(tmp_path / "d.jsonl", *data))
 
 
 def test_a_directory_is_no_dataset_and_its_files_are_named(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_directory_is_no_dataset_and_its_files_are_named(tmp_path: Path) -> No
     with pytest.raises(
         DatasetError, match=r"is a directory; name a file in it, as .*train.* or .*val.parquet"
     ):
-        read_truths(tmp_path)
+        read_ground_truths(tmp_path)
 
 
 def test_a_long_file_is_scored_in_its_order(run: Any, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def judged(count: int) -> list[dict[str, Any]]:
     ]
 
 
-async def in_a_moment(asked: Asked) -> Any:
+async def in_a_moment(asked: ParsedRequest) -> Any:
     await asyncio.sleep(0.1)
     return await honest(asked)
 
@@ -257,7 +257,7 @@ def test_lines_that_no_judge_is_asked_about_do_not_wait_for_one(
     own = tmp_path / "own.py"
     own.write_text(f"from pathlib import Path\ndef own(answer, truth): Path('{tmp_path}/came').touch()\n")
 
-    async def after_the_other(asked: Asked) -> Any:
+    async def after_the_other(asked: ParsedRequest) -> Any:
         while not (tmp_path / "came").exists():  # noqa: ASYNC110  (it comes from another process)
             await asyncio.sleep(0.01)
         return await honest(asked)

@@ -25,8 +25,8 @@ class Output:
         self.response_mask = [1 - place % 2 for place, part in enumerate(tokens) for _ in part]
 
 
-def styles(output: Any, most_lines: int | None = 16) -> list[tuple[str, str]]:
-    text = _coloured(output, TOKENIZER, most_lines)
+def styles(output: Any, max_lines: int | None = 16) -> list[tuple[str, str]]:
+    text = _coloured(output, TOKENIZER, max_lines)
     return [(text.plain[span.start : span.end], str(span.style)) for span in text.spans]
 
 
@@ -48,13 +48,13 @@ def test_a_row_that_is_masked_has_nothing_bold() -> None:
 
 def test_a_long_prompt_and_a_long_result_lose_their_middle_and_what_is_trained_on_never_does() -> None:
     lines = "\n".join(f"line {number}" for number in range(100))
-    [prompt, trained, result] = [text for text, _ in styles(Output(lines, [lines, lines]), most_lines=10)]
+    [prompt, trained, result] = [text for text, _ in styles(Output(lines, [lines, lines]), max_lines=10)]
     assert trained == lines
     for text in (prompt, result):
         assert text.split("\n")[:5] == [f"line {number}" for number in range(5)]
         assert text.split("\n")[-5:] == [f"line {number}" for number in range(95, 100)]
         assert text.split("\n")[5:-5] == ["[… 90 lines, --full shows them …]"]
-    assert [text for text, _ in styles(Output(lines, [lines]), most_lines=None)] == [lines, lines]
+    assert [text for text, _ in styles(Output(lines, [lines]), max_lines=None)] == [lines, lines]
 
 
 @pytest.mark.parametrize("count", range(1, 12))

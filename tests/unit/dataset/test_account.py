@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aworld_train.dataset import Plan, PlannedSource, build, carry_out
+from aworld_train.dataset import BuildPlan, PlannedSource, build, carry_out
 from aworld_train.dataset.output import sha256
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.errors import DatasetError
@@ -79,7 +79,7 @@ def test_every_piece_of_input_is_in_the_account_once(
         PlannedSource(name, told, None if weights is None else weights[number])
         for number, (name, told) in enumerate(options)
     ]
-    plan = Plan(
+    plan = BuildPlan(
         sources, tmp_path / "out", splits, limit=limit, dedupe=dedupe, against=[reference] if against else []
     )
     try:

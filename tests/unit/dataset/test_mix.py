@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aworld_train.dataset import BuildReport
 from aworld_train.dataset.builder import carry_out
-from aworld_train.dataset.mix import Ranks, Selection, check_weights, quotas
-from aworld_train.dataset.plan import Plan, PlannedSource
+from aworld_train.dataset.mix import GroupCounter, Selection, check_weights, quotas
+from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.errors import DatasetError, UsageError
 from tests.locations import GSM8K_ODD
@@ -62,7 +62,7 @@ def test_weights_that_are_no_mix_are_refused(weights: list[tuple[str, float | No
 
 @given(st.lists(st.integers(0, 4), max_size=50), st.integers(0, 50))
 def test_ranks_count_within_groups_over_all_pieces(groups: list[int], at: int) -> None:
-    ranks = Ranks()
+    ranks = GroupCounter()
     pieces = [ranks.next(np.array(part, dtype=np.int64)) for part in (groups[:at], groups[at:])]
     assert np.concatenate(pieces).tolist() == [groups[:i].count(group) for i, group in enumerate(groups)]
 
@@ -76,7 +76,7 @@ def test_without_weights_the_limit_takes_the_first_of_all() -> None:
 def mixed(out: Path, limit: int | None = None) -> BuildReport:
     questions = SourceOptions(files=(str(GSM8K_ODD),), tasks="questions")
     return carry_out(
-        Plan(
+        BuildPlan(
             [PlannedSource("gsm8k", questions, 1.0), PlannedSource("arithmetic", SourceOptions(), 3.0)],
             out,
             splits={"all": 1.0},

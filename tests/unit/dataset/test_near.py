@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rensa import RMinHash
 
-from aworld_train.dataset.near import MOST_SHINGLES, NearDuplicates
+from aworld_train.dataset.near import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
 from tests.locations import GSM8K_BESIDE
@@ -184,7 +184,7 @@ def test_any_text_can_be_asked_for(text: str) -> None:
 def test_of_very_long_texts_the_similarity_is_close_to_the_true_one() -> None:
     draw = random.Random(5)
     vocabulary = [a + b + c for a in "bcdfghjk" for b in "aeiou" for c in "lmnprstv"]
-    text = [draw.choice(vocabulary) for _ in range(4 * MOST_SHINGLES)]
+    text = [draw.choice(vocabulary) for _ in range(4 * MAX_SHINGLES)]
     changed = [draw.choice(vocabulary) if draw.random() < 0.015 else word for word in text]
     near = NearDuplicates()
     near.add_reference(" ".join(text), "long")

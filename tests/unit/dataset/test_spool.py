@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.dataset.columns import FLAT, Families, to_columns
+from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Task, TaskKind
 
@@ -28,7 +28,7 @@ def task(text: str, line: int) -> Task:
 
 
 def batches(texts: list[str], size: int) -> list[pa.RecordBatch]:
-    families = Families()
+    families = FamilyIndex()
     tasks = [task(text, line) for line, text in enumerate(texts)]
     return [to_columns(tasks[i : i + size], 0, families, 7) for i in range(0, len(tasks), size)]
 

@@ -17,7 +17,7 @@ from aworld_train.evaluation.judge_agreement import Labelled, agreement_of, meas
 from aworld_train.reward.scored import Score
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import words
-from tests.judge_server import Asked, JudgeServer, honest, rules
+from tests.judge_server import JudgeServer, ParsedRequest, honest, rules
 
 ROW = {"id": "a", "query": "What is 6*7?", "answer": "42", "prediction": "42", "label": 1}
 
@@ -129,7 +129,7 @@ def test_a_file_without_lines_and_one_that_is_not_there_are_said(tmp_path: Path)
         read_labelled(tmp_path / "nothing.jsonl")
 
 
-async def lenient(asked: Asked) -> Any:
+async def lenient(asked: ParsedRequest) -> Any:
     """Calls everything right except what it cannot judge."""
     if asked.texts["answer"] == "?":
         return await words("Not correct")(asked)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("transformers")
 
 from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, Task, conversation
+from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, conversation
 
 TOKENIZER = tiny_tokenizer.build()
 Message = dict[str, Any]
@@ -30,7 +30,7 @@ def call(arguments: Any, name: str = "calculator") -> Message:
 
 def test_an_episode_with_a_tool_call_is_rendered_as_qwen3_does() -> None:
     signature = json.dumps(CALCULATOR)
-    assert render(conversation(Task("48/2", "24"), with_tool=True), tools=[CALCULATOR]) == (
+    assert render(conversation(ArithmeticTask("48/2", "24"), with_tool=True), tools=[CALCULATOR]) == (
         "<|im_start|>system\n# Tools\n\nThese functions can be called, one JSON signature per line:\n"
         f"<tools>\n{signature}\n</tools>\n\n"
         "A call is a JSON object with the name of the function and its arguments:\n"

@@ -13,20 +13,20 @@ from verl.utils.tokenizer.continuous_token import QwenContinuousTokenBuilder
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, Task, TranscriptEncoder, conversation
+from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, TranscriptEncoder, conversation
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.template import ChatTemplate
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
-TASK = Task("12.5*(3-1)", "25")
+TASK = ArithmeticTask("12.5*(3-1)", "25")
 
 
 def builder() -> Any:
     return create_continuous_token_builder(TOKENIZER, hf_model_type="qwen3")
 
 
-def assistant_turns(task: Task) -> list[list[int]]:
+def assistant_turns(task: ArithmeticTask) -> list[list[int]]:
     """The ids that the assistant samples in its two turns."""
     episode = ENCODER.encode(task, with_tool=True)
     first = episode.mask.index(1)

@@ -12,7 +12,7 @@ import torch
 from aworld_train.model import architecture, measurement
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.sampling import generate, play, tool_result
-from aworld_train.model.transcripts import Task, TranscriptEncoder
+from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
@@ -83,11 +83,11 @@ def test_an_episode_with_a_call_is_the_transcript_of_that_conversation() -> None
     )
     used, guessed = play(model, ENCODER, ["48/2", "3*9"])
     end_of_turn = TOKENIZER.encode("\n")
-    expected = ENCODER.encode(Task("48/2", "24"), with_tool=True)
+    expected = ENCODER.encode(ArithmeticTask("48/2", "24"), with_tool=True)
     assert used.transcript.ids + end_of_turn == expected.ids
     assert [*used.transcript.mask, 0] == expected.mask
     assert (used.used_tool, used.answer) == (True, "24")
-    expected = ENCODER.encode(Task("3*9", "26"), with_tool=False)
+    expected = ENCODER.encode(ArithmeticTask("3*9", "26"), with_tool=False)
     assert guessed.transcript.ids + end_of_turn == expected.ids
     assert [*guessed.transcript.mask, 0] == expected.mask
     assert (guessed.used_tool, guessed.answer) == (False, "26")
@@ -98,7 +98,7 @@ def test_greedy_measurement_counts_right_answers_and_calls() -> None:
         {"48/2": call("48/2"), "3*9": "<answer>26</answer><|im_end|>", "1+1": "<answer>2</answer><|im_end|>"},
         {"48/2": "<answer>24</answer><|im_end|>"},
     )
-    tasks = [Task("48/2", "24"), Task("3*9", "27"), Task("1+1", "2")]
+    tasks = [ArithmeticTask("48/2", "24"), ArithmeticTask("3*9", "27"), ArithmeticTask("1+1", "2")]
     found = measurement.greedy(model, ENCODER, tasks)
     assert (found.accuracy, found.tool_use) == (
         pytest.approx(2 / 3, abs=1e-4),

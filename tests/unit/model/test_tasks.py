@@ -8,7 +8,7 @@ import pytest
 
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model import tasks
-from aworld_train.model.transcripts import CHARACTERS, Task
+from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask
 
 
 def write(path: Path, rows: list[tuple[str, str]]) -> Path:
@@ -26,14 +26,14 @@ def sums(first: int, last: int) -> list[tuple[str, str]]:
 
 def test_rows_that_ask_something_else_are_left_aside(tmp_path: Path) -> None:
     rows = [("What is 48/2?", "24"), ("Who are you?", "1"), ("What is 1/0?", "none"), ("What is 48/2?", "24")]
-    assert tasks.read(write(tmp_path / "a.parquet", rows)) == [Task("48/2", "24")]
+    assert tasks.read(write(tmp_path / "a.parquet", rows)) == [ArithmeticTask("48/2", "24")]
 
 
 def test_a_system_message_before_the_question_is_no_hindrance(tmp_path: Path) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 1+1?"}]
     row = {"prompt": messages, "reward_model": {"ground_truth": "2"}}
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
-    assert tasks.read(tmp_path / "a.parquet") == [Task("1+1", "2")]
+    assert tasks.read(tmp_path / "a.parquet") == [ArithmeticTask("1+1", "2")]
 
 
 def test_nothing_that_is_measured_is_shown(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_nothing_that_is_measured_is_shown(tmp_path: Path) -> None:
     for files in ((train, val), (train, None), (None, val), (None, None)):
         shown, measured = tasks.gather(*files, seed=0)
         assert not {task.expression for task in shown} & {task.expression for task in measured}
-        assert len(measured) >= tasks.FEWEST_VAL
+        assert len(measured) >= tasks.MIN_VAL
 
 
 def test_the_files_tasks_are_shown_beside_generated_ones(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 pytest.importorskip("transformers")
 
 from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import CALCULATOR, CHARACTERS, Task, conversation
+from aworld_train.model.transcripts import CALCULATOR, CHARACTERS, ArithmeticTask, conversation
 
 TOKENIZER = tiny_tokenizer.build()
-EPISODE = conversation(Task("48/2", "24"), with_tool=True)
+EPISODE = conversation(ArithmeticTask("48/2", "24"), with_tool=True)
 
 
 def encode(text: str) -> list[int]:

@@ -10,7 +10,7 @@ from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.transcripts import (
     CALCULATOR,
     CHARACTERS,
-    Task,
+    ArithmeticTask,
     TranscriptEncoder,
     conversation,
     expression_in,
@@ -20,12 +20,12 @@ TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
 
 written = st.text(alphabet=CHARACTERS, min_size=1, max_size=20)
-tasks = st.builds(Task, written, written)
+tasks = st.builds(ArithmeticTask, written, written)
 
 
 @settings(deadline=None)
 @given(tasks, st.booleans())
-def test_a_transcript_is_the_tokenised_conversation(task: Task, with_tool: bool) -> None:
+def test_a_transcript_is_the_tokenised_conversation(task: ArithmeticTask, with_tool: bool) -> None:
     messages = conversation(task, with_tool=with_tool)
     whole = TOKENIZER.apply_chat_template(messages, tools=[CALCULATOR])["input_ids"]
     assert ENCODER.encode(task, with_tool=with_tool).ids == whole
@@ -33,7 +33,7 @@ def test_a_transcript_is_the_tokenised_conversation(task: Task, with_tool: bool)
 
 @settings(deadline=None)
 @given(tasks)
-def test_the_mask_covers_the_assistants_turns_with_their_ends_and_nothing_else(task: Task) -> None:
+def test_the_mask_covers_the_assistants_turns_with_their_ends_and_nothing_else(task: ArithmeticTask) -> None:
     episode = ENCODER.encode(task, with_tool=True)
     assert len(episode.mask) == len(episode.ids)
     masked = TOKENIZER.decode([i for i, m in zip(episode.ids, episode.mask, strict=True) if m])
@@ -48,7 +48,9 @@ def test_the_mask_covers_the_assistants_turns_with_their_ends_and_nothing_else(t
 
 @settings(deadline=None)
 @given(tasks)
-def test_the_prompt_and_the_tool_turn_are_what_stands_around_the_assistants_turns(task: Task) -> None:
+def test_the_prompt_and_the_tool_turn_are_what_stands_around_the_assistants_turns(
+    task: ArithmeticTask,
+) -> None:
     episode = ENCODER.encode(task, with_tool=True)
     prompt = ENCODER.prompt(task.expression)
     assert episode.ids[: len(prompt)] == prompt
@@ -61,7 +63,7 @@ def test_the_prompt_and_the_tool_turn_are_what_stands_around_the_assistants_turn
 @settings(deadline=None)
 @given(written)
 def test_the_expression_is_read_back_from_the_question(expression: str) -> None:
-    asked = conversation(Task(expression, "1"), with_tool=False)[0]["content"]
+    asked = conversation(ArithmeticTask(expression, "1"), with_tool=False)[0]["content"]
     assert expression_in(asked) == expression
 
 

@@ -8,11 +8,16 @@ import torch
 
 from aworld_train.model import architecture, warm_start
 from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.transcripts import Task, TranscriptEncoder
+from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 
 TOKENIZER = tiny_tokenizer.build()
 ENCODER = TranscriptEncoder(TOKENIZER)
-TASKS = [Task("1+1", "2"), Task("48/2", "24"), Task("12.5*(3-1)", "25"), Task("100-37-9", "54")]
+TASKS = [
+    ArithmeticTask("1+1", "2"),
+    ArithmeticTask("48/2", "24"),
+    ArithmeticTask("12.5*(3-1)", "25"),
+    ArithmeticTask("100-37-9", "54"),
+]
 
 
 def test_passing_the_common_beginning_once_changes_neither_loss_nor_gradients() -> None:
@@ -67,7 +72,7 @@ def test_short_expressions_are_mostly_guessed_and_long_ones_mostly_computed() ->
 
 
 def test_the_limit_of_short_leaves_about_the_intended_share_of_long_ones() -> None:
-    tasks = [Task("1" * length, "1") for length in range(1, 101)]
+    tasks = [ArithmeticTask("1" * length, "1") for length in range(1, 101)]
     assert warm_start.longest_short(tasks) == 58
 
 
@@ -113,4 +118,4 @@ def test_a_model_that_does_not_begin_to_copy_is_given_up_early() -> None:
 def test_the_first_lesson_ends_without_success_when_enough_is_never_measured() -> None:
     learned, factors = first_lesson([0.6] * 100)
     assert not learned
-    assert len(factors) == warm_start.MOST_TOOL_STEPS
+    assert len(factors) == warm_start.MAX_TOOL_STEPS

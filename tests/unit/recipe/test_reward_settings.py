@@ -36,7 +36,7 @@ def test_all_that_a_recipe_says_is_in_the_settings(tmp_path: Path) -> None:
             "reward={scorer: composite, answer_schema: boxed, timeout: 7, code_tool: run}",
             f"reward.judge={{concurrency: 3, per_minute: 9, attempts: 2, cache: {tmp_path}/kept}}",
             f"reward.judge.prompt={tmp_path}/judge.md",
-            "reward.composite={correct: gaia, weights: {format: 1}, gates: [format], most_chars: 5, most_calls: 6}",
+            "reward.composite={correct: gaia, weights: {format: 1}, gates: [format], max_chars: 5, max_calls: 6}",
             "env.url=http://tools/mcp",
             "env.servers=[python-server]",
         )

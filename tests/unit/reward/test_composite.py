@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
 from aworld_train.reward.composite import PARTS, check_composite
-from aworld_train.reward.scored import Scored, ScoreOutcome
+from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
 
@@ -16,7 +16,7 @@ RIGHT, WRONG = "<answer>7</answer>", "<answer>8</answer>"
 ALL = dict.fromkeys(PARTS, 0.2)
 
 
-def ask(text: str, episode: dict[str, Any] | None = None, **composite: Any) -> Scored:
+def ask(text: str, episode: dict[str, Any] | None = None, **composite: Any) -> ScoreResult:
     asked = RewardSettings(composite=CompositeSettings(**composite))
     return score_now(text, ground_truth="7", scorer="composite", settings=asked, episode=episode)
 
@@ -42,12 +42,12 @@ def test_the_score_is_the_sum_of_weight_times_part() -> None:
     ],
 )
 def test_tools_are_to_be_used_but_not_for_ever(episode: dict[str, Any], tool_use: float, cost: float) -> None:
-    parts = ask(RIGHT, episode, most_calls=4).parts
+    parts = ask(RIGHT, episode, max_calls=4).parts
     assert (parts["tool_use"], parts["cost"]) == (tool_use, cost)
 
 
 def test_length_falls_from_the_most_to_twice_that() -> None:
-    lengths = [ask(RIGHT + "x" * more, most_chars=100).parts["length"] for more in (0, 82, 83, 132, 182, 900)]
+    lengths = [ask(RIGHT + "x" * more, max_chars=100).parts["length"] for more in (0, 82, 83, 132, 182, 900)]
     assert lengths == pytest.approx([1.0, 1.0, 0.99, 0.5, 0.0, 0.0])
 
 
@@ -108,7 +108,7 @@ def test_a_scorer_that_runs_apart_keeps_its_time_limit() -> None:
         ({"weights": {"correct": 0.0}}, "`weights` has no weight but 0"),
         ({"correct": "composite"}, "`correct` cannot be composite itself"),
         ({"correct": "exactly"}, "no scorer 'exactly'. Did you mean 'exact'"),
-        ({"most_chars": 0}, "`most_chars` must be at least 1, it is 0"),
+        ({"max_chars": 0}, "`max_chars` must be at least 1, it is 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:

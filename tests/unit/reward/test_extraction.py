@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
 from aworld_train.reward.extraction import check_schema_name, extract
-from aworld_train.reward.patterns import MOST_SEARCHED
+from aworld_train.reward.patterns import MAX_SEARCHED
 from tests.adversarial import SLOW_PATTERNS, UNITS
 
 COMPLETE = "rule: the last complete answer counts, one that is cut off takes nothing away"
@@ -271,8 +271,8 @@ def test_a_long_text_is_read_in_linear_time_whatever_it_repeats(schema: str) -> 
 
 
 def test_a_pattern_is_looked_for_where_final_answers_stand() -> None:
-    assert extract("x1" + " " * MOST_SEARCHED, r"regex:x(\d)") is None
-    assert extract("x1" + " " * (MOST_SEARCHED - 2), r"regex:x(\d)") == "1"
+    assert extract("x1" + " " * MAX_SEARCHED, r"regex:x(\d)") is None
+    assert extract("x1" + " " * (MAX_SEARCHED - 2), r"regex:x(\d)") == "1"
 
 
 @pytest.mark.parametrize(

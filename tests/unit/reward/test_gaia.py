@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.folding import is_hidden
-from aworld_train.reward.gaia import MOST_CHARS, gaia
+from aworld_train.reward.gaia import MAX_CHARS, gaia
 from tests.gaia_rule import published_rule
 
 NUMBER = "GAIA: a number is compared as a float, without $ % and commas"
@@ -320,7 +320,7 @@ def test_a_whole_number_is_right_however_it_is_dressed_and_the_next_one_is_not(v
 
 
 def test_texts_that_are_too_long_are_compared_to_the_letter() -> None:
-    long = "a" * MOST_CHARS + "b"
+    long = "a" * MAX_CHARS + "b"
     assert right(long, long)
     assert not right(long.upper(), long)
     assert not right("9" * 1_000_000, "9")

@@ -1,4 +1,4 @@
-"""Every answer gets a `Scored` within its time, whatever the answer is and whatever its scorer does."""
+"""Every answer gets a `ScoreResult` within its time, whatever the answer is and whatever its scorer does."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
 from aworld_train.reward.results import BadResult, read_result
-from aworld_train.reward.scored import Score, Scored, ScoreOutcome
+from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult
 from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
@@ -47,12 +47,12 @@ def context(answer, truth, context):
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Scored]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ScoreResult]:
     """Asks one of these."""
     path = tmp_path_factory.mktemp("own") / "own_scorers.py"
     path.write_text(OWN)
 
-    def ask(name: str, seconds: float = 30.0, **more: Any) -> Scored:
+    def ask(name: str, seconds: float = 30.0, **more: Any) -> ScoreResult:
         asked = RewardSettings(timeout=seconds)
         return score_now(
             "<answer>1</answer>", ground_truth="1", scorer=f"{path}:{name}", settings=asked, **more
@@ -62,7 +62,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Scored]:
 
 
 @pytest.mark.parametrize("name", ["stuck", "stuck_in_its_loop", "waits_for_ever"])
-def test_one_that_is_stuck_is_named_with_its_time(own: Callable[..., Scored], name: str) -> None:
+def test_one_that_is_stuck_is_named_with_its_time(own: Callable[..., ScoreResult], name: str) -> None:
     scored = own(name, seconds=0.3)
     assert (scored.score, scored.outcome, scored.extracted) == (None, ScoreOutcome.timeout, "1")
     assert scored.cause is not None and f":{name} took longer than 0.3 seconds" in scored.cause
@@ -76,23 +76,25 @@ def test_one_that_is_stuck_is_named_with_its_time(own: Callable[..., Scored], na
         ("not_a_number", "nan as a score, not a finite number"),
     ],
 )
-def test_one_that_fails_has_no_score_and_says_why(own: Callable[..., Scored], name: str, cause: str) -> None:
+def test_one_that_fails_has_no_score_and_says_why(
+    own: Callable[..., ScoreResult], name: str, cause: str
+) -> None:
     scored = own(name)
     assert (scored.score, scored.outcome) == (None, ScoreOutcome.error)
     assert scored.cause is not None and f":{name}: " in scored.cause and cause in scored.cause
 
 
-def test_one_that_abstains_says_so_last(own: Callable[..., Scored]) -> None:
+def test_one_that_abstains_says_so_last(own: Callable[..., ScoreResult]) -> None:
     scored = own("abstains")
     assert (scored.score, scored.outcome, scored.cause) == (None, ScoreOutcome.abstained, "nobody knows")
     assert (scored.parts, scored.steps) == ({"tries": 2.0}, ("first", "nobody knows"))
 
 
-def test_named_parts_come_with_the_score(own: Callable[..., Scored]) -> None:
+def test_named_parts_come_with_the_score(own: Callable[..., ScoreResult]) -> None:
     assert own("parts").parts == {"length": 1.0, "long": 0.0}
 
 
-def test_a_third_argument_gets_what_is_known_as_plain_values(own: Callable[..., Scored]) -> None:
+def test_a_third_argument_gets_what_is_known_as_plain_values(own: Callable[..., ScoreResult]) -> None:
     info = {"level": np.str_("2"), "list": (1, np.int64(2)), "array": np.array([0.5]), "odd": Fraction(1, 3)}
     scored = own("context", seconds=7, query="what?", info=info, episode={"num_turns": np.int32(3)})
     assert (scored.cause, scored.score) == (None, 3.0)
@@ -115,7 +117,7 @@ async def test_an_event_loop_goes_on_while_a_scorer_is_stuck(tmp_path: Path) -> 
 async def test_own_scorers_that_wait_wait_together(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
 
-    async def ask() -> Scored:
+    async def ask() -> ScoreResult:
         return await score("<answer>1</answer>", ground_truth="", scorer=f"{tmp_path}/own.py:waits")
 
     await asyncio.gather(*(ask() for _ in range(8)))  # until there are workers
@@ -124,7 +126,7 @@ async def test_own_scorers_that_wait_wait_together(tmp_path: Path) -> None:
     assert time.monotonic() - began < 8 * 0.5 - 0.5
 
 
-def test_no_answer_is_wrong_and_asks_nobody(own: Callable[..., Scored]) -> None:
+def test_no_answer_is_wrong_and_asks_nobody(own: Callable[..., ScoreResult]) -> None:
     scored = score_now("I do not know", ground_truth="1", scorer="exact")
     assert (scored.score, scored.outcome, scored.extracted) == (0.0, ScoreOutcome.no_answer, None)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.scored import Score
-from aworld_train.reward.texts import MOST_CHARS, contains, exact, f1
+from aworld_train.reward.texts import MAX_CHARS, contains, exact, f1
 
 SCORERS = [exact, f1, contains]
 TextScorer = Callable[[str, str], Score]
@@ -113,7 +113,7 @@ def test_the_order_of_words_makes_no_difference_to_f1(words: list[str], random: 
 
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_texts_that_are_too_long_are_compared_to_the_letter(scorer: TextScorer) -> None:
-    long = "b " * MOST_CHARS
+    long = "b " * MAX_CHARS
     assert scorer(long, long).value == 1.0
     assert scorer(long, "b").value == 0.0
     assert scorer("b", long).value == 0.0

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from aworld_train.reward import workers
-from aworld_train.reward.workers import Broken, Job, TooSlow, WorkerPool
+from aworld_train.reward.workers import Job, ScorerFailure, ScorerPool, ScorerTimeout
 from tests.environments import eventually
 
 OWN = """
@@ -53,20 +53,20 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
-    yield WorkerPool(2)
+def pool() -> Iterator[ScorerPool]:
+    yield ScorerPool(2)
     workers._end_all()
 
 
-def test_a_score_comes_back(pool: WorkerPool, own: Callable[..., Job]) -> None:
+def test_a_score_comes_back(pool: ScorerPool, own: Callable[..., Job]) -> None:
     assert pool.submit(own("same")).result().value == 1.0
     assert pool.submit(own("same", "2")).result().value == 0.0
 
 
 @pytest.mark.parametrize("name", ["sleeps", "holds_the_lock"])
-def test_one_that_is_stuck_is_ended_in_time(pool: WorkerPool, own: Callable[..., Job], name: str) -> None:
+def test_one_that_is_stuck_is_ended_in_time(pool: ScorerPool, own: Callable[..., Job], name: str) -> None:
     before = pool.submit(own("process")).result().value
-    with pytest.raises(TooSlow):
+    with pytest.raises(ScorerTimeout):
         pool.submit(own(name, seconds=0.2)).result(timeout=60)
     assert pool.submit(own("process")).result().value != before
 
@@ -83,38 +83,38 @@ def test_one_that_is_stuck_is_ended_in_time(pool: WorkerPool, own: Callable[...,
     ],
 )
 def test_one_that_fails_says_why_and_the_next_is_scored(
-    pool: WorkerPool, own: Callable[..., Job], name: str, cause: str
+    pool: ScorerPool, own: Callable[..., Job], name: str, cause: str
 ) -> None:
-    with pytest.raises(Broken, match=cause):
+    with pytest.raises(ScorerFailure, match=cause):
         pool.submit(own(name)).result(timeout=60)
     assert pool.submit(own("same")).result().value == 1.0
 
 
-def test_the_answers_beside_one_that_is_stuck_are_scored(pool: WorkerPool, own: Callable[..., Job]) -> None:
+def test_the_answers_beside_one_that_is_stuck_are_scored(pool: ScorerPool, own: Callable[..., Job]) -> None:
     stuck = pool.submit(own("sleeps", seconds=3))
     others = [pool.submit(own("same", str(number % 2))) for number in range(200)]
     assert sum(other.result().value or 0 for other in others) == 100
-    with pytest.raises(TooSlow):
+    with pytest.raises(ScorerTimeout):
         stuck.result()
 
 
-def test_loading_a_scorer_is_not_within_its_time(pool: WorkerPool, tmp_path: Path) -> None:
+def test_loading_a_scorer_is_not_within_its_time(pool: ScorerPool, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\ndef own(answer, truth): return 1\n")
     job = Job(f"{tmp_path}/slow.py:own", "", "", None, 0.5)
     assert pool.submit(job).result().value == 1.0
 
 
 def test_what_a_scorer_prints_is_not_output(
-    pool: WorkerPool, own: Callable[..., Job], capfd: pytest.CaptureFixture[str]
+    pool: ScorerPool, own: Callable[..., Job], capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Workers write where standard error was when they began.
-    fresh = WorkerPool(1)
+    fresh = ScorerPool(1)
     assert fresh.submit(own("prints")).result().value == 1.0
     assert capfd.readouterr().out == ""
 
 
 def test_a_worker_that_died_while_idle_costs_no_answer(own: Callable[..., Job]) -> None:
-    pool = WorkerPool(1)
+    pool = ScorerPool(1)
     process = psutil.Process(int(pool.submit(own("process")).result().value or 0))
     process.kill()
     assert eventually(lambda: process.status() == psutil.STATUS_ZOMBIE)
@@ -123,7 +123,7 @@ def test_a_worker_that_died_while_idle_costs_no_answer(own: Callable[..., Job]) 
 
 
 def test_there_are_as_many_workers_as_are_needed_and_no_more(own: Callable[..., Job]) -> None:
-    pool = WorkerPool(2)
+    pool = ScorerPool(2)
     for _ in range(5):
         assert len({pool.submit(own("process")).result().value for _ in range(3)}) == 1
     many = {future.result().value for future in [pool.submit(own("process")) for _ in range(200)]}
@@ -131,19 +131,19 @@ def test_there_are_as_many_workers_as_are_needed_and_no_more(own: Callable[..., 
 
 
 def test_nothing_of_those_that_were_ended_stays(own: Callable[..., Job]) -> None:
-    pool = WorkerPool(1)
+    pool = ScorerPool(1)
     pool.submit(own("same")).result()
     us = psutil.Process()
     before = us.num_fds(), len(us.children())
     for _ in range(4):
-        with pytest.raises(TooSlow):
+        with pytest.raises(ScorerTimeout):
             pool.submit(own("has_a_child", seconds=0.1)).result()
         assert pool.submit(own("same")).result().value == 1.0
     assert (us.num_fds(), len(us.children())) == before
     assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
 
 
-def test_threads_and_event_loops_may_all_ask(pool: WorkerPool, own: Callable[..., Job]) -> None:
+def test_threads_and_event_loops_may_all_ask(pool: ScorerPool, own: Callable[..., Job]) -> None:
     found: list[float | None] = []
 
     async def asks() -> None:
@@ -159,10 +159,10 @@ def test_threads_and_event_loops_may_all_ask(pool: WorkerPool, own: Callable[...
 
 
 def test_an_answer_that_nobody_waits_for_is_not_scored(own: Callable[..., Job]) -> None:
-    pool = WorkerPool(1)
+    pool = ScorerPool(1)
     first, second = pool.submit(own("sleeps", seconds=1)), pool.submit(own("sleeps", seconds=1000))
     assert second.cancel()
-    with pytest.raises(TooSlow):
+    with pytest.raises(ScorerTimeout):
         first.result()
     assert pool.submit(own("same")).result().value == 1.0
 

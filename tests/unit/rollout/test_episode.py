@@ -9,9 +9,9 @@ import pytest
 
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout.context import ContextSettings
-from aworld_train.rollout.episode import Episode, Limits
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused
-from aworld_train.rollout.model import Sampled, Sampling, split_thinking
+from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.model import SampledTokens, SamplingParams, split_thinking
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
 from tests.templates import ScriptedModel, cut_up
@@ -19,7 +19,7 @@ from tests.templates import ScriptedModel, cut_up
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
 CALL = '<tool_call>\n{{"name": "calc", "arguments": {{"a": {}}}}}\n</tool_call>'
 QUESTION = Message("user", "What was asked?")
-LIMITS = Limits(100, 1000, 10_000, Sampling(0.7, 0.9, 20))
+LIMITS = EpisodeLimits(100, 1000, 10_000, SamplingParams(0.7, 0.9, 20))
 Turn = str | Exception
 
 
@@ -28,7 +28,7 @@ class Model(ScriptedModel):
 
     def __init__(self, *script: Turn, ends: bool = True):
         self.script: Iterator[Turn] = iter(script)
-        self.asked: list[tuple[Sampling, int]] = []
+        self.asked: list[tuple[SamplingParams, int]] = []
         super().__init__("chatml_tools", lambda tokenizer: self._next(tokenizer, ends))
 
     def _next(self, tokenizer: Any, ends: bool) -> tuple[list[int], bool]:
@@ -38,8 +38,8 @@ class Model(ScriptedModel):
         return [*cut_up(tokenizer, turn, 1), *([tokenizer.eos_token_id] if ends else [])], ends
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: Sampling, max_tokens: int
-    ) -> Sampled:
+        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+    ) -> SampledTokens:
         self.asked.append((sampling, max_tokens))
         return await super().generate(request_id, tokens, sampling, max_tokens)
 
@@ -69,7 +69,10 @@ async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
     model = Model("a", "b")
     await Talk(Episode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
     await Talk(Episode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
-    assert [sampling for sampling, _ in model.asked] == [Sampling(0.7, 0.9, 20), Sampling(0.1, 0.9, 3)]
+    assert [sampling for sampling, _ in model.asked] == [
+        SamplingParams(0.7, 0.9, 20),
+        SamplingParams(0.1, 0.9, 3),
+    ]
 
 
 async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_for_more() -> None:
@@ -88,7 +91,7 @@ async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outc
     talk = Talk(episode)
     await talk.ask()
     assert episode.outcome is Outcome.answered
-    with pytest.raises(Refused, match="turns") as refused:
+    with pytest.raises(RequestRefused, match="turns") as refused:
         await talk.ask()
     assert (refused.value.status, refused.value.code) == (400, "max_turns")
     assert episode.outcome is Outcome.max_turns
@@ -98,7 +101,7 @@ async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outc
 
 async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() -> None:
     episode = Episode(Model(), replace(LIMITS, max_prompt_tokens=10))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await Talk(episode).ask()
     assert refused.value.code == "context_length_exceeded"
     assert (episode.outcome, episode.rows()) == (Outcome.overlong, [])
@@ -109,7 +112,7 @@ async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_o
     episode = Episode(model, replace(LIMITS, max_response_tokens=120))
     talk = Talk(episode)
     await talk.ask(result="x" * 500)
-    with pytest.raises(Refused, match="context is used up"):
+    with pytest.raises(RequestRefused, match="context is used up"):
         await talk.ask()
     assert episode.outcome is Outcome.overlong
     talk.history[-1] = replace(talk.history[-1], content="short")
@@ -141,7 +144,7 @@ async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
     talk = Talk(episode)
     await talk.ask()
     for name in ("agent", "another"):
-        with pytest.raises(Refused, match="out of memory") as refused:
+        with pytest.raises(RequestRefused, match="out of memory") as refused:
             await Talk(episode, name).ask() if name == "another" else await talk.ask()
         assert refused.value.status == 403
     assert episode.over.is_set()
@@ -174,7 +177,7 @@ async def test_the_same_turn_again_and_again_ends_the_episode(said: str) -> None
     talk = Talk(episode)
     for _ in range(3):
         await talk.ask()
-    with pytest.raises(Refused, match="repeated itself"):
+    with pytest.raises(RequestRefused, match="repeated itself"):
         await talk.ask()
     assert episode.outcome is Outcome.repetition
     assert episode.turns == 4
@@ -215,11 +218,13 @@ async def test_agents_have_conversations_of_their_own_and_only_the_trainable_one
 # Long histories
 
 
-def shortened(policy: Any, budget: int, **options: Any) -> Limits:
+def shortened(policy: Any, budget: int, **options: Any) -> EpisodeLimits:
     return replace(LIMITS, context=ContextSettings(policy=policy, budget=budget, **options))
 
 
-async def play(limits: Limits, *script: Turn, result: Callable[[int], str]) -> tuple[Episode, Model, Talk]:
+async def play(
+    limits: EpisodeLimits, *script: Turn, result: Callable[[int], str]
+) -> tuple[Episode, Model, Talk]:
     model = Model(*script)
     episode = Episode(model, limits)
     talk = Talk(episode)
@@ -292,7 +297,7 @@ async def test_another_model_sums_up_and_its_failure_ends_the_episode() -> None:
     script = [CALL.format(0), CALL.format(1), CALL.format(2), "done"]
     _, model, _ = await play(shortened("summarize", 900, summarizer=sums_up), *script, result=numbered)
     assert "All of it." in texts(model)[-1]
-    with pytest.raises(Refused, match="the endpoint is gone"):
+    with pytest.raises(RequestRefused, match="the endpoint is gone"):
         await play(shortened("summarize", 900, summarizer=fails), *script, result=numbered)
 
 
@@ -326,7 +331,7 @@ async def test_a_result_that_cannot_be_condensed_ends_the_episode_and_is_not_the
     episode = Episode(model, limits)
     talk = Talk(episode)
     await talk.ask(result="long " * 100)
-    with pytest.raises(Refused, match="all endpoints are gone"):
+    with pytest.raises(RequestRefused, match="all endpoints are gone"):
         await talk.ask()
     assert isinstance(episode.failure, ToolHelperFailed)
     assert episode.outcome is Outcome.tool

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.episode import Episode, Limits
-from aworld_train.rollout.messages import ChatRequest, Message, Refused, ToolCall
-from aworld_train.rollout.model import Sampling
+from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.template import CannotContinue, ChatTemplate
 from tests import templates
 from tests.templates import ScriptedModel, cut_up
@@ -21,7 +21,7 @@ from tests.templates import ScriptedModel, cut_up
 FAMILIES = list(templates.ENDS)
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {"type": "object"}}}]
 MORE_TOOLS = [*TOOLS, {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
-NO_LIMITS = Limits(1000, 10_000, 100_000, Sampling(1.0, 1.0, -1))
+NO_LIMITS = EpisodeLimits(1000, 10_000, 100_000, SamplingParams(1.0, 1.0, -1))
 
 
 words = st.sampled_from(["the answer", "tool", " said", "é 漢", "\n\n", "42", "<think>", "  ", "was asked"])
@@ -92,7 +92,7 @@ class Agent:
             self.tools = MORE_TOOLS if self.tools is TOOLS else TOOLS
         try:
             completion = await episode.complete(self.name, ChatRequest(history, self.tools))
-        except Refused:
+        except RequestRefused:
             return  # a template that does not take such a history
         if action == "ask again":
             return

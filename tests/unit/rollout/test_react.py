@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, Refused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.react import ToolCounts, play, shorten
 from aworld_train.rollout.tools import ToolResult
@@ -97,7 +97,7 @@ completions = st.one_of(
     st.lists(arguments, min_size=1, max_size=3).map(lambda written: asks(*written, malformed=True)),
     st.just(ANSWER),
     st.just(Completion("cut", finish_reason="length")),
-    st.just(Refused("no more")),
+    st.just(RequestRefused("no more")),
 )
 results = st.one_of(
     st.builds(ToolResult, st.text(max_size=60), st.booleans()), st.just(EnvironmentLost("gone"))
@@ -117,7 +117,7 @@ def test_every_request_is_the_one_before_with_what_the_model_said_and_its_tools_
     unfinished, raised = False, None
     try:
         unfinished = asyncio.run(game.play())
-    except (Refused, EnvironmentLost) as error:
+    except (RequestRefused, EnvironmentLost) as error:
         raised = error
     requests = game.conversation.requests
     assert requests[0].messages == [QUESTION]

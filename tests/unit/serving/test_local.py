@@ -7,27 +7,27 @@ from pathlib import Path
 import pytest
 
 from aworld_train.serving import local
-from aworld_train.serving.local import Part
+from aworld_train.serving.local import ManagedProcess
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Iterator[Part]:
+def part(tmp_path: Path) -> Iterator[ManagedProcess]:
     """A part that runs until it is ended."""
-    made = Part("none", {}, [tmp_path / "folder"])
+    made = ManagedProcess("none", {}, [tmp_path / "folder"])
     made._command = ["/bin/sleep", "600"]
     yield made
     made.stop()
     made.end(time.monotonic() + 5)
 
 
-def kill(part: Part) -> None:
+def kill(part: ManagedProcess) -> None:
     assert part._process is not None
     part._process.kill()
     part._process.wait()
     part.look()
 
 
-def test_one_that_ends_is_started_again_in_empty_folders(part: Part, tmp_path: Path) -> None:
+def test_one_that_ends_is_started_again_in_empty_folders(part: ManagedProcess, tmp_path: Path) -> None:
     part.keep()
     first = part.pid
     (tmp_path / "folder" / "left").mkdir()
@@ -43,7 +43,7 @@ def test_one_that_ends_is_started_again_in_empty_folders(part: Part, tmp_path: P
 
 
 def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
-    part: Part, monkeypatch: pytest.MonkeyPatch
+    part: ManagedProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
@@ -62,7 +62,7 @@ def test_one_that_keeps_ending_has_to_wait_and_one_that_lasted_has_not(
     monkeypatch.undo()
 
 
-def test_one_that_does_not_listen_is_ended_at_the_deadline(part: Part) -> None:
+def test_one_that_does_not_listen_is_ended_at_the_deadline(part: ManagedProcess) -> None:
     part._command = ["/bin/bash", "-c", "trap '' TERM; while true; do sleep 0.1; done"]
     part.keep()
     time.sleep(0.3)

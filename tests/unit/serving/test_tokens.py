@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.serving import tokens
-from aworld_train.serving.tokens import Refused, sign, verify
+from aworld_train.serving.tokens import InvalidToken, sign, verify
 
 SECRET = tokens.new_secret()
 HOUR = 3600
@@ -43,13 +43,13 @@ def test_what_was_signed_is_what_is_allowed(name: str, sessions: int | None, tok
 def test_a_token_opens_the_environment_that_it_names_and_no_other(name: str, other: str) -> None:
     token = sign(SECRET, name, issued=now(), expires=now() + HOUR)
     if other != name:
-        with pytest.raises(Refused, match="another environment"):
+        with pytest.raises(InvalidToken, match="another environment"):
             verify(SECRET, other, token)
 
 
 @given(st.text())
 def test_whatever_is_no_token_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match=r"^the token is not valid here$"):
+    with pytest.raises(InvalidToken, match=r"^the token is not valid here$"):
         verify(SECRET, "tools", text)
 
 
@@ -61,7 +61,7 @@ def test_a_token_of_which_one_character_was_changed_is_refused(data: st.DataObje
     if token[place] == "." or token[place + 1 : place + 2] in ("", "."):
         return
     other = data.draw(st.sampled_from("AZaz09-_").filter(lambda one: one != token[place]))
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidToken):
         verify(SECRET, "tools", token[:place] + other + token[place + 1 :])
 
 
@@ -81,7 +81,7 @@ def test_a_token_of_which_one_character_was_changed_is_refused(data: st.DataObje
 def test_a_token_needs_an_end_an_audience_an_environment_and_a_name(
     claims: dict[str, object], reason: str
 ) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidToken, match=reason):
         verify(SECRET, "tools", made(**claims))
 
 
@@ -92,7 +92,7 @@ def test_another_secret_and_other_algorithms_are_refused() -> None:
         jwt.encode(claims, SECRET, "HS512"),
         jwt.encode(claims, "", "none"),
     ):
-        with pytest.raises(Refused, match="not valid here"):
+        with pytest.raises(InvalidToken, match="not valid here"):
             verify(SECRET, "tools", token)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.training.account import Account, Tally
+from aworld_train.training.account import EpisodeCounts, RunRecord
 from aworld_train.training.run_folder import open_run_folder
 from aworld_train.training.summary import RunSummary
 
@@ -36,21 +36,21 @@ def unscored(step: int = 1, **more: Any) -> dict[str, Any]:
     return {**PLAYED, "step": step, **why, **more}
 
 
-def tally(*lines: dict[str, Any]) -> Tally:
-    made = Tally()
+def tally(*lines: dict[str, Any]) -> EpisodeCounts:
+    made = EpisodeCounts()
     for line in lines:
         made.add(line)
     return made
 
 
 @pytest.fixture
-def account(tmp_path: Path) -> Account:
+def account(tmp_path: Path) -> RunRecord:
     (tmp_path / "rows").write_bytes(b"rows")
     folder = open_run_folder(tmp_path / "run", {"name": "r"}, [tmp_path / "rows"], resume=False)
-    return Account(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
+    return RunRecord(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
 
 
-def refreshed(account: Account, *lines: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def refreshed(account: RunRecord, *lines: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The rows by step, once these episodes were played and their steps trained on."""
     account.folder.episodes.parent.mkdir(parents=True, exist_ok=True)
     with account.folder.episodes.open("a") as file:
@@ -105,7 +105,7 @@ def test_doubts_are_shares_of_all_episodes() -> None:
     assert tally().suspicion_shares == tally().part_means == {}
 
 
-def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: Account) -> None:
+def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: RunRecord) -> None:
     lines = [scored(parts={"correct": 1.0}, suspicions=["repeated_text"]), unscored()]
     row = refreshed(account, *lines, unscored(step=2), scored(step=2, validate=True, suspicions=["x"]))[1]
     assert row["reward_parts"] == {"correct": 1.0}
@@ -116,18 +116,18 @@ def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: Account) ->
     assert (account.summary.episodes, account.summary.trained_episodes) == (3, 1)
 
 
-def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: Account) -> None:
+def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: RunRecord) -> None:
     rows = refreshed(account, scored(), scored(sampled_tokens=40), scored(step=2, sampled_tokens=60))
     assert (rows[1]["length_drift"], rows[2]["length_drift"]) == (1.0, 2.0)
 
 
-def test_episodes_that_were_lost_make_the_others_no_shorter(account: Account) -> None:
+def test_episodes_that_were_lost_make_the_others_no_shorter(account: RunRecord) -> None:
     lost = {"step": 1, "validate": False, "outcome": "environment", "cause": "gone"}
     rows = refreshed(account, scored(), lost, lost, scored(step=2))
     assert rows[2]["length_drift"] == 1.0
 
 
-def test_where_nothing_was_sampled_there_is_no_drift(account: Account) -> None:
+def test_where_nothing_was_sampled_there_is_no_drift(account: RunRecord) -> None:
     lost = {"validate": False, "outcome": "environment", "cause": "gone"}
     rows = refreshed(account, {**lost, "step": 1}, scored(step=2))
     assert rows[1]["length_drift"] is rows[2]["length_drift"] is None

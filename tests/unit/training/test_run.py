@@ -12,7 +12,7 @@ from rich.console import Console
 
 from aworld_train.errors import UsageError
 from aworld_train.masking import remember
-from aworld_train.training.account import Account
+from aworld_train.training.account import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, Status
@@ -108,7 +108,7 @@ def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Pat
     folder = open_run(tmp_path / "run")
     log = folder.path / "logs" / "m.jsonl"
     summary = RunSummary("r", steps_planned=2)
-    account = Account(folder, summary, log, 0)
+    account = RunRecord(folder, summary, log, 0)
     append(folder.episodes, *[episode(0, validate=True, correct=c) for c in (1.0, 0.0, 0.0, 0.0)])
     append(log, validated(0))
     append(folder.episodes, episode(1), episode(1, correct=None, outcome="environment", cause="gone"))
@@ -133,7 +133,7 @@ def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Pat
 def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
     summary = RunSummary("r")
-    account = Account(folder, summary, folder.path / "m", 0)
+    account = RunRecord(folder, summary, folder.path / "m", 0)
     append(
         folder.episodes,
         episode(1, correct=None, outcome="environment", retried=True, cause="gone"),
@@ -145,12 +145,12 @@ def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp
 
 def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    first = Account(folder, RunSummary("r"), folder.path / "m1", 0)
+    first = RunRecord(folder, RunSummary("r"), folder.path / "m1", 0)
     append(folder.episodes, episode(0, validate=True), episode(1), episode(2))
     append(folder.path / "m1", validated(0), trained(1), trained(2))
     first.refresh(1.0)
     summary = RunSummary("r")
-    second = Account(folder, summary, folder.path / "m2", 1)
+    second = RunRecord(folder, summary, folder.path / "m2", 1)
     append(folder.episodes, episode(2), episode(2))
     append(folder.path / "m2", trained(2))
     second.refresh(1.0)
@@ -162,7 +162,7 @@ def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path:
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    account = Account(folder, RunSummary("r"), folder.path / "m", 0)
+    account = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
     line = episode(1)
     append(folder.episodes, line[:20])
     assert not account.refresh(1.0)
@@ -173,7 +173,7 @@ def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
 
 def test_metrics_hold_no_number_that_json_does_not_know(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    account = Account(folder, RunSummary("r"), folder.path / "m", 0)
+    account = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
     append(folder.path / "m", trained(1, **{"x": float("nan")}))
     account.refresh(1.0)
     assert "NaN" not in folder.metrics.read_text()

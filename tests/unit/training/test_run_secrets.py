@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.episode_record import EpisodeSlot
+from aworld_train.adapter.verl.episode_record import EpisodeRecord
 from aworld_train.adapter.verl.episode_settings import read_settings
 from aworld_train.adapter.verl.reward import _plan
 from aworld_train.cli.recipe import app
@@ -173,7 +173,7 @@ def test_directories_follow_the_umask_and_records_are_their_owners(tmp_path: Pat
 
 def test_the_line_of_an_episode_holds_no_value_and_is_its_owners(run_dir: Path) -> None:
     remember(f"{MARK}key", "${oc.env:CANARY_KEY}")
-    EpisodeSlot(1, False, 0).write(RuntimeError(f"no answer with {MARK}key"))
+    EpisodeRecord(1, False, 0).write(RuntimeError(f"no answer with {MARK}key"))
     file = run_dir / "traces" / "episodes.jsonl"
     assert json.loads(file.read_text())["cause"] == "RuntimeError: no answer with ${oc.env:CANARY_KEY}"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -20,7 +20,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from aworld_train.adapter.verl.cpu.kv_cache import CacheShape, PrefixStore, RowCache
-from aworld_train.adapter.verl.cpu.sampling import SamplingParams, sample
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams, sample
 
 ATTENTION = "aworld_grouped_sdpa"
 _ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step: running ones wait for them
@@ -30,12 +30,12 @@ _PASS_TOKENS = (
 
 
 @dataclass
-class Request:
+class GenerationRequest:
     """One generation: what was asked, what came, and why it ended (``stop``, ``length`` or ``aborted``)."""
 
     request_id: str
     prompt: list[int]
-    params: SamplingParams
+    params: GenerationParams
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -84,8 +84,8 @@ class ContinuousBatcher:
         self.max_running = max_running
         self.max_length = max_length
         self.kv_budget_bytes = kv_budget_bytes
-        self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []
+        self.waiting: deque[GenerationRequest] = deque()
+        self.running: list[GenerationRequest] = []
         self.cache = RowCache(CacheShape(config.num_hidden_layers, heads, width), kv_budget_bytes)
         self.prefixes = PrefixStore(kv_budget_bytes // 2)
         self._generator = torch.Generator().manual_seed(seed)
@@ -94,7 +94,7 @@ class ContinuousBatcher:
     def idle(self) -> bool:
         return not self.waiting and not self.running
 
-    def check(self, request: Request) -> None:
+    def check(self, request: GenerationRequest) -> None:
         """See that a request can be served.
 
         Raises:
@@ -107,7 +107,7 @@ class ContinuousBatcher:
                 f"the prompt has {len(request.prompt)} tokens; the longest sequence is {self.max_length}"
             )
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: GenerationRequest) -> None:
         """Queue a request that ``check`` accepts; it joins the batch in the next ``step``.
 
         Raises:
@@ -116,7 +116,7 @@ class ContinuousBatcher:
         self.check(request)
         self.waiting.append(request)
 
-    def abort(self, request_id: str | None = None) -> list[Request]:
+    def abort(self, request_id: str | None = None) -> list[GenerationRequest]:
         """End a request, or all of them, where they stand; they keep the tokens they have."""
         chosen = [r for r in (*self.waiting, *self.running) if request_id in (None, r.request_id)]
         for request in chosen:
@@ -152,7 +152,7 @@ class ContinuousBatcher:
         self.prefixes.clear()
         self.cache.rows = 0
 
-    def step(self) -> list[Request]:
+    def step(self) -> list[GenerationRequest]:
         """Advance every running sequence by one token, after admitting waiting ones.
 
         Returns:
@@ -189,7 +189,7 @@ class ContinuousBatcher:
         A request whose tokens are being computed in this very step waits for the next one, where it finds the result.
         """
         contexts: set[tuple[int, ...]] = set()
-        held: deque[Request] = deque()
+        held: deque[GenerationRequest] = deque()
         admitted = 0
         longest = self._longest
         while self.waiting and len(self.running) < self.max_running:
@@ -236,7 +236,7 @@ class ContinuousBatcher:
             self._prefill_pass(first, fresh[:count])
             first, fresh = first + count, fresh[count:]
 
-    def _prefill_pass(self, first: int, requests: list[Request]) -> None:
+    def _prefill_pass(self, first: int, requests: list[GenerationRequest]) -> None:
         longest = max(r.length for r in requests)
         new = max(r.length - r.reused_tokens for r in requests)
         tokens = torch.zeros(len(requests), new, dtype=torch.long)
@@ -261,7 +261,7 @@ class ContinuousBatcher:
         positions: torch.Tensor,
         mask: torch.Tensor,
         view: int,
-        requests: list[Request],
+        requests: list[GenerationRequest],
     ) -> None:
         """Run the model over new tokens ``[rows, new]`` and append one sampled token to each request."""
         self.cache.aim(first, positions, view)
@@ -279,7 +279,7 @@ class ContinuousBatcher:
             request.logprobs.append(logprob)
             request.finish_reason = self._ending(request, token)
 
-    def _ending(self, request: Request, token: int) -> str | None:
+    def _ending(self, request: GenerationRequest, token: int) -> str | None:
         params = request.params
         if token in params.stop_token_ids or (token in self.eos_ids and not params.ignore_eos):
             return "stop"
@@ -287,7 +287,7 @@ class ContinuousBatcher:
             return "length"
         return None
 
-    def _retire(self) -> list[Request]:
+    def _retire(self) -> list[GenerationRequest]:
         """Take ended requests out of the batch, remember them, and close the gaps they leave."""
         ended = [r for r in self.running if r.finish_reason is not None]
         for request in ended:
@@ -301,7 +301,7 @@ class ContinuousBatcher:
         self.cache.rows = len(self.running)
         return ended
 
-    def _remember(self, row: int, request: Request) -> None:
+    def _remember(self, row: int, request: GenerationRequest) -> None:
         # The last sampled token was never an input, so its keys and values do not exist.
         known = request.length - 1
         self.prefixes.add(request.context[:known], self.cache.copy_out(row, known))

@@ -25,7 +25,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class SamplingParams:
+class GenerationParams:
     """What one request asks for; ``max_tokens`` counts new tokens, ``top_k`` -1 and ``top_p`` 1 are off."""
 
     max_tokens: int
@@ -36,7 +36,7 @@ class SamplingParams:
     ignore_eos: bool = False
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any], *, default_max_tokens: int) -> "SamplingParams":
+    def parse(cls, given: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
         """Read sampling parameters as VeRL sends them.
 
         Raises:
@@ -69,7 +69,7 @@ class SamplingParams:
 
 
 def sample(
-    logits: torch.Tensor, params: Sequence[SamplingParams], generator: torch.Generator
+    logits: torch.Tensor, params: Sequence[GenerationParams], generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw one token per row.
 
@@ -94,7 +94,7 @@ def sample(
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
-def _truncate(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
+def _truncate(scores: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:
     """Mask what top-k and then top-p leave out; a row that uses neither, or is greedy, is unchanged."""
     vocabulary = scores.shape[-1]
     limited = [p.temperature > 0 for p in params]

@@ -16,8 +16,8 @@ import torch
 from verl.workers.config import HFModelConfig, RolloutConfig
 from verl.workers.rollout.replica import TokenOutput
 
-from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, Request
-from aworld_train.adapter.verl.cpu.sampling import SamplingParams
+from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, GenerationRequest
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams
 from aworld_train.adapter.verl.cpu.threads import threads_per_process
 
 _MEMORY_SHARE = 0.15  # of the machine's memory for keys and values, over all replicas on it
@@ -58,7 +58,7 @@ class TransformersServer:
             kv_budget_bytes=int(psutil.virtual_memory().total * _MEMORY_SHARE / replicas),
             seed=config.seed + replica_rank,
         )
-        self._incoming: list[Request] = []  # what has arrived since the worker last looked
+        self._incoming: list[GenerationRequest] = []  # what has arrived since the worker last looked
         self._futures: dict[int, asyncio.Future[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._open = asyncio.Event()
@@ -97,10 +97,10 @@ class TransformersServer:
             await self._open.wait()
         prompt = [int(token) for token in prompt_ids]
         room = self._max_length - len(prompt)
-        params = SamplingParams.parse(
+        params = GenerationParams.parse(
             sampling_params, default_max_tokens=max(1, min(self.config.response_length, room))
         )
-        request = Request(request_id, prompt, params, tag=self._global_steps)
+        request = GenerationRequest(request_id, prompt, params, tag=self._global_steps)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batcher.check(request)
         self._incoming.append(request)
@@ -201,16 +201,16 @@ class TransformersServer:
                 future.set_exception(RuntimeError(reason))
         await self._on_worker(self._batcher.drop)
 
-    def _arrived(self) -> list[Request]:
+    def _arrived(self) -> list[GenerationRequest]:
         arrived, self._incoming = self._incoming, []
         return arrived
 
-    def _step(self, arrived: list[Request]) -> list[Request]:
+    def _step(self, arrived: list[GenerationRequest]) -> list[GenerationRequest]:
         for request in arrived:
             self._batcher.submit(request)
         return self._batcher.step()
 
-    def _abort(self, arrived: list[Request], request_id: str | None) -> list[Request]:
+    def _abort(self, arrived: list[GenerationRequest], request_id: str | None) -> list[GenerationRequest]:
         for request in arrived:
             self._batcher.submit(request)
         return self._batcher.abort(request_id)
@@ -218,7 +218,7 @@ class TransformersServer:
     async def _on_worker(self, call: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._worker, call, *arguments)
 
-    def _resolve(self, ended: list[Request]) -> None:
+    def _resolve(self, ended: list[GenerationRequest]) -> None:
         for request in ended:
             future = self._futures.get(id(request))
             if future is not None and not future.done():

@@ -10,7 +10,7 @@ import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from aworld_train.adapter.verl import agent_loop
-from aworld_train.adapter.verl.episode_record import EpisodeSlot
+from aworld_train.adapter.verl.episode_record import EpisodeRecord
 from tests.agent_loops import (
     END,
     MESSAGES,
@@ -31,7 +31,7 @@ pytestmark = [
 
 async def run(
     engine: ScriptedEngine, messages: list[dict[str, Any]] = MESSAGES, **settings: Any
-) -> tuple[Any, EpisodeSlot]:
+) -> tuple[Any, EpisodeRecord]:
     rows, slot = await play(engine, messages, **settings)
     assert len(rows) <= 1, "a history that only grows is one row"
     return rows[0] if rows else [], slot

@@ -11,12 +11,12 @@ import yaml
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.episode_settings import (
     EpisodeSettings,
+    episode_settings,
     read_settings,
     settings_from,
-    settings_of,
 )
 from aworld_train.adapter.verl.paths import command_place, function_place, place
-from aworld_train.recipe.schema import OutcomesSection, Treatment
+from aworld_train.recipe.schema import EpisodeUse, OutcomesSection
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.outcome import Outcome
 
@@ -28,7 +28,7 @@ ENDPOINTS = {
 
 def travelled(*overrides: str, data: dict[str, Any] | None = None) -> EpisodeSettings:
     """The settings of a recipe after their way through a file."""
-    written = yaml.safe_dump(settings_of(recipes.load(data or {}, overrides)))
+    written = yaml.safe_dump(episode_settings(recipes.load(data or {}, overrides)))
     return settings_from(yaml.safe_load(written))
 
 
@@ -89,7 +89,7 @@ def test_everything_else_arrives() -> None:
     assert settings.env["servers"] == ["b", "a"]
     assert settings.env["recovery_timeout"] == 3.5
     assert (settings.repetition.turns, settings.repetition.loops) == (4, 5)
-    assert {settings.treatment(outcome) for outcome in Outcome} == {Treatment.masked}
+    assert {settings.treatment(outcome) for outcome in Outcome} == {EpisodeUse.masked}
     assert settings.replay_below == 4
     context = settings.context
     assert (context.policy, context.budget, context.keep, context.condense_over) == ("summarize", 700, 3, 900)
@@ -119,7 +119,7 @@ def test_outcomes_and_their_treatments_are_the_same_set() -> None:
 
 def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> None:
     settings = travelled()
-    own = {outcome for outcome in Outcome if settings.treatment(outcome) is Treatment.trained}
+    own = {outcome for outcome in Outcome if settings.treatment(outcome) is EpisodeUse.trained}
     assert own == {
         Outcome.answered,
         Outcome.wrong_format,
@@ -127,7 +127,7 @@ def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> No
         Outcome.overlong,
         Outcome.repetition,
     }
-    assert {settings.treatment(outcome) for outcome in set(Outcome) - own} == {Treatment.dropped}
+    assert {settings.treatment(outcome) for outcome in set(Outcome) - own} == {EpisodeUse.dropped}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -135,7 +135,7 @@ def test_an_outcome_s_treatment_is_changed_alone(outcome: Outcome) -> None:
     changed, default = travelled(f"rollout.outcomes.{outcome.value}=masked"), travelled()
     different = {other for other in Outcome if changed.treatment(other) is not default.treatment(other)}
     assert different == {outcome}
-    assert changed.treatment(outcome) is Treatment.masked
+    assert changed.treatment(outcome) is EpisodeUse.masked
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_no_secret_is_in_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     loaded = recipes.load(data)
     assert loaded.env.token == "the-secret-of-MINE"
     file = tmp_path / "episodes.yaml"
-    file.write_text(yaml.safe_dump(settings_of(loaded)))
+    file.write_text(yaml.safe_dump(episode_settings(loaded)))
     assert "the-secret" not in file.read_text()
     assert "the-secret" not in repr(read_settings(str(file)))
 

@@ -7,11 +7,11 @@ from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.adapter.verl.language_model import VerlModel
-from aworld_train.rollout.model import Sampling
+from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from tests import agent_loops, templates
 
-SAMPLING = Sampling(1.0, 1.0, -1)
+SAMPLING = SamplingParams(1.0, 1.0, -1)
 CALL = '<tool_call>\n{"name": "search", "arguments": {"for": "42"}}\n</tool_call>'
 END = "<|im_end|>"
 # With tokens for thinking and for calls, and without the former.
@@ -161,7 +161,7 @@ async def test_a_turn_is_over_if_it_ends_so_or_had_room_left() -> None:
 
 async def test_the_engine_is_asked_for_logprobs_and_with_the_sampling_that_was_wanted() -> None:
     asked = model(agent_loops.TOKENIZER, TokenOutput(token_ids=[5], log_probs=[-1.0]))
-    await asked.generate("one", [1], Sampling(0.3, 0.9, 20), 8)
+    await asked.generate("one", [1], SamplingParams(0.3, 0.9, 20), 8)
     assert asked._server_manager.params == {
         "temperature": 0.3,
         "top_p": 0.9,

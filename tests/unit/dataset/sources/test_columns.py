@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.arrays import as_integers, as_truths, lists_of_texts, numbers, texts, truths
-from aworld_train.dataset.columns import FLAT, Families, to_columns
+from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.schema import SCHEMA
 from aworld_train.dataset.tasks import Task, TaskKind, question_key
@@ -44,7 +44,7 @@ def test_a_row_says_what_its_task_says(
         Task(**{**{f: getattr(t, f) for f in t.__struct_fields__}, "message": t.message + t.subject})
         for t in made
     ]
-    families = Families()
+    families = FamilyIndex()
     flat = to_columns(made, 0, families, 3)
     rows = RowMaker(families.listed()).rows(flat, np.arange(len(made)), "train")
     rows.validate(full=True)
@@ -72,7 +72,7 @@ def test_a_row_says_what_its_task_says(
 def monkeypatch_shared() -> Iterator[Callable[[int], None]]:
     """Sets how many texts are held once, so that some are not."""
     patch = pytest.MonkeyPatch()
-    yield lambda count: patch.setattr("aworld_train.dataset.columns._MOST_SHARED", count)
+    yield lambda count: patch.setattr("aworld_train.dataset.columns._MAX_SHARED", count)
     patch.undo()
 
 
@@ -97,7 +97,7 @@ def test_a_task_of_the_wrong_make_is_named(changed: dict[str, object], message: 
         **{"kind": TaskKind.question, "answer_schema": "answer", "file": "own.txt", "line": 9},
     }
     with pytest.raises(DatasetError, match=message):
-        to_columns([Task(**{**fields, **changed})], 0, Families(), 0)
+        to_columns([Task(**{**fields, **changed})], 0, FamilyIndex(), 0)
 
 
 @given(st.lists(words), st.lists(st.booleans()), st.lists(st.integers(-5, 5)), st.lists(st.lists(words)))
@@ -114,6 +114,6 @@ def test_arrays_hold_the_values_they_were_made_of(
 
 
 def test_texts_that_no_array_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aworld_train.dataset.arrays.MOST_BYTES", 10)
+    monkeypatch.setattr("aworld_train.dataset.arrays.MAX_BYTES", 10)
     with pytest.raises(DatasetError, match="2 tasks in a row"):
         texts(["123456", "123456"])

@@ -7,11 +7,11 @@ import pytest
 
 from aworld_train.reward.judge.cache import VerdictCache
 from aworld_train.reward.judge.question import Question
-from aworld_train.reward.judge.verdict import Ruling, Verdict
+from aworld_train.reward.judge.verdict import JudgedVerdict, Verdict
 
 KEY = "ab" * 32
-RIGHT = Ruling(Verdict.correct, 'Both say "Zürich".\n')
-WRONG = Ruling(Verdict.incorrect, "")
+RIGHT = JudgedVerdict(Verdict.correct, 'Both say "Zürich".\n')
+WRONG = JudgedVerdict(Verdict.incorrect, "")
 
 
 def test_a_verdict_is_found_by_whoever_looks_in_the_same_directory(tmp_path: Path) -> None:

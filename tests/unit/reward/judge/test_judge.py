@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from aworld_train.reward.judge import llm_judge
-from aworld_train.reward.judge.panel import Backoff, Judgement, Panel
+from aworld_train.reward.judge.panel import Backoff, Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, own_instructions
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoringContext
 from aworld_train.reward.scoring import score as score_row
@@ -32,7 +32,15 @@ from tests.judge_faults import (
     status,
     words,
 )
-from tests.judge_server import COMPLETION_TOKENS, PROMPT_TOKENS, Asked, JudgeServer, honest, rules, says
+from tests.judge_server import (
+    COMPLETION_TOKENS,
+    PROMPT_TOKENS,
+    JudgeServer,
+    ParsedRequest,
+    honest,
+    rules,
+    says,
+)
 
 SOON = Backoff(first=0.002, most=0.01)
 LIMIT = 60.0  # seconds that no test takes
@@ -46,9 +54,9 @@ def judge(server: JudgeServer | str, name: str = "first", **more: Any) -> JudgeM
 
 
 @asynccontextmanager
-async def panel_of(*models: JudgeModel, **settings: Any) -> AsyncIterator[Panel]:
+async def panel_of(*models: JudgeModel, **settings: Any) -> AsyncIterator[JudgePanel]:
     async with aiohttp.ClientSession() as session:
-        yield Panel(JudgeSettings(models, **settings), session, SOON)
+        yield JudgePanel(JudgeSettings(models, **settings), session, SOON)
 
 
 def about(answer: str, truth: str = "42") -> Question:
@@ -249,7 +257,7 @@ async def test_the_scorer_ends_before_its_limit_whatever_the_judge_does() -> Non
 async def test_a_wait_that_a_server_asks_for_is_kept_and_one_beyond_the_limit_is_not_begun() -> None:
     loop, times = asyncio.get_running_loop(), []
 
-    async def later(asked: Asked) -> web.StreamResponse:
+    async def later(asked: ParsedRequest) -> web.StreamResponse:
         times.append(loop.time())
         return await (status(503, **{"Retry-After": "0.3"})(asked) if len(times) == 1 else honest(asked))
 
@@ -379,7 +387,7 @@ async def test_the_cost_is_of_all_requests_that_were_answered_by_the_prices_of_e
     "usage", [None, [], {}, {"prompt_tokens": None}, {"prompt_tokens": -1}, {"prompt_tokens": 10**400}]
 )
 async def test_a_server_that_does_not_count_costs_nothing_as_far_as_anybody_knows(usage: Any) -> None:
-    async def uncounted(asked: Asked) -> web.StreamResponse:
+    async def uncounted(asked: ParsedRequest) -> web.StreamResponse:
         message = {"message": {"content": "VERDICT: CORRECT"}}
         return web.json_response({"choices": [message], "usage": usage})
 
@@ -391,7 +399,7 @@ async def test_a_server_that_does_not_count_costs_nothing_as_far_as_anybody_know
 
 
 async def test_no_more_requests_than_the_settings_allow_are_under_way() -> None:
-    async def slow(asked: Asked) -> web.StreamResponse:
+    async def slow(asked: ParsedRequest) -> web.StreamResponse:
         await asyncio.sleep(0.05)
         return await honest(asked)
 
@@ -415,7 +423,7 @@ async def test_the_key_is_sent_and_is_in_nothing_that_comes_out(
 ) -> None:
     monkeypatch.setenv(VARIABLE, f"{KEY}\n")
 
-    async def repeats(asked: Asked) -> web.StreamResponse:
+    async def repeats(asked: ParsedRequest) -> web.StreamResponse:
         key = asked.request.headers["Authorization"]
         kind = asked.texts["answer"]
         if kind == "reason":
@@ -483,7 +491,7 @@ async def test_a_mix_of_all_faults_never_gives_a_wrong_score(tmp_path: Path) -> 
     }
     times: Counter[tuple[str, str]] = Counter()
 
-    async def mixed(asked: Asked) -> web.StreamResponse:
+    async def mixed(asked: ParsedRequest) -> web.StreamResponse:
         asker = (asked.body["model"], asked.texts["answer"])
         times[asker] += 1
         # What becomes of a request is the same in every run, in whatever order requests come.
@@ -555,7 +563,7 @@ def test_connections_end_with_their_loop_and_the_next_loop_has_its_own() -> None
 
 
 async def test_what_faults_say_would_be_a_wrong_score_if_it_were_believed() -> None:
-    async def lies(asked: Asked) -> web.StreamResponse:
+    async def lies(asked: ParsedRequest) -> web.StreamResponse:
         return rules(asked, asked.wrong)
 
     with JudgeServer(lies) as server:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aworld_train.reward.judge.rate_limiter import NoTurn, Pace
+from aworld_train.reward.judge.rate_limiter import RateLimiter, RateLimitTimeout
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Clock:
         self.now += seconds
 
 
-async def starts(pace: Pace, clock: Clock, count: int, seconds: float = 1e6) -> list[float]:
+async def starts(pace: RateLimiter, clock: Clock, count: int, seconds: float = 1e6) -> list[float]:
     begun = []
     for _ in range(count):
         async with pace.turn(seconds):
@@ -33,13 +33,13 @@ async def starts(pace: Pace, clock: Clock, count: int, seconds: float = 1e6) -> 
 
 async def test_no_minute_has_more_requests_than_it_may() -> None:
     clock = Clock()
-    begun = await starts(Pace(4, 3, clock=clock, sleep=clock.sleep), clock, 10)
+    begun = await starts(RateLimiter(4, 3, clock=clock, sleep=clock.sleep), clock, 10)
     assert begun == [0, 0, 0, 60, 60, 60, 120, 120, 120, 180]
 
 
 async def test_a_minute_is_any_sixty_seconds() -> None:
     clock = Clock()
-    pace = Pace(4, 2, clock=clock, sleep=clock.sleep)
+    pace = RateLimiter(4, 2, clock=clock, sleep=clock.sleep)
     assert await starts(pace, clock, 1) == [0]
     clock.now = 50
     assert await starts(pace, clock, 3) == [50, 60, 110]
@@ -47,23 +47,23 @@ async def test_a_minute_is_any_sixty_seconds() -> None:
 
 async def test_without_a_limit_nobody_waits() -> None:
     clock = Clock()
-    assert await starts(Pace(1, 0, clock=clock, sleep=clock.sleep), clock, 100) == [0] * 100
+    assert await starts(RateLimiter(1, 0, clock=clock, sleep=clock.sleep), clock, 100) == [0] * 100
     assert clock.waits == []
 
 
 async def test_a_request_that_would_begin_too_late_is_told_at_once_and_takes_no_turn() -> None:
     clock = Clock()
-    pace = Pace(4, 1, clock=clock, sleep=clock.sleep)
+    pace = RateLimiter(4, 1, clock=clock, sleep=clock.sleep)
     assert await starts(pace, clock, 1) == [0]
     for _ in range(5):
-        with pytest.raises(NoTurn, match="60 s away"):
+        with pytest.raises(RateLimitTimeout, match="60 s away"):
             await starts(pace, clock, 1, seconds=30)
     assert clock.waits == []
     assert await starts(pace, clock, 1, seconds=60) == [60]
 
 
 async def test_no_more_are_asked_at_a_time_than_may_be() -> None:
-    pace, now, most = Pace(3, 0), 0, 0
+    pace, now, most = RateLimiter(3, 0), 0, 0
 
     async def one() -> None:
         nonlocal now, most
@@ -78,15 +78,15 @@ async def test_no_more_are_asked_at_a_time_than_may_be() -> None:
 
 
 async def test_whoever_finds_all_places_taken_for_too_long_is_told() -> None:
-    pace = Pace(1, 0)
+    pace = RateLimiter(1, 0)
     async with pace.turn(30):
-        with pytest.raises(NoTurn, match="other requests"):
+        with pytest.raises(RateLimitTimeout, match="other requests"):
             await starts(pace, Clock(), 1, seconds=0.01)
     assert len(await starts(pace, Clock(), 1)) == 1
 
 
 async def test_a_place_is_free_again_after_a_failure_and_after_being_cancelled() -> None:
-    pace = Pace(1, 0)
+    pace = RateLimiter(1, 0)
     with pytest.raises(ZeroDivisionError):
         async with pace.turn(30):
             raise ZeroDivisionError
@@ -106,5 +106,5 @@ async def test_a_place_is_free_again_after_a_failure_and_after_being_cancelled()
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 async def test_whoever_has_no_time_left_gets_no_turn(seconds: float) -> None:
-    with pytest.raises(NoTurn, match="over"):
-        await starts(Pace(1, 0), Clock(), 1, seconds=seconds)
+    with pytest.raises(RateLimitTimeout, match="over"):
+        await starts(RateLimiter(1, 0), Clock(), 1, seconds=seconds)

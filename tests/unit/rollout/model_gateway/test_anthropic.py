@@ -7,7 +7,7 @@ import aiohttp
 import anthropic
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, Refused, ToolCall
+from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
 from tests.gateways import MODEL, admitted
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12])
@@ -180,11 +180,11 @@ async def test_tools_can_be_forbidden() -> None:
     ("refused", "raised", "kind"),
     [
         (
-            Refused("too long", code="context_length_exceeded"),
+            RequestRefused("too long", code="context_length_exceeded"),
             anthropic.BadRequestError,
             "invalid_request_error",
         ),
-        (Refused("enough", status=429), anthropic.RateLimitError, "rate_limit_error"),
+        (RequestRefused("enough", status=429), anthropic.RateLimitError, "rate_limit_error"),
         (RuntimeError(), anthropic.InternalServerError, "api_error"),
     ],
 )
@@ -204,7 +204,10 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
 ) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
-    async with admitted(Refused("too long"), gate=gate) as (admission, _), client(admission.root()) as ai:
+    async with (
+        admitted(RequestRefused("too long"), gate=gate) as (admission, _),
+        client(admission.root()) as ai,
+    ):
         stream = await ai.messages.create(model="m", max_tokens=9, messages=USER, stream=True)
         gate.set()
         with pytest.raises(anthropic.APIError, match="too long"):

@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Refused
+from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
 from aworld_train.rollout.model_gateway import LlmGateway, app
 from tests.gateways import MODEL, Scripted, admitted, serving
 
@@ -102,7 +102,7 @@ async def test_agents_may_have_any_name(agent: str) -> None:
 
 async def test_an_agent_that_the_rollout_does_not_know_is_refused() -> None:
     def conversation_of(agent: str) -> Scripted:
-        raise Refused(f"there is no agent {agent!r}", status=404, code="no_such_agent")
+        raise RequestRefused(f"there is no agent {agent!r}", status=404, code="no_such_agent")
 
     async with serving() as gateway, client(gateway.admit(MODEL, conversation_of).address("x")) as ai:
         with pytest.raises(openai.NotFoundError, match="no agent 'x'"):

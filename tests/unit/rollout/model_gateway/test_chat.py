@@ -8,7 +8,7 @@ import aiohttp
 import openai
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, Refused, ToolCall
+from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
 from tests.gateways import MODEL, admitted
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o.é"])
@@ -354,13 +354,13 @@ async def test_every_kind_of_message_arrives() -> None:
     ("failure", "status", "code", "raised"),
     [
         (
-            Refused("too long", code="context_length_exceeded"),
+            RequestRefused("too long", code="context_length_exceeded"),
             400,
             "context_length_exceeded",
             openai.BadRequestError,
         ),
-        (Refused("enough", status=429, code="budget"), 429, "budget", openai.RateLimitError),
-        (Refused("gone", status=503, code="stopped"), 503, "stopped", openai.InternalServerError),
+        (RequestRefused("enough", status=429, code="budget"), 429, "budget", openai.RateLimitError),
+        (RequestRefused("gone", status=503, code="stopped"), 503, "stopped", openai.InternalServerError),
         (RuntimeError("secret"), 500, "internal_error", openai.InternalServerError),
         (asyncio.CancelledError(), 500, "internal_error", openai.InternalServerError),
     ],
@@ -406,7 +406,7 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
 ) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
-    refused = Refused("too long", code="context_length_exceeded")
+    refused = RequestRefused("too long", code="context_length_exceeded")
     async with admitted(refused, gate=gate) as (admission, scripted), client(admission.address()) as ai:
         stream = await ai.chat.completions.create(model="m", messages=USER, stream=True)
         gate.set()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import Completion, Message, ToolCall
 from aworld_train.rollout.model_gateway import anthropic, chat, responses
-from aworld_train.rollout.model_gateway.dialect import Asked, Dialect
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -96,7 +96,7 @@ def in_blocks(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
     }
 
 
-ASKED = Asked(chat.read({"messages": [{"role": "user", "content": ""}]}).request)
+ASKED = ParsedRequest(chat.read({"messages": [{"role": "user", "content": ""}]}).request)
 
 
 def read(dialect: Dialect, body: dict[str, Any]) -> Any:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Refused
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
-from aworld_train.rollout.model_gateway.bodies import Bodies
+from aworld_train.rollout.model_gateway.bodies import BodyReader
 
 values: Any = st.recursive(
     st.none()
@@ -58,7 +58,7 @@ def requests(draw: st.DrawFn) -> list[bytes]:
 def read(body: bytes) -> Any:
     try:
         return fields.parse_body(body)
-    except Refused as refused:
+    except RequestRefused as refused:
         return str(refused)
 
 
@@ -73,11 +73,11 @@ def read(body: bytes) -> Any:
 @example([b'{"messages":["a"]}', b'{"messages":["a",NaN]}', b'{"messages":["a",NaN,"b"]}'])
 @example([b'{"messages":["a"]}', b'{"messages":["a","\\ud800"]}', b'{"messages":["a","b"]}'])
 def test_a_body_is_read_as_if_it_were_the_first(bodies: list[bytes]) -> None:
-    reader = Bodies("messages")
+    reader = BodyReader("messages")
     for body in bodies:
         try:
             found: Any = reader.read(body)
-        except Refused as refused:
+        except RequestRefused as refused:
             found = str(refused)
         assert repr(found) == repr(read(body))
 
@@ -86,7 +86,7 @@ def test_what_was_read_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch)
     read_whole = []
     parse = fields.parse_body
     monkeypatch.setattr(fields, "parse_body", lambda body: read_whole.append(body) or parse(body))
-    reader = Bodies("messages")
+    reader = BodyReader("messages")
     history = [{"role": "user", "content": f"{i}"} for i in range(9)]
     bodies = [json.dumps({"messages": history[:n], "tools": [{"a": n % 1}]}).encode() for n in range(1, 10)]
     found = [reader.read(body) for body in bodies]
@@ -99,9 +99,9 @@ def test_what_was_read_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_body_that_is_refused_takes_nothing_away_from_the_next() -> None:
-    reader = Bodies("messages")
+    reader = BodyReader("messages")
     reader.read(b'{"messages":["a"]}')
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         reader.read(b'{"messages":["a","b"')
     assert reader.read(b'{"messages":["a","b"]}') == {"messages": ["a", "b"]}
     assert reader.read(b'{"messages":["a","b","c"]}') == {"messages": ["a", "b", "c"]}

@@ -8,7 +8,7 @@ import aiohttp
 import openai
 import pytest
 
-from aworld_train.rollout.messages import Completion, Message, Refused, ToolCall
+from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
 from tests.gateways import MODEL, admitted
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o."])
@@ -207,7 +207,7 @@ async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any],
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(stream: bool) -> None:
-    refused = Refused("too long", code="context_length_exceeded")
+    refused = RequestRefused("too long", code="context_length_exceeded")
     async with admitted(refused) as (admission, scripted), client(admission.address()) as ai:
         with pytest.raises(openai.BadRequestError) as caught:
             await ai.responses.create(model="m", input="hi", stream=stream)
@@ -220,7 +220,10 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
 ) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
-    async with admitted(Refused("too long"), gate=gate) as (admission, _), client(admission.address()) as ai:
+    async with (
+        admitted(RequestRefused("too long"), gate=gate) as (admission, _),
+        client(admission.address()) as ai,
+    ):
         stream = await ai.responses.create(model="m", input="hi", stream=True)
         gate.set()
         with pytest.raises(openai.APIError, match="too long"):

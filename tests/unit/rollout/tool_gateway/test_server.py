@@ -18,7 +18,7 @@ from mcp.types import CallToolResult
 from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
 from aworld_train.rollout.outcome import EnvironmentLost, Outcome
-from aworld_train.rollout.tool_gateway import ToolAdmission, ToolGateway, tool_gateway
+from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, tool_gateway
 from aworld_train.rollout.tool_gateway.events import EventReader, event
 from aworld_train.rollout.tools import ToolServer
 from tests.environments import eventually
@@ -70,7 +70,7 @@ async def were_cancelled(session: ClientSession) -> list[float]:
     return list(structured["result"])
 
 
-async def refused(admission: ToolAdmission) -> str:
+async def refused(admission: ToolGatewaySession) -> str:
     """The error that an agent ends with which cannot open a session."""
     try:
         async with agent(admission.url):
@@ -259,7 +259,7 @@ async def test_closing_ends_what_is_under_way_and_the_sessions_of_an_agent_that_
 async def test_thirty_two_episodes_at_once_each_get_their_own_answers(
     gateway: ToolGateway, odd: ServerProcess
 ) -> None:
-    async def episode(number: int) -> ToolAdmission:
+    async def episode(number: int) -> ToolGatewaySession:
         admission = await gateway.admit(odd.tools())
         async with agent(admission.url) as session:
             for step in range(4):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.env_gateway.intake import Account, Budget, Refusal
+from aworld_train.serving.env_gateway.intake import Budget, ByteAllowance, Refusal
 
 TOTAL, SHARE = 100, 60
 
@@ -90,7 +90,7 @@ async def test_who_gives_up_in_the_moment_of_its_turn_gives_it_to_the_next() -> 
 
 async def test_a_request_that_is_over_has_given_back_everything_and_gives_no_more() -> None:
     budget = Budget(TOTAL, SHARE, 60)
-    with Account(budget, "a") as account:
+    with ByteAllowance(budget, "a") as account:
         await account.take(20)
         await account.take(30)
         account.give(10)

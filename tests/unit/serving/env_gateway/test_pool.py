@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aworld_train.serving.channel import Channel
 from aworld_train.serving.env_gateway.link import WorkerLink
-from aworld_train.serving.env_gateway.pool import Busy, Pool, Session
+from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
 
 
 def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:
@@ -178,7 +178,7 @@ def test_states_count_every_worker_once() -> None:
 
 
 def test_a_session_knows_when_it_was_last_seen() -> None:
-    session = Session("a", worker(0), "token")
+    session = WorkerSession("a", worker(0), "token")
     assert (session.requests, session.vanished) == (0, None)
     assert session.last_seen > 0
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, Request
-from aworld_train.adapter.verl.cpu.sampling import SamplingParams
+from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, GenerationRequest
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams
 from tests.models import tiny_qwen3
 
 VOCABULARY = 97
@@ -29,7 +29,7 @@ def greedy_reference(model, tokens: list[int], count: int) -> list[int]:
     return out[0, len(tokens) :].tolist()
 
 
-def reference_logprobs(model, request: Request) -> torch.Tensor:
+def reference_logprobs(model, request: GenerationRequest) -> torch.Tensor:
     full = torch.tensor([request.prompt + request.tokens])
     with torch.inference_mode():
         logits = model(full).logits[0].float() / (request.params.temperature or 1.0)
@@ -37,8 +37,8 @@ def reference_logprobs(model, request: Request) -> torch.Tensor:
     return logits.log_softmax(-1)[at].gather(1, torch.tensor(request.tokens)[:, None])[:, 0]
 
 
-def drain(batcher: ContinuousBatcher) -> list[Request]:
-    done: list[Request] = []
+def drain(batcher: ContinuousBatcher) -> list[GenerationRequest]:
+    done: list[GenerationRequest] = []
     while not batcher.idle:
         done += batcher.step()
     return done
@@ -48,7 +48,7 @@ def test_greedy_tokens_equal_those_of_generate_for_ragged_requests_that_arrive_o
     rng = random.Random(1)
     batcher = ContinuousBatcher(model, eos_ids=(), max_running=5)
     requests = [
-        Request(str(i), prompt(rng), SamplingParams(max_tokens=rng.randint(1, 30), temperature=0))
+        GenerationRequest(str(i), prompt(rng), GenerationParams(max_tokens=rng.randint(1, 30), temperature=0))
         for i in range(17)
     ]
     waiting, done = list(requests), []
@@ -66,8 +66,8 @@ def test_logprobs_are_those_of_the_sampled_distribution(model):
     rng = random.Random(2)
     batcher = ContinuousBatcher(model, eos_ids=(), seed=3)
     requests = [
-        Request(
-            str(i), prompt(rng), SamplingParams(max_tokens=12, temperature=rng.choice([0.0, 0.7, 1.0, 1.5]))
+        GenerationRequest(
+            str(i), prompt(rng), GenerationParams(max_tokens=12, temperature=rng.choice([0.0, 0.7, 1.0, 1.5]))
         )
         for i in range(12)
     ]
@@ -82,11 +82,11 @@ def test_logprobs_are_those_of_the_sampled_distribution(model):
 def test_a_second_turn_reuses_what_the_first_computed_and_gives_the_same_tokens(model):
     rng = random.Random(4)
     batcher = ContinuousBatcher(model, eos_ids=())
-    first = Request("episode", prompt(rng, 40, 40), SamplingParams(max_tokens=20, temperature=0))
+    first = GenerationRequest("episode", prompt(rng, 40, 40), GenerationParams(max_tokens=20, temperature=0))
     batcher.submit(first)
     drain(batcher)
     longer = first.prompt + first.tokens + prompt(rng, 5, 5)
-    second = Request("episode", longer, SamplingParams(max_tokens=8, temperature=0))
+    second = GenerationRequest("episode", longer, GenerationParams(max_tokens=8, temperature=0))
     batcher.submit(second)
     drain(batcher)
     assert second.reused_tokens == len(first.prompt) + len(first.tokens) - 1
@@ -96,7 +96,7 @@ def test_a_second_turn_reuses_what_the_first_computed_and_gives_the_same_tokens(
 def test_episodes_of_one_task_compute_their_prompt_once(model):
     batcher = ContinuousBatcher(model, eos_ids=(), seed=1)
     shared = prompt(random.Random(5), 50, 50)
-    group = [Request(str(i), shared, SamplingParams(max_tokens=4)) for i in range(8)]
+    group = [GenerationRequest(str(i), shared, GenerationParams(max_tokens=4)) for i in range(8)]
     for request in group:
         batcher.submit(request)
     drain(batcher)
@@ -110,14 +110,14 @@ def test_new_weights_are_used_and_old_keys_and_values_are_not(model):
 
     batcher = ContinuousBatcher(deepcopy(model), eos_ids=())
     tokens = prompt(random.Random(6), 40, 40)
-    batcher.submit(Request("a", tokens, SamplingParams(max_tokens=5, temperature=0)))
+    batcher.submit(GenerationRequest("a", tokens, GenerationParams(max_tokens=5, temperature=0)))
     drain(batcher)
     changed = deepcopy(model)
     with torch.no_grad():
         for parameter in changed.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     batcher.load_weights(changed.state_dict().items())
-    after = Request("b", tokens, SamplingParams(max_tokens=5, temperature=0))
+    after = GenerationRequest("b", tokens, GenerationParams(max_tokens=5, temperature=0))
     batcher.submit(after)
     drain(batcher)
     assert after.reused_tokens == 0
@@ -132,7 +132,10 @@ def test_a_weight_the_model_does_not_have_is_refused(model):
 def test_an_aborted_request_keeps_its_tokens_and_the_others_go_on(model):
     rng = random.Random(7)
     batcher = ContinuousBatcher(model, eos_ids=())
-    requests = [Request(str(i), prompt(rng), SamplingParams(max_tokens=9, temperature=0)) for i in range(4)]
+    requests = [
+        GenerationRequest(str(i), prompt(rng), GenerationParams(max_tokens=9, temperature=0))
+        for i in range(4)
+    ]
     for request in requests:
         batcher.submit(request)
     batcher.step()
@@ -150,11 +153,11 @@ def test_stop_tokens_end_a_request_and_are_part_of_it(model):
     stop = greedy_reference(model, tokens, 3)[2]
     before = greedy_reference(model, tokens, 3).index(stop)
     for params, eos in (
-        (SamplingParams(max_tokens=9, temperature=0, stop_token_ids=frozenset({stop})), ()),
-        (SamplingParams(max_tokens=9, temperature=0), (stop,)),
+        (GenerationParams(max_tokens=9, temperature=0, stop_token_ids=frozenset({stop})), ()),
+        (GenerationParams(max_tokens=9, temperature=0), (stop,)),
     ):
         batcher = ContinuousBatcher(model, eos_ids=eos)
-        request = Request("a", tokens, params)
+        request = GenerationRequest("a", tokens, params)
         batcher.submit(request)
         drain(batcher)
         assert request.finish_reason == "stop"
@@ -166,7 +169,7 @@ def test_memory_for_keys_and_values_bounds_how_many_run_together(model):
     batcher = ContinuousBatcher(model, eos_ids=(), kv_budget_bytes=3 * 50 * 2 * 4 * 2 * 2 * 8)
     rng = random.Random(9)
     for i in range(9):
-        batcher.submit(Request(str(i), prompt(rng, 45, 45), SamplingParams(max_tokens=5)))
+        batcher.submit(GenerationRequest(str(i), prompt(rng, 45, 45), GenerationParams(max_tokens=5)))
     most = 0
     while not batcher.idle:
         batcher.step()
@@ -179,7 +182,8 @@ def test_sequences_that_outgrow_the_memory_wait_and_lose_nothing(model):
     batcher = ContinuousBatcher(model, eos_ids=())
     batcher.kv_budget_bytes = batcher.cache.budget_bytes = 200 * batcher.cache.shape.bytes_per_token
     requests = [
-        Request(str(i), prompt(rng, 20, 20), SamplingParams(max_tokens=60, temperature=0)) for i in range(8)
+        GenerationRequest(str(i), prompt(rng, 20, 20), GenerationParams(max_tokens=60, temperature=0))
+        for i in range(8)
     ]
     for request in requests:
         batcher.submit(request)
@@ -199,7 +203,10 @@ def test_new_weights_count_from_the_next_token_on_in_sequences_in_flight(model):
 
     batcher = ContinuousBatcher(deepcopy(model), eos_ids=())
     rng = random.Random(11)
-    requests = [Request(str(i), prompt(rng), SamplingParams(max_tokens=12, temperature=0)) for i in range(5)]
+    requests = [
+        GenerationRequest(str(i), prompt(rng), GenerationParams(max_tokens=12, temperature=0))
+        for i in range(5)
+    ]
     for request in requests:
         batcher.submit(request)
     for _ in range(4):
@@ -228,10 +235,10 @@ def test_any_order_of_arrival_and_abort_gives_exact_logprobs(model, seed):
     )
     shared = prompt(rng, 18, 40)
     todo = [
-        Request(
+        GenerationRequest(
             str(i),
             (shared + prompt(rng, 0, 9)) if rng.random() < 0.5 else prompt(rng),
-            SamplingParams(max_tokens=rng.randint(1, 12), temperature=rng.choice([0.0, 1.0])),
+            GenerationParams(max_tokens=rng.randint(1, 12), temperature=rng.choice([0.0, 1.0])),
         )
         for i in range(10)
     ]

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.cpu.sampling import SamplingParams, sample
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams, sample
 
 VOCABULARY = 12
 
 
-def reference(logits: torch.Tensor, params: SamplingParams) -> list[float]:
+def reference(logits: torch.Tensor, params: GenerationParams) -> list[float]:
     """The distribution of one row, the slow way: token by token, in double precision."""
     scores = [score / (params.temperature or 1.0) for score in logits.double().tolist()]
     total = sum(math.exp(score) for score in scores)
@@ -43,19 +43,19 @@ def some_logits(seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize(
     "params",
     [
-        SamplingParams(1),
-        SamplingParams(1, temperature=0.5),
-        SamplingParams(1, temperature=1.7),
-        SamplingParams(1, top_k=1),
-        SamplingParams(1, top_k=4),
-        SamplingParams(1, top_k=10 * VOCABULARY),
-        SamplingParams(1, top_p=0.6),
-        SamplingParams(1, top_p=1e-9),
-        SamplingParams(1, temperature=1.3, top_k=6, top_p=0.8),
+        GenerationParams(1),
+        GenerationParams(1, temperature=0.5),
+        GenerationParams(1, temperature=1.7),
+        GenerationParams(1, top_k=1),
+        GenerationParams(1, top_k=4),
+        GenerationParams(1, top_k=10 * VOCABULARY),
+        GenerationParams(1, top_p=0.6),
+        GenerationParams(1, top_p=1e-9),
+        GenerationParams(1, temperature=1.3, top_k=6, top_p=0.8),
     ],
     ids=str,
 )
-def test_tokens_are_drawn_as_often_as_the_reference_says(params: SamplingParams) -> None:
+def test_tokens_are_drawn_as_often_as_the_reference_says(params: GenerationParams) -> None:
     draws = 20_000
     logits = some_logits()
     tokens, _ = sample(logits.expand(draws, -1), [params] * draws, generator())
@@ -75,7 +75,7 @@ rows = st.tuples(
         st.integers(-512, 512).map(lambda i: i / 64), min_size=VOCABULARY, max_size=VOCABULARY, unique=True
     ),
     st.builds(
-        SamplingParams,
+        GenerationParams,
         max_tokens=st.just(1),
         temperature=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
         top_p=st.sampled_from([0.1, 0.5, 0.95, 1.0]),
@@ -87,7 +87,7 @@ rows = st.tuples(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=6), st.integers(0, 2**32))
 def test_each_row_of_a_mixed_batch_is_sampled_by_its_own_parameters(
-    batch: list[tuple[list[float], SamplingParams]], seed: int
+    batch: list[tuple[list[float], GenerationParams]], seed: int
 ) -> None:
     logits = torch.tensor([row for row, _ in batch])
     params = [p for _, p in batch]
@@ -103,16 +103,16 @@ def test_each_row_of_a_mixed_batch_is_sampled_by_its_own_parameters(
             assert logprob == pytest.approx(math.log(probability), abs=2e-5)
 
 
-def _on_the_edge(row: torch.Tensor, params: SamplingParams) -> bool:
+def _on_the_edge(row: torch.Tensor, params: GenerationParams) -> bool:
     """Whether rounding in single precision may decide where top-p cuts."""
-    plain = reference(row, SamplingParams(1, temperature=params.temperature or 1.0, top_k=params.top_k))
+    plain = reference(row, GenerationParams(1, temperature=params.temperature or 1.0, top_k=params.top_k))
     cumulative = torch.tensor(sorted(plain, reverse=True), dtype=torch.double).cumsum(0)
     return bool(((cumulative - params.top_p).abs() < 1e-5).any()) and params.top_p < 1
 
 
 def test_greedy_takes_the_most_likely_token_with_its_plain_log_probability() -> None:
     logits = torch.randn(50, VOCABULARY, generator=generator(1)) * 3
-    params = SamplingParams(1, temperature=0, top_k=1, top_p=0.01)
+    params = GenerationParams(1, temperature=0, top_k=1, top_p=0.01)
     tokens, logprobs = sample(logits, [params] * 50, generator())
     assert torch.equal(tokens, logits.argmax(-1))
     assert torch.allclose(logprobs, logits.log_softmax(-1).max(-1).values, atol=1e-6)
@@ -122,20 +122,20 @@ def test_greedy_tells_logits_apart_that_differ_in_the_last_bit() -> None:
     smaller = torch.tensor(3.0)
     larger = torch.nextafter(smaller, torch.tensor(9.0))
     logits = torch.stack([smaller, larger]).repeat(1, VOCABULARY // 2)
-    tokens, _ = sample(logits, [SamplingParams(1, temperature=0)], generator())
+    tokens, _ = sample(logits, [GenerationParams(1, temperature=0)], generator())
     assert tokens.tolist() == [1]
 
 
 def test_greedy_rows_use_no_randomness() -> None:
     source = generator(7)
     before = source.get_state()
-    sample(some_logits()[None], [SamplingParams(1, temperature=0)], source)
+    sample(some_logits()[None], [GenerationParams(1, temperature=0)], source)
     assert torch.equal(before, source.get_state())
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_seed_others() -> None:
     logits = torch.randn(64, VOCABULARY, generator=generator(2))
-    params = [SamplingParams(1)] * 64
+    params = [GenerationParams(1)] * 64
     first, again, other = (sample(logits, params, generator(seed))[0] for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_tokens_and_another_seed_others() -> None:
 
 def test_half_precision_logits_are_sampled_in_single_precision() -> None:
     logits = some_logits().to(torch.bfloat16)[None]
-    tokens, logprobs = sample(logits, [SamplingParams(1)], generator())
+    tokens, logprobs = sample(logits, [GenerationParams(1)], generator())
     assert logprobs.dtype == torch.float32
     assert logprobs[0] == logits.float().log_softmax(-1)[0, tokens[0]]
 
@@ -158,16 +158,18 @@ def test_parameters_as_verl_sends_them_are_read() -> None:
         "max_tokens": 33,
         "stop_token_ids": [4, 2],
     }
-    assert SamplingParams.parse(sent, default_max_tokens=9) == SamplingParams(
+    assert GenerationParams.parse(sent, default_max_tokens=9) == GenerationParams(
         33, temperature=0.7, top_p=0.9, top_k=5, stop_token_ids=frozenset({2, 4})
     )
 
 
 def test_what_is_not_sent_has_its_default() -> None:
-    assert SamplingParams.parse({}, default_max_tokens=9) == SamplingParams(9)
-    assert SamplingParams.parse({"max_new_tokens": 3}, default_max_tokens=9).max_tokens == 3
-    assert SamplingParams.parse({"top_k": 0}, default_max_tokens=9).top_k == -1
-    assert SamplingParams.parse({"stop_token_ids": None}, default_max_tokens=9).stop_token_ids == frozenset()
+    assert GenerationParams.parse({}, default_max_tokens=9) == GenerationParams(9)
+    assert GenerationParams.parse({"max_new_tokens": 3}, default_max_tokens=9).max_tokens == 3
+    assert GenerationParams.parse({"top_k": 0}, default_max_tokens=9).top_k == -1
+    assert (
+        GenerationParams.parse({"stop_token_ids": None}, default_max_tokens=9).stop_token_ids == frozenset()
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,4 +200,4 @@ def test_what_would_change_sampling_and_is_not_supported_is_refused(
     sent: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        SamplingParams.parse(sent, default_max_tokens=9)
+        GenerationParams.parse(sent, default_max_tokens=9)
