@@ -37,6 +37,7 @@ PYTHON = """\
 [[ $1 == -m && $2 == pytest ]] && {{ shift 2; printf 'pytest %s\\n' "$*"; exit "${{PYTEST_CODE:-0}}"; }}
 [[ $1 == -m && $2 == pip && $* == *install* ]] && {{ {pip} ; }}
 [[ $1 == -m && $2 != pip && $2 != venv ]] && {{ printf '%s\\n' "$*"; [[ $2 != "${{FAILING:-}}" ]]; exit; }}
+[[ $1 == */bin/lint-imports ]] && {{ echo lint-imports; [[ lint-imports != "${{FAILING:-}}" ]]; exit; }}
 exec {real} "$@"
 """
 
@@ -56,7 +57,7 @@ def path_with(folder: Path) -> str:
 def checkout(tmp_path: Path) -> Path:
     """A repository without .venv, in a folder with a space in its name."""
     root = tmp_path / "a checkout"
-    for name in [*SCRIPTS, "pyproject.toml", "requirements/cpu.txt"]:
+    for name in [*SCRIPTS, "scripts/shape.py", "pyproject.toml", "requirements/cpu.txt"]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     return root
@@ -356,22 +357,31 @@ def test_interrupt_during_installation_leaves_with_130_and_one_line(checkout: Pa
 
 
 def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> None:
+    executable(installed / "aworld_train/one.py", "def f(): ...")
     done = run(installed, "scripts/test.sh")
     assert done.returncode == 0, done.stderr
-    ruff, formatting, mypy, *_, pytest_line = done.stdout.splitlines()
-    assert ruff.startswith("-m ruff check")
-    assert formatting.startswith("-m ruff format --check")
-    assert mypy == "-m mypy"
+    ruff, formatting, mypy, imports, *_, pytest_line = done.stdout.splitlines()
+    assert ruff == "-m ruff check ."
+    assert formatting == "-m ruff format --check ."
+    assert (mypy, imports) == ("-m mypy", "lint-imports")
+    assert "functions fully typed" in done.stdout
     words, _, marks = pytest_line.partition(" -m ")
     assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
     assert marks == "not bench and not install"
 
 
-def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path) -> None:
-    done = run(installed, "scripts/test.sh", FAILING="mypy")
+@pytest.mark.parametrize("check", ["mypy", "lint-imports"])
+def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path, check: str) -> None:
+    done = run(installed, "scripts/test.sh", FAILING=check)
     assert done.returncode == 1
-    assert "Failed so far: mypy;" in done.stderr
+    assert f"Failed so far: {check};" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("pytest ")
+
+
+def test_figures_of_the_package_that_cannot_be_had_fail_nothing(installed: Path) -> None:
+    done = run(installed, "scripts/test.sh")
+    assert done.returncode == 0
+    assert "aworld_train has no Python files" in done.stderr
 
 
 def test_exit_code_of_pytest_is_passed_on(installed: Path) -> None:
