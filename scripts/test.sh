@@ -4,7 +4,7 @@
 # Without arguments, every check: lint, format, types, the order of the folders, dependencies, then all tests but the
 # benchmarks, several at a time (see tests/conftest.py). The figures of scripts/shape.py are printed and fail nothing.
 # With arguments only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything failed.
-# PYTHON and TORCH_INDEX_URL as in quickstart.sh.
+# PYTHON, TORCH_INDEX_URL and INSTALLER as in quickstart.sh.
 set -euo pipefail
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
 cd -- "$root"
