@@ -1,9 +1,13 @@
 """What the gateway adds to a turn, and how well many episodes with slow tools run side by side.
 
-The engine is a stub that takes its time: the same delays are asked of it directly, in one process, and through the
-gateway, by clients in another. The gateway has one core to itself and does all that it does in training: it finds the
-history, renders what is new, reads tool calls, and records. How much of that is making tokens, which whoever asks an
-engine has to do, is told beside it: by a loop in the engine's process that does nothing else.
+The engine is a stub that takes its time: the same delays are asked of it directly, in one process, and over HTTP, by
+clients in another. The gateway has one core to itself and does all that it does in training: it finds the history,
+renders what is new, reads tool calls, and records.
+
+The floor is what any such server has to do, measured in the same rounds, in the same process and by the same clients:
+an aiohttp handler that parses the same bodies, makes tokens of the messages that are new, and answers. On two cores of
+a virtual machine the gateway added 0.5 to 0.6 ms to a turn at the median and the handler 0.8 to 0.9 ms, which parses
+each history anew. The bar was 1 ms, and is that share of the handler's time.
 """
 
 import asyncio
@@ -13,9 +17,11 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -23,16 +29,18 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 ROLLOUTS = 64
 TURNS = 20
-ROUNDS = 3  # of which the middle one counts
+ROUNDS = 3  # of which the least counts: in the others another program on the machine had its share
 # Of a turn in the engine. A second: a hundred tokens from a model that serves 64 requests at a time; the gateway mostly
 # waits, and finds the processor's caches cold each time. A tenth: ten times the load.
 PACES = (1.0, 0.1)
 SPREAD = 0.5
+MAX_RATIO = 1.2  # to the bare handler, at the median and at p99
 PAGES = [text[:800] for text in topics.values() if len(text) > 800]  # Python's own help: English and code
 TOOLS = [
     {
@@ -139,9 +147,13 @@ async def _serve(pipe: Connection, pace: float) -> None:
     keep_pauses_short()  # as the processes do that play episodes
     limits = EpisodeLimits(1000, 100_000, 1_000_000, SamplingParams(1.0, 1.0, -1))
     for _ in range(ROUNDS):
-        for play in (_directly, _with_tokens):
-            played = await asyncio.gather(*(play(i, pace) for i in range(ROLLOUTS)))
-            pipe.send([added for each in played for added in each])
+        played = await asyncio.gather(*(_directly(i, pace) for i in range(ROLLOUTS)))
+        pipe.send([added for each in played for added in each])
+        async with bare_server(
+            [BareRollout(StubEngine(delays(i, pace))) for i in range(ROLLOUTS)]
+        ) as addresses:
+            pipe.send(addresses)
+            await asyncio.to_thread(pipe.recv)
         episodes = [Episode(StubEngine(delays(i, pace)), limits) for i in range(ROLLOUTS)]
         admissions = [gateway.admit("model", episode.conversation) for episode in episodes]
         _template().rendered_tokens = 0
@@ -179,26 +191,59 @@ async def _directly(rollout: int, pace: float) -> list[float]:
     return added
 
 
-async def _with_tokens(rollout: int, pace: float) -> list[float]:
-    """The same, by a loop that makes tokens of what is new and keeps all of them."""
+@dataclass
+class BareRollout:
+    """What nobody who serves a rollout can leave out: tokens of the messages that are new, and an answer."""
+
+    engine: StubEngine
+    tokens: list[int] = field(default_factory=list)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        """The handler: it believes that the history is the one it has."""
+        body = await request.json()
+        new = list(takewhile(lambda message: message["role"] != "assistant", reversed(body["messages"])))[
+            ::-1
+        ]
+        template, messages = self.engine.template, [_message(message) for message in new]
+        if self.tokens:
+            self.tokens += template.continuation(messages, body["tools"], self.tokens[-1], ended=True)
+        else:
+            self.tokens += template.initial(messages, body["tools"])
+        sampled = await self.engine.generate("", list(self.tokens), None, 1)
+        self.tokens += sampled.tokens
+        turn = await self.engine.parse(sampled.tokens, body["tools"])
+        return web.json_response({"choices": [{"message": _answer(turn)}]})
+
+
+def _message(message: dict[str, Any]) -> Any:
     from aworld_train.rollout.messages import Message
 
-    engine = StubEngine(delays(rollout, pace))
-    await asyncio.sleep(random.Random(-rollout).uniform(0, pace))
-    added, tokens = [], []
-    new = [Message(message["role"], message["content"]) for message in BEGINNING]
-    for turn, delay in enumerate(engine.delays):
-        began = time.monotonic()
-        if tokens:
-            tokens += engine.template.continuation(new, TOOLS, tokens[-1], ended=True)
-        else:
-            tokens += engine.template.initial(new, TOOLS)
-        sampled = await engine.generate("", list(tokens), None, 1)
-        await engine.parse(sampled.tokens, TOOLS)
-        tokens += sampled.tokens
-        added.append(time.monotonic() - began - delay)
-        new = [Message("tool", page(rollout, turn), call_id="c", name="calc")]
-    return added
+    if message["role"] == "tool":
+        return Message("tool", message["content"], call_id=message["tool_call_id"], name="calc")
+    return Message(message["role"], message["content"])
+
+
+def _answer(turn: Any) -> dict[str, Any]:
+    calls = [
+        {"id": "c", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in turn.calls
+    ]
+    return {"role": "assistant", "content": turn.content, "tool_calls": calls}
+
+
+@asynccontextmanager
+async def bare_server(rollouts: list[BareRollout]) -> AsyncIterator[list[str]]:
+    """The addresses of ``rollouts``, served as long as the context lasts."""
+    app = web.Application()
+    for number, rollout in enumerate(rollouts):
+        app.router.add_post(f"/{number}/chat/completions", rollout.complete)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    yield [f"http://{host}:{port}/{number}" for number in range(len(rollouts))]
+    await runner.cleanup()
 
 
 @dataclass
@@ -282,44 +327,59 @@ def percentile(values: list[float], share: float) -> float:
 
 
 @pytest.mark.parametrize("pace", PACES)
-def test_a_turn_through_the_gateway_costs_about_a_millisecond(pace: float, awake: None) -> None:
+def test_a_turn_through_the_gateway_costs_little_more_than_its_tokens(pace: float, awake: None) -> None:
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    our_end, gateway_end = context.Pipe()
     core, *others = sorted(os.sched_getaffinity(0))
-    process = context.Process(target=serve, args=(theirs, core, pace))
+    process = context.Process(target=serve, args=(gateway_end, core, pace))
     process.start()
     before = os.sched_getaffinity(0)
     if others:
         os.sched_setaffinity(0, set(others))
-    rounds = []
+    rounds: list[Round] = []
     try:
         for _ in range(ROUNDS):
-            direct, with_tokens, addresses = ours.recv(), ours.recv(), ours.recv()
-            through = asyncio.run(clients(addresses, pace))
-            ours.send("end")
-            rounds.append((_beyond(direct, through), _beyond(direct, with_tokens), ours.recv()))
+            direct = our_end.recv()
+            bare, through = (_play(our_end, pace) for _ in range(2))
+            rounds.append(Round(_beyond(direct, bare), _beyond(direct, through), our_end.recv()))
     finally:
         os.sched_setaffinity(0, before)
         process.join(10)
         process.kill()
-    (median, p99), (tokens_median, tokens_p99) = (
-        [statistics.median(figures) for figures in zip(*added, strict=True)]
-        for added in ([one[0] for one in rounds], [one[1] for one in rounds])
+    floor, added = (
+        [min(figures) for figures in zip(*columns, strict=True)]
+        for columns in ([one.bare for one in rounds], [one.gateway for one in rounds])
     )
-    told = rounds[-1][2]
+    figures = rounds[-1].figures
     print(
         f"\n{ROLLOUTS} rollouts of {TURNS} turns, an engine that takes {pace:g} s: "
-        f"added per turn {median:.2f} ms at the median, {p99:.2f} ms at p99; "
-        f"by a loop that makes the same tokens, {tokens_median:.2f} and {tokens_p99:.2f} ms; "
-        f"{1000 * told['cpu'] / ROLLOUTS / TURNS:.2f} ms of CPU; tokens rendered and sampled "
-        f"{told['rendered'] / told['final']:.3f} times those of the final histories"
+        f"added per turn {added[0]:.2f} ms at the median, {added[1]:.2f} ms at p99; "
+        f"by the bare handler {floor[0]:.2f} and {floor[1]:.2f} ms; "
+        f"{1000 * figures['cpu'] / ROLLOUTS / TURNS:.2f} ms of CPU; tokens rendered and sampled "
+        f"{figures['rendered'] / figures['final']:.3f} times those of the final histories"
     )
-    for added, tokens, _ in rounds:
-        print("  a round: {:.2f} and {:.2f} ms; by the loop {:.2f} and {:.2f} ms".format(*added, *tokens))
-    assert told["rows"] == ROLLOUTS
-    assert told["rendered"] <= 1.05 * told["final"]
-    assert median <= 1.0
-    assert p99 <= 3.0
+    for one in rounds:
+        print("  a round: {:.2f} and {:.2f} ms; bare {:.2f} and {:.2f} ms".format(*one.gateway, *one.bare))
+    assert figures["rows"] == ROLLOUTS
+    assert figures["rendered"] <= 1.05 * figures["final"]
+    assert added[0] <= MAX_RATIO * floor[0]
+    assert added[1] <= MAX_RATIO * floor[1]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a turn took beyond the engine, in milliseconds at the median and at p99, and what the gateway counted."""
+
+    bare: tuple[float, float]
+    gateway: tuple[float, float]
+    figures: dict[str, float]
+
+
+def _play(pipe: Any, pace: float) -> list[float]:
+    addresses = pipe.recv()
+    took = asyncio.run(clients(addresses, pace))
+    pipe.send("end")
+    return took
 
 
 def _beyond(direct: list[float], seconds: list[float]) -> tuple[float, float]:

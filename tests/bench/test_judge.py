@@ -1,16 +1,19 @@
 """How close judging comes to the time that the judge itself takes: many answers, and a judge that thinks for a while.
 
-The judge is in a process of its own, as a real one would be; both share this machine's cores. The ideal is a client
-that takes no time at all: as many requests at once as allowed, one after the other.
+The judge is in a process of its own, as a real one would be; both share this machine's cores. The floor is a client
+that does nothing but post questions to the same judge in the same run: as many at once as allowed, one after the other.
+A client that took no time at all would need the ideal time, which is printed too.
 """
 
 import asyncio
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from aworld_train.evaluation.judge_agreement import Labelled, measure
@@ -22,8 +25,17 @@ ROWS = 1000
 CONCURRENCY = 64
 LATENCY = 0.2  # seconds
 IDEAL = ROWS / CONCURRENCY * LATENCY
-BOUND = 1.15
-BEST_OF = 3
+MAX_RATIO = 1.1
+ROUNDS = 3
+QUESTION = """<question-0>
+What is 1 + 1?
+</question-0>
+<reference-0>
+2
+</reference-0>
+<answer-0>
+2
+</answer-0>"""
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +49,37 @@ def judge_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["no cache", "empty cache"])
-def test_judging_takes_little_longer_than_the_judge(judge_url: str, tmp_path: Path, kept: bool) -> None:
+def test_judging_takes_little_longer_than_posting_the_questions(
+    judge_url: str, tmp_path: Path, kept: bool
+) -> None:
     ratios = []
-    for number in range(BEST_OF):
+    for number in range(ROUNDS):
         cache = str(tmp_path / str(number)) if kept else None
+        floor = asyncio.run(post_all(judge_url))
         wall, cpu = asyncio.run(judge_all(judge_url, cache))
-        ratios.append(wall / IDEAL)
+        ratios.append(wall / floor)
         print(
-            f"\n{ROWS} rows: {wall:.3f} s, {wall / IDEAL:.3f} of the ideal, {cpu / ROWS * 1000:.2f} ms CPU a row"
+            f"\n{ROWS} rows: {wall:.3f} s, {wall / IDEAL:.3f} of the ideal, {wall / floor:.3f} of the floor; "
+            f"{cpu / ROWS * 1000:.2f} ms CPU a row"
         )
-    assert min(ratios) <= BOUND
+    assert statistics.median(ratios) <= MAX_RATIO
+
+
+async def post_all(url: str) -> float:
+    """Seconds for as many questions as there are rows."""
+    body = {"model": "big", "messages": [{"role": "user", "content": QUESTION}]}
+    questions = iter(range(ROWS))
+
+    async def post_some() -> None:
+        for _ in questions:
+            async with session.post(f"{url}/chat/completions", json=body) as response:
+                assert response.status == 200
+                await response.json()
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        began = time.perf_counter()
+        await asyncio.gather(*(post_some() for _ in range(CONCURRENCY)))
+        return time.perf_counter() - began
 
 
 async def judge_all(url: str, cache: str | None) -> tuple[float, float]:

@@ -1,4 +1,9 @@
-"""What the scorer ``gaia`` costs, against the plainest program of GAIA's published rule, and what extraction does."""
+"""What the scorer ``gaia`` costs, against the plainest program of GAIA's published rule, and what extraction does.
+
+What the longest and worst texts cost is held against one pass over a megabyte, character by character, in the same run.
+Where such a pass took 14 ms, the slowest answer took 19 ms, a hostile megabyte 0.6 s and one of prose less than 20 ms;
+the bars there were 50 ms, 2 s and 0.5 s, and are those in passes.
+"""
 
 import random
 import time
@@ -22,8 +27,12 @@ from tests.gaia_rule import published_rule
 PAIRS = 100_000
 MEGABYTE = 1_000_000
 SCHEMAS = ["answer", "boxed", "json:a", "json:[0].b", r"regex:x(\d*)", *SLOW_PATTERNS, "last_line"]
-SLOWEST = 0.050
-"""Seconds one answer may take."""
+MAX_PASSES = 3.5
+"""One answer, in passes over a megabyte."""
+MAX_HOSTILE_PASSES = 140
+"""A megabyte of anything, read by a schema."""
+MAX_PLAIN_PASSES = 35
+"""A megabyte of what an assistant says."""
 
 WORDS = [
     "Paris",
@@ -65,6 +74,13 @@ def seconds(score: Callable[[str, str], object], pairs: list[tuple[str, str]]) -
     for answer, truth in pairs:
         score(answer, truth)
     return time.process_time() - start
+
+
+@pytest.fixture(scope="module")
+def one_pass() -> float:
+    """Seconds of a pass over a megabyte that looks at each character."""
+    text = "ab, 1" * (MEGABYTE // 5)
+    return min(seconds(lambda answer, _: sum(map(str.isalnum, answer)), [(text, "")]) for _ in range(9))
 
 
 @pytest.mark.bench
@@ -111,7 +127,7 @@ SCORERS: dict[str, tuple[Callable[[str, str], object], int]] = {
 
 @pytest.mark.bench
 @pytest.mark.parametrize("name", SCORERS)
-def test_no_answer_takes_more_than_fifty_milliseconds(name: str) -> None:
+def test_no_answer_takes_more_than_a_few_passes_over_a_megabyte(name: str, one_pass: float) -> None:
     score, most = SCORERS[name]
     slowest = (0.0, "")
     for kind, unit in ADVERSARIAL.items():
@@ -122,26 +138,28 @@ def test_no_answer_takes_more_than_fifty_milliseconds(name: str) -> None:
         for pair in [*pairs, (f"9{text[1:]}", f"{text}b"), (long, text), ("9" * 99 + unit, "1234")]:
             # The least of three is what the answer costs, and not what another program on the machine did.
             slowest = max(slowest, (min(seconds(score, [pair]) for _ in range(3)), kind))
-    print(f"{name}: slowest answer {slowest[0] * 1000:.1f} ms ({slowest[1]})")
-    assert slowest[0] <= SLOWEST
+    passes = slowest[0] / one_pass
+    print(f"{name}: slowest answer {slowest[0] * 1000:.1f} ms ({slowest[1]}), {passes:.2f} passes")
+    assert passes <= MAX_PASSES
 
 
 @pytest.mark.bench
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_a_megabyte_of_anything_is_read_within_two_seconds(schema: str) -> None:
+def test_a_megabyte_of_anything_is_read_in_a_bounded_number_of_passes(schema: str, one_pass: float) -> None:
     slowest = (0.0, "")
     for unit in UNITS:
         text = unit * (MEGABYTE // len(unit))
         slowest = max(slowest, (min(seconds(extract, [(text, schema)]) for _ in range(2)), unit))
-    print(f"{schema}: a megabyte in {slowest[0]:.2f} s at most (of {slowest[1]!r})")
-    assert slowest[0] <= 2
+    passes = slowest[0] / one_pass
+    print(f"{schema}: a megabyte in {slowest[0]:.2f} s at most (of {slowest[1]!r}), {passes:.1f} passes")
+    assert passes <= MAX_HOSTILE_PASSES
 
 
 @pytest.mark.bench
-def test_a_megabyte_of_what_an_assistant_says_is_read_in_milliseconds() -> None:
+def test_a_megabyte_of_what_an_assistant_says_is_read_in_a_few_passes(one_pass: float) -> None:
     said = 'So f(x) = [1, 2] is "it", {or} so.\n' * (MEGABYTE // 36)
     ends = '<answer>5</answer> \\boxed{5}\n{"a": [{"b": 5}]}\nx5'
     for schema in ("answer", "boxed", "json:a[0].b", r"regex:x(\d*)", "last_line"):
         least = min(seconds(extract, [(said + ends, schema)]) for _ in range(3))
-        print(f"{schema}: {least * 1000:.0f} ms")
-        assert least <= 0.5
+        print(f"{schema}: {least * 1000:.0f} ms, {least / one_pass:.1f} passes")
+        assert least <= MAX_PLAIN_PASSES * one_pass
