@@ -1,4 +1,8 @@
-"""What the tool gateway and the cassette add to a tool call, in time and in this process's CPU."""
+"""What the tool gateway and the cassette add to a tool call, against the same call without them in the same run.
+
+The calls of all ways are made in turn, so that what else the machine does falls on all of them. Measured, for JSON and
+for event streams: through the gateway 1.4 and 1.2 of the direct time, recorded 1.5 and 1.3, replayed 0.4 and 0.2.
+"""
 
 import json
 import statistics
@@ -17,6 +21,7 @@ from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, ServerProcess
 pytestmark = pytest.mark.bench
 
 CALLS = 400
+MAX_RATIOS = {"through the gateway": 1.7, "recorded": 1.9, "replayed": 0.7}
 HEADERS = {"Accept": "application/json, text/event-stream", "Authorization": "Bearer the-real-token"}
 HELLO = {
     "protocolVersion": "2025-06-18",
@@ -59,7 +64,7 @@ class Session:
         return await self.ask("tools/call", {"name": self._tool, "arguments": arguments})
 
 
-async def test_what_the_gateway_adds_to_a_call(
+async def test_a_call_through_the_gateway_costs_little_more_than_a_direct_one(
     server: ServerProcess, gateway: ToolGateway, tmp_path: Path
 ) -> None:
     tool = "calculator" if "calculator_over_http" in str(server._command) else "echo"
@@ -80,14 +85,19 @@ async def test_what_the_gateway_adds_to_a_call(
             await session.ask("initialize", HELLO)
         seconds: dict[str, list[float]] = {name: [] for name in sessions}
         cpu: dict[str, list[float]] = {name: [] for name in sessions}
-        for number in range(CALLS):  # in turn, so that what else the machine does falls on all of them
+        for number in range(CALLS):
             for name, session in sessions.items():
                 began, used = time.perf_counter(), time.process_time()
                 said = await session.call(number)
                 seconds[name].append(time.perf_counter() - began)
                 cpu[name].append(time.process_time() - used)
                 assert b'"isError":false' in said.replace(b" ", b""), json.loads(said)
+    direct = statistics.median(seconds["direct"])
+    ratios = {name: statistics.median(values) / direct for name, values in seconds.items()}
     print()
-    for name in sessions:
-        ms, used_ms = (1e3 * statistics.median(values[name]) for values in (seconds, cpu))
-        print(f"{name}: {ms:.2f} ms, {used_ms:.2f} ms CPU here, the client's included")
+    for name, ratio in ratios.items():
+        used_ms = 1e3 * statistics.median(cpu[name])
+        print(
+            f"{name}: {1e3 * direct * ratio:.2f} ms, {ratio:.2f} of direct; {used_ms:.2f} ms CPU, the client's too"
+        )
+    assert all(ratios[name] <= most for name, most in MAX_RATIOS.items()), ratios
