@@ -16,9 +16,9 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
+from aworld_train.adapter.episodes.settings import episode_settings
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, McpAgentLoop
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
-from aworld_train.adapter.verl.episode_settings import episode_settings
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
 from tests.tool_servers import TOKEN, ServerProcess

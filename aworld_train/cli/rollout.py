@@ -11,7 +11,7 @@ from aworld_train.masking import mask, masked
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from aworld_train.adapter.verl.single_episode import SingleEpisode
+    from aworld_train.adapter.episodes.single import SingleEpisode
 
 _SHOWN_LINES = 16
 _SHOWN_CHARACTERS = 800  # of a line
@@ -83,7 +83,7 @@ def rollout(
     ):
         os.environ |= environment.variables()
         # The process imports VeRL: what it says of that while it loads is of no interest here.
-        from aworld_train.adapter.verl.single_episode import EpisodePlayer
+        from aworld_train.adapter.episodes.single import EpisodePlayer
 
         console.note("loading the model")
         stage = EpisodePlayer(loaded, Path(folder), model_url=model_url, greedy=greedy)

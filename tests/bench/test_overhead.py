@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.command import verl_command, verl_environment
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.env import down, up
 from aworld_train.recipe import load

@@ -40,7 +40,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run's folder, in which episodes leave their lines."""
-    from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
+    from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 
     (tmp_path / "traces").mkdir()
     monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))

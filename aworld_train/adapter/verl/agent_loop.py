@@ -16,8 +16,8 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
-from aworld_train.adapter.verl.episode_record import current_episode
-from aworld_train.adapter.verl.episode_settings import read_settings
+from aworld_train.adapter.episodes.record import current_episode
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.rows import output_rows
 from aworld_train.env import health_url

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.episodes.groups import min_group
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
-from aworld_train.adapter.verl.groups import min_group
-from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.interpolation import has_lookup
@@ -80,7 +80,7 @@ def _agent_loop(recipe: Recipe) -> str:
     """The class that plays episodes."""
     agent = recipe.agent
     if agent.command or agent.builder or agent.aworld or agent.loop:
-        return "aworld_train.adapter.verl.external_agent.OutsideAgentLoop"
+        return "aworld_train.adapter.episodes.agents.OutsideAgentLoop"
     return "aworld_train.adapter.verl.agent_loop.McpAgentLoop"
 
 
@@ -247,7 +247,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     return {
         "reward.num_workers": 1,
-        "reward.custom_reward_function.path": "pkg://aworld_train.adapter.verl.reward",
+        "reward.custom_reward_function.path": "pkg://aworld_train.adapter.episodes.scoring",
         "reward.custom_reward_function.name": "score",
         "reward.custom_reward_function.reward_kwargs": {"settings": str(run_dir.resolve() / REWARD_FILE)},
         # Not used, for the reward is a function; but VeRL's default leaves it open.

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import yaml
 
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.episodes.scoring import reward_plan
+from aworld_train.adapter.episodes.settings import episode_settings
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, agent_file, compose
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
-from aworld_train.adapter.verl.episode_settings import episode_settings
-from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE
-from aworld_train.adapter.verl.reward import reward_plan
 from aworld_train.atomic import write_text
 from aworld_train.errors import DiskFull, EnvironmentFailure, TrainingFailure
 from aworld_train.recipe.schema import Recipe

@@ -9,10 +9,10 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from aworld_train.adapter.verl.episode_record import Unscored, current_episode, open_record
-from aworld_train.adapter.verl.episode_settings import read_settings
-from aworld_train.adapter.verl.groups import Group
-from aworld_train.adapter.verl.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.groups import Group
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.record import Unscored, current_episode, open_record
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
 

@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes.record import EpisodeRecord
+from aworld_train.adapter.episodes.scoring import _plan
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
-from aworld_train.adapter.verl.episode_settings import read_settings
-from aworld_train.adapter.verl.reward import _plan
 from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import DatasetError, RecipeError, UsageError

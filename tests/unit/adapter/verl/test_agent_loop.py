@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
+from aworld_train.adapter.episodes.record import EpisodeRecord
 from aworld_train.adapter.verl import agent_loop
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
 from tests.agent_loops import (
     END,
     MESSAGES,

@@ -10,8 +10,8 @@ from aworld_train import recipe as recipes
 
 pytest.importorskip("verl", reason="verl is not installed")
 
+from aworld_train.adapter.episodes.scoring import reward_plan
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.reward import reward_plan
 
 TURNS = "{call}\nuser\n<tool_response>\n<answer>5</answer>\n</tool_response>\nassistant\n{last}"
 

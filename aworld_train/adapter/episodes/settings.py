@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.groups import min_group
-from aworld_train.adapter.verl.paths import command_place, function_place, place
+from aworld_train.adapter.episodes.groups import min_group
+from aworld_train.adapter.episodes.paths import command_place, function_place, place
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path

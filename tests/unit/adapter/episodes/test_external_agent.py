@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
-from aworld_train.adapter.verl.external_agent import ExternalAgentLoop
+from aworld_train.adapter.episodes.agents import ExternalAgentLoop
+from aworld_train.adapter.episodes.record import EpisodeRecord
 from tests.agent_loops import (
     END,
     MESSAGES,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.reward import reward_plan, score
+from aworld_train.adapter.episodes.scoring import reward_plan, score
 
 ARGUMENTS = "data_source, solution_str, ground_truth, extra_info=None"
 SAID = "So it is <answer>4</answer>"

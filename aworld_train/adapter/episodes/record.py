@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aworld_train.adapter.verl.reward import SCORING
+from aworld_train.adapter.episodes.scoring import SCORING
 from aworld_train.masking import masked
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.hacking import ToolUse, look, suspicions

@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, Unscored, open_record
+from aworld_train.adapter.episodes.scoring import reward_plan
+from aworld_train.adapter.episodes.settings import episode_settings
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, Unscored, open_record
-from aworld_train.adapter.verl.episode_settings import episode_settings
-from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.adapter.verl.reward import reward_plan
 from aworld_train.atomic import write_text
 from aworld_train.recipe.schema import Recipe
 
@@ -129,7 +129,7 @@ class EpisodePlayer:
         )
 
     async def _score(self, row: Mapping[str, Any], output: Any) -> dict[str, Any]:
-        from aworld_train.adapter.verl.reward import score
+        from aworld_train.adapter.episodes.scoring import score
 
         return await score(
             data_source=row["data_source"],

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.episode_settings import (
+from aworld_train.adapter.episodes.paths import command_place, function_place, place
+from aworld_train.adapter.episodes.settings import (
     EpisodeSettings,
     episode_settings,
     read_settings,
     settings_from,
 )
-from aworld_train.adapter.verl.paths import command_place, function_place, place
 from aworld_train.recipe.schema import EpisodeUse, OutcomesSection
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.outcome import Outcome

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.paths import function_place
+from aworld_train.adapter.episodes.paths import function_place
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.reward_settings import reward_settings

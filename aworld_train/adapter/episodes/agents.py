@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import llm_gateway

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.groups import Group
+from aworld_train.adapter.episodes.groups import Group
 from tests.agent_loops import END, MESSAGES, sampled
 from tests.episode_workers import OneAnswer, Queue, lines, play, queue_in_place, worker
 
