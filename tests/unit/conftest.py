@@ -27,11 +27,11 @@ def calculator(_shared_calculator: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A calculator for one test, which may kill it."""
-    from aworld_train.adapter.verl import agent_loop
+    from aworld_train.adapter.episodes import player
     from tests.agent_loops import known_to_agents
     from tests.tool_servers import JSON_CALCULATOR, ServerProcess
 
-    monkeypatch.setattr(agent_loop, "_SUPERVISOR_SECONDS", 0.0)
+    monkeypatch.setattr(player, "_SUPERVISOR_SECONDS", 0.0)
     server = ServerProcess(JSON_CALCULATOR)
     yield known_to_agents(server, monkeypatch)
     server.kill()

@@ -1,12 +1,9 @@
-"""The reward function that VeRL calls: the task's scorer or the recipe's own function, and the episode's facts.
+"""Scoring an episode: by the task's scorer or the recipe's own function, with the facts of the episode.
 
-Set through ``reward.custom_reward_function``; ``reward.yaml`` in the run folder says how a run scores. VeRL wants one
-set of keys for all rows, so what differs from scorer to scorer travels under one key, ``scoring``, which the episode
-worker takes out again. A score that cannot be had costs its own episode and nothing else: it is no number there, and
-the worker leaves the episode out.
+``reward.yaml`` in the run folder says how a run scores. A score that cannot be had costs its own episode and nothing
+else: ``EpisodeScore.value`` is None, and whoever asked leaves the episode out.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.episodes.paths import function_place
+from aworld_train.adapter.episodes.paths import absolute_function
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.reward_settings import reward_settings
@@ -23,11 +20,10 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.assistant_text import without_tool_text
 from aworld_train.reward.reward_function import score_by_function
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult
-from aworld_train.reward.scoring import score as score_answer
+from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 
-SCORING = "scoring"
-"""Key of what VeRL does not take: how the score came about, and named parts of it."""
+REWARD_FILE = "reward.yaml"
 
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
@@ -35,13 +31,13 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     settings = reward_settings(recipe)
     settings = replace(
         settings,
-        scorer=_place(settings.scorer),
-        composite=replace(settings.composite, correct=_place(settings.composite.correct)),
+        scorer=_absolute(settings.scorer),
+        composite=replace(settings.composite, correct=_absolute(settings.composite.correct)),
     )
     # Tasks may name files as they are seen from where the user is.
     plan: dict[str, Any] = written(
         {
-            "function": _place(recipe.reward.function),
+            "function": _absolute(recipe.reward.function),
             "directory": str(Path.cwd()),
             **settings.to_plain(),
         }
@@ -49,8 +45,8 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
     return plan
 
 
-def _place(spec: str | None) -> str | None:
-    return function_place(spec) if spec else None
+def _absolute(spec: str | None) -> str | None:
+    return absolute_function(spec) if spec else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class _Plan:
 
     def scorer(self, named: str | None) -> str | None:
         """What a task names, as it is found from anywhere."""
-        return function_place(named, self.directory) if named else None
+        return absolute_function(named, self.directory) if named else None
 
 
 @lru_cache(maxsize=4)
@@ -79,44 +75,84 @@ def _plan(file: str) -> _Plan:
     return _Plan(function, directory, RewardSettings.from_plain(data))
 
 
-async def score(
+@dataclass(frozen=True)
+class EpisodeScore:
+    """The score of an episode.
+
+    Attributes:
+        result: What the scorer said.
+        tool_calls: How many tools the agent called.
+        tool_errors: How many of these calls came back as errors.
+    """
+
+    result: ScoreResult
+    tool_calls: int
+    tool_errors: int
+
+    @property
+    def value(self) -> float | None:
+        """The reward; None where there is none."""
+        return self.result.score
+
+    @property
+    def accuracy(self) -> float | None:
+        """Whether the answer is right, as a number: of ``composite`` the part that says so, of others the score."""
+        parts = self.result.parts
+        return parts.get("acc", parts.get("correct", self.value))
+
+    def figures(self) -> dict[str, float]:
+        """The numbers that frameworks put into their metrics; the same names for all scorers.
+
+        Agents' own rewards, which scorers give as ``score/<agent>``, are among them.
+        """
+        if self.value is None or self.accuracy is None:
+            return {}
+        return {
+            "score": self.value,
+            "acc": float(self.accuracy),
+            "answered": float(self.result.outcome is not ScoreOutcome.no_answer),
+            "used_tool": float(self.tool_calls > 0),
+            "tool_calls": float(self.tool_calls),
+            "tool_errors": float(self.tool_errors),
+            **{name: part for name, part in self.result.parts.items() if name.startswith("score/")},
+        }
+
+
+async def score_episode(
+    file: str,
+    *,
     data_source: str,
-    solution_str: str,
+    response: str,
     ground_truth: str,
-    extra_info: dict[str, Any],
-    settings: str,
-    **kwargs: Any,
-) -> dict[str, Any]:
+    extra_info: Mapping[str, Any],
+    **more: Any,
+) -> EpisodeScore:
     """Score one episode.
 
     Args:
+        file: The run's ``reward.yaml``.
         data_source: The row's.
-        solution_str: The decoded response, tool results included; only used where the loop says nothing better.
+        response: The decoded response, tool results included; only used where ``extra_info`` has no assistant text.
         ground_truth: The row's answer.
-        extra_info: The row's, with the fields that the agent loop added.
-        settings: The file ``reward.yaml``.
-        **kwargs: Whatever else VeRL passes.
-
-    Returns:
-        ``score`` (not a number where there is none), ``acc``, ``answered``, ``used_tool``, ``tool_calls``,
-        ``tool_errors``, agents' own ``score/<agent>``, and ``scoring``.
+        extra_info: The row's, with facts of the episode: ``assistant_text``, ``query``, ``tool_call_count``,
+            ``tool_error_count``.
+        **more: What else a function of the recipe gets.
     """
-    plan = _plan(settings)
-    spoken = extra_info.get("assistant_text")
-    text = spoken if isinstance(spoken, str) else without_tool_text(solution_str)
+    plan = _plan(file)
     if plan.function:
-        scored = await score_by_function(
+        result = await score_by_function(
             plan.function,
             plan.settings,
             data_source=data_source,
-            solution_str=solution_str,
+            solution_str=response,
             ground_truth=ground_truth,
             extra_info=extra_info,
-            **kwargs,
+            **more,
         )
     else:
-        scored = await score_answer(
-            text,
+        text = extra_info.get("assistant_text")
+        result = await score(
+            text if isinstance(text, str) else without_tool_text(response),
             ground_truth=ground_truth,
             scorer=plan.scorer(extra_info.get("scorer")),
             answer_schema=extra_info.get("answer_schema"),
@@ -125,28 +161,8 @@ async def score(
             episode=extra_info,
             settings=plan.settings,
         )
-    return _for_verl(scored, extra_info)
-
-
-def _for_verl(scored: ScoreResult, extra_info: Mapping[str, Any]) -> dict[str, Any]:
-    value = math.nan if scored.score is None else scored.score
-    calls = int(extra_info.get("tool_call_count") or 0)
-    # Of composite the part that says whether the answer is right, of others the score.
-    right = scored.parts.get("acc", scored.parts.get("correct", value))
-    return {
-        "score": value,
-        "acc": float(right),
-        "answered": float(scored.outcome is not ScoreOutcome.no_answer),
-        "used_tool": float(calls > 0),
-        "tool_calls": float(calls),
-        "tool_errors": float(extra_info.get("tool_error_count") or 0),
-        **{name: part for name, part in scored.parts.items() if name.startswith("score/")},
-        SCORING: {
-            "scorer": scored.scorer,
-            "score": scored.score,
-            "outcome": scored.outcome.value,
-            "extracted": scored.extracted,
-            "parts": dict(scored.parts),
-            "cause": scored.cause,
-        },
-    }
+    return EpisodeScore(
+        result,
+        tool_calls=int(extra_info.get("tool_call_count") or 0),
+        tool_errors=int(extra_info.get("tool_error_count") or 0),
+    )

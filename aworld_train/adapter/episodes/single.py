@@ -1,4 +1,4 @@
-"""Single episodes in this process: agent loop, engine, sampling and reward of training, without Ray and a trainer."""
+"""Single episodes in this process: agent, engine, sampling and reward of training, without a trainer."""
 
 import os
 import time
@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
-from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, Unscored, open_record
-from aworld_train.adapter.episodes.scoring import reward_plan
-from aworld_train.adapter.episodes.settings import episode_settings
-from aworld_train.adapter.verl.command import verl_environment
-from aworld_train.adapter.verl.compose import agent_file, compose
-from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.atomic import write_text
+from aworld_train.adapter.base import LoadedModel, framework_of
+from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
+from aworld_train.adapter.episodes.scoring import REWARD_FILE, EpisodeScore, score_episode
+from aworld_train.adapter.episodes.settings import EPISODES_FILE, read_settings
 from aworld_train.recipe.schema import Recipe
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.graph import Row
 
 
 @dataclass(frozen=True)
@@ -26,19 +24,19 @@ class SingleEpisode:
 
     Attributes:
         line: What training would write into ``traces/episodes.jsonl``.
-        played: The episode itself.
-        outputs: The rows that training would get; none for an episode that it drops.
-        scores: What the reward function returned; None where there is nothing to score.
+        result: The episode itself.
+        rows: The rows that training would get, with their agents; none for an episode that it leaves out.
+        score: How it was scored; None where there is nothing to score, or no score.
     """
 
     line: Mapping[str, Any]
-    played: Any
-    outputs: list[Any]
-    scores: Mapping[str, Any] | None
+    result: EpisodeResult
+    rows: list[tuple[str, Row]]
+    score: EpisodeScore | None
 
 
-class EpisodePlayer:
-    """Where single episodes are played.
+class SingleEpisodes:
+    """Plays single episodes of a recipe.
 
     Args:
         recipe: A recipe with a model.
@@ -49,37 +47,11 @@ class EpisodePlayer:
 
     def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
         (folder / "traces").mkdir(parents=True, exist_ok=True)
-        private = PrivateFolder(folder / "private")
-        private.fill()
-        os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
         os.environ[RUN_DIR_VARIABLE] = str(folder)
-        for name, content in ((EPISODES_FILE, episode_settings(recipe)), (REWARD_FILE, reward_plan(recipe))):
-            write_text(folder / name, yaml.safe_dump(content, allow_unicode=True))
-        self._recipe = recipe
-        self._greedy = greedy
-        self._entry = agent_file(recipe, folder)[0]
-        self._load(compose(recipe, folder), model_url)
-
-    def _load(self, composed: dict[str, Any], model_url: str | None) -> None:
-        from hydra.utils import get_class
-        from omegaconf import OmegaConf
-        from transformers.utils import logging
-        from verl.utils.config import omega_conf_to_dataclass
-
-        logging.disable_progress_bar()
-        self._config = OmegaConf.create(composed)
-        OmegaConf.resolve(self._config)
-        actor = self._config.actor_rollout_ref
-        self._model = omega_conf_to_dataclass(actor.model)
-        self._loop_class = get_class(self._entry["_target_"])
-        if model_url is None:
-            from aworld_train.adapter.verl.cpu.server import TransformersServer
-
-            self._engine: Any = TransformersServer(actor.rollout, actor.model, 0, 1)
-        else:
-            from aworld_train.adapter.verl.completions import CompletionsServer
-
-            self._engine = CompletionsServer(model_url)
+        write_files(folder, episode_files(recipe))
+        self._recipe, self._folder, self._greedy = recipe, folder, greedy
+        self._model: LoadedModel = framework_of(recipe).load_model(recipe, folder, model_url=model_url)
+        self._player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
 
     @property
     def tokenizer(self) -> Any:
@@ -88,23 +60,39 @@ class EpisodePlayer:
 
     async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
         """Play one task of a dataset."""
-        slot = open_record(step=0, validate=self._greedy, index=int(row["extra_info"]["index"]))
+        record = open_record(step=0, validate=self._greedy, index=int(row["extra_info"]["index"]))
+        task = {**row, "raw_prompt": row["prompt"]}
         rollout = self._recipe.rollout
-        sampling = {"temperature": rollout.temperature, "top_p": rollout.top_p, "top_k": rollout.top_k}
+        sampling_params = {
+            "temperature": rollout.temperature,
+            "top_p": rollout.top_p,
+            "top_k": rollout.top_k,
+        }
         if self._greedy:
-            sampling = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
-        loop = self._loop()
+            sampling_params = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
         began = time.monotonic()
-        outputs = await loop.run(sampling, raw_prompt=row["prompt"], **_rest(row))
-        slot.line["seconds"] = round(time.monotonic() - began, 4)
-        scores = None
-        if outputs:
-            scores = outputs[-1].extra_fields["reward_extra_info"] = await self._score(row, outputs[-1])
-            try:
-                slot.take_score({**_rest(row), "raw_prompt": row["prompt"]})
-            except Unscored:
-                outputs, scores = [], None
-        return SingleEpisode(slot.line, slot.played, outputs, scores)
+        finished = await self._player.play(
+            self._model.for_episode(),
+            task,
+            sampling_params,
+            model_name=self._model.name,
+            max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
+            max_response_tokens=rollout.max_response_tokens,
+        )
+        record.line["seconds"] = round(time.monotonic() - began, 4)
+        rows, score = finished.rows, None
+        if rows:
+            _, last = rows[-1]
+            score = await score_episode(
+                str(self._folder / REWARD_FILE),
+                data_source=row["data_source"],
+                response=self.tokenizer.decode(last.response, skip_special_tokens=True),
+                ground_truth=row["reward_model"]["ground_truth"],
+                extra_info={**row["extra_info"], **episode_facts(finished)},
+            )
+            if not record.score(score, task):
+                rows, score = [], None
+        return SingleEpisode(record.line, finished.result, rows, score)
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""
@@ -113,33 +101,4 @@ class EpisodePlayer:
 
         await (await llm_gateway()).stop()
         await (await tool_gateway()).stop()
-
-    def _loop(self) -> Any:
-        from verl.experimental.agent_loop.agent_loop import DictConfigWrap
-
-        return self._loop_class(
-            trainer_config=DictConfigWrap(self._config),
-            server_manager=self._engine,
-            tokenizer=self._model.tokenizer,
-            processor=self._model.processor,
-            dataset_cls=None,
-            data_config=DictConfigWrap(self._config.data),
-            hf_model_type=getattr(self._model.hf_config, "model_type", None),
-            settings=self._entry["settings"],
-        )
-
-    async def _score(self, row: Mapping[str, Any], output: Any) -> dict[str, Any]:
-        from aworld_train.adapter.episodes.scoring import score
-
-        return await score(
-            data_source=row["data_source"],
-            solution_str=self.tokenizer.decode(output.response_ids, skip_special_tokens=True),
-            ground_truth=row["reward_model"]["ground_truth"],
-            extra_info={**row["extra_info"], **output.extra_fields},
-            **self._config.reward.custom_reward_function.reward_kwargs,
-        )
-
-
-def _rest(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns beside the prompt, as VeRL hands them to an agent loop."""
-    return {name: value for name, value in row.items() if name != "prompt"}
+        await self._model.close()
