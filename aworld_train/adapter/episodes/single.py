@@ -35,6 +35,58 @@ class SingleEpisode:
     score: EpisodeScore | None
 
 
+async def play_row(
+    folder: Path,
+    model: LoadedModel,
+    row: Mapping[str, Any],
+    sampling_params: Mapping[str, Any],
+    *,
+    step: int,
+    validate: bool,
+    max_prompt_tokens: int,
+    max_response_tokens: int,
+) -> SingleEpisode:
+    """Play a row of a dataset and score it, by the files of a run folder (see ``episode_files``), and record it.
+
+    Args:
+        folder: The run folder.
+        model: What plays.
+        row: The row.
+        sampling_params: ``temperature``, ``top_p`` and ``top_k``.
+        step: The training step that the episode belongs to.
+        validate: Whether the model is measured, not trained.
+        max_prompt_tokens: Longest prompt of a row.
+        max_response_tokens: Longest rest of a row.
+    """
+    player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
+    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    task = {**row, "raw_prompt": row["prompt"]}
+    began = time.monotonic()
+    finished = await player.play(
+        model.for_episode(),
+        task,
+        sampling_params,
+        model_name=model.name,
+        max_prompt_tokens=max_prompt_tokens,
+        max_response_tokens=max_response_tokens,
+    )
+    record.line["seconds"] = round(time.monotonic() - began, 4)
+    rows, score = finished.rows, None
+    if rows:
+        _, last = rows[-1]
+        score = await score_episode(
+            str(folder / REWARD_FILE),
+            data_source=row["data_source"],
+            response=model.tokenizer.decode(last.response, skip_special_tokens=True),
+            ground_truth=row["reward_model"]["ground_truth"],
+            extra_info={**row["extra_info"], **episode_facts(finished)},
+        )
+        if not record.score(score, task):
+            rows, score = [], None
+    record.write(None)
+    return SingleEpisode(record.line, finished.result, rows, score)
+
+
 class SingleEpisodes:
     """Plays single episodes of a recipe.
 
@@ -51,7 +103,6 @@ class SingleEpisodes:
         write_files(folder, episode_files(recipe))
         self._recipe, self._folder, self._greedy = recipe, folder, greedy
         self._model: LoadedModel = framework_of(recipe).load_model(recipe, folder, model_url=model_url)
-        self._player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
 
     @property
     def tokenizer(self) -> Any:
@@ -59,9 +110,7 @@ class SingleEpisodes:
         return self._model.tokenizer
 
     async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
-        """Play one task of a dataset."""
-        record = open_record(step=0, validate=self._greedy, index=int(row["extra_info"]["index"]))
-        task = {**row, "raw_prompt": row["prompt"]}
+        """Play one row of a dataset."""
         rollout = self._recipe.rollout
         sampling_params = {
             "temperature": rollout.temperature,
@@ -70,29 +119,16 @@ class SingleEpisodes:
         }
         if self._greedy:
             sampling_params = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
-        began = time.monotonic()
-        finished = await self._player.play(
-            self._model.for_episode(),
-            task,
+        return await play_row(
+            self._folder,
+            self._model,
+            row,
             sampling_params,
-            model_name=self._model.name,
+            step=0,
+            validate=self._greedy,
             max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
             max_response_tokens=rollout.max_response_tokens,
         )
-        record.line["seconds"] = round(time.monotonic() - began, 4)
-        rows, score = finished.rows, None
-        if rows:
-            _, last = rows[-1]
-            score = await score_episode(
-                str(self._folder / REWARD_FILE),
-                data_source=row["data_source"],
-                response=self.tokenizer.decode(last.response, skip_special_tokens=True),
-                ground_truth=row["reward_model"]["ground_truth"],
-                extra_info={**row["extra_info"], **episode_facts(finished)},
-            )
-            if not record.score(score, task):
-                rows, score = [], None
-        return SingleEpisode(record.line, finished.result, rows, score)
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""
