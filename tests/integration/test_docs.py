@@ -31,9 +31,7 @@ def sources(tmp_path: Path) -> Path:
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
     """Build the site; programs that look for a network find a proxy that is not there."""
-    nowhere = {
-        name: "http://127.0.0.1:9" for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
-    }
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
         cwd=folder,
