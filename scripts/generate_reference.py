@@ -121,7 +121,7 @@ def cli_page() -> str:
 def _commands(group: Any, name: str) -> Iterator[str]:
     for word, command in group.commands.items():
         if getattr(command, "commands", None):
-            yield f"\n## `{name} {word}`\n\n{_prose(command.help)[0]}\n"
+            yield f"\n## `{word}`\n\n{_prose(command.help)[0]}\n"
             yield from _commands(command, f"{name} {word}")
         else:
             yield _command(command, f"{name} {word}")
@@ -133,10 +133,12 @@ def _command(command: Any, name: str) -> str:
     usage = " ".join([name, "[OPTIONS]", *(_argument_name(p) for p in arguments)])
     text, examples = _prose(command.help)
     level = "##" if name.count(" ") == 1 else "###"
-    page = f'\n{level} `{name}`\n\n```text title="Usage"\n{usage}\n```\n\n{text}\n'
+    page = (
+        f'\n{level} `{name.removeprefix("aworld-train ")}`\n\n```text title="Usage"\n{usage}\n```\n\n{text}\n'
+    )
     if arguments:
         page += "\n| argument | meaning |\n|---|---|\n"
-        page += "".join(f"| `{_argument_name(p)}` | {_cell(p.help)} |\n" for p in arguments)
+        page += "".join(f"| {_code(_argument_name(p))} | {_cell(p.help)} |\n" for p in arguments)
     if options:
         page += "\n| option | takes | default | meaning |\n|---|---|---|---|\n"
         page += "".join(_option(p) for p in options)
@@ -147,14 +149,14 @@ def _command(command: Any, name: str) -> str:
 
 def _option(option: Any) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    takes = "" if option.is_flag else f"`{option.metavar or _value_name(option)}`"
+    takes = "" if option.is_flag else _code(option.metavar or _value_name(option))
     help_text, _, stated = (option.help or "").partition(r"\[default: ")
-    default = stated.removesuffix("]").replace("|", "\\|")
+    default = _cell(stated.removesuffix("]"))
     if not stated and not option.is_flag and option.default not in (None, ""):
         default = f"`{option.default}`"
     if option.required:
         default = "required"
-    return f"| {names} | {_cell(takes)} | {default} | {_cell(help_text.strip())} |\n"
+    return f"| {names} | {takes} | {default} | {_cell(help_text.strip())} |\n"
 
 
 def _argument_name(argument: Any) -> str:
@@ -173,6 +175,11 @@ def _prose(help_text: str | None) -> tuple[str, list[str]]:
     before, _, after = re.sub(r"(?m)^Examples?:$", "\0", help_text or "", count=1).partition("\0")
     lines = [line.strip() for line in after.splitlines() if line.strip()]
     return before.strip().replace("<name>", "NAME"), lines
+
+
+def _code(text: str) -> str:
+    """Code in a table's cell; a pipe in backticks would be shown with its backslash by some, and end the cell in others."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _cell(text: str | None) -> str:

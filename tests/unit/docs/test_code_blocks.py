@@ -29,7 +29,7 @@ BLOCKS = code_blocks()
 PROGRAMS = {"aworld-train", "eval", "hf", "pip", "python3.11", "zensical", "pre-commit"}
 """What commands begin with, beside the scripts of the repository."""
 DOCKERFILE = {"FROM", "WORKDIR", "RUN", "COPY", "ARG", "ENV"}
-LANGUAGES = {"bash", "dockerfile", "json", "python", "text", "yaml"}
+LANGUAGES = {"bash", "dockerfile", "json", "python", "text", "toml", "yaml"}
 _COMMAND_IN_QUOTES = re.compile(r'"\$\((.+?)\)"')
 _OVERRIDE = re.compile(r"[a-z_]+(\.[a-z_]+)*=.+")
 
@@ -120,6 +120,11 @@ def test_python_compiles_and_what_it_imports_of_the_package_is_there(block: Code
 @of("json")
 def test_each_line_of_json_can_be_read(block: CodeBlock) -> None:
     assert [type(json.loads(line)) for line in block.text.splitlines()]
+
+
+@of("toml")
+def test_toml_can_be_read(block: CodeBlock) -> None:
+    assert tomllib.loads(block.text)
 
 
 @of("dockerfile")
