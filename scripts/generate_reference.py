@@ -178,7 +178,7 @@ def _prose(help_text: str | None) -> tuple[str, list[str]]:
 
 
 def _code(text: str) -> str:
-    """Code in a table's cell; a pipe in backticks would be shown with its backslash by some, and end the cell in others."""
+    """Code in a table's cell; in backticks, a pipe would end the cell or be shown with its backslash."""
     return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
