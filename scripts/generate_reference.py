@@ -178,8 +178,8 @@ def _prose(help_text: str | None) -> tuple[str, list[str]]:
 
 
 def _code(text: str) -> str:
-    """Code in a table's cell; in backticks, a pipe would end the cell or be shown with its backslash."""
-    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
+    """Code in a table's cell, alternatives one by one: a pipe would end the cell."""
+    return ", ".join(f"`{alternative}`" for alternative in text.split("|"))
 
 
 def _cell(text: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The documentation's site is built strictly, from a copy of the sources, and loads nothing from elsewhere."""
+"""The documentation's site is built strictly and loads nothing from elsewhere; the environment that it shows works."""
 
 import os
 import re
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from aworld_train.env import down, up
+from tests.code_blocks import code_blocks
 from tests.locations import REPOSITORY
 
 _LOADED = re.compile(
@@ -89,3 +91,17 @@ def test_nothing_in_the_configuration_asks_for_the_network() -> None:
     config = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text("utf-8"))
     assert config["theme"]["font"] is False
     assert "http" not in str(config)
+
+
+def test_the_environment_of_the_how_to_starts_and_its_tool_answers(tmp_path: Path) -> None:
+    folder = tmp_path / "my-tools"
+    folder.mkdir()
+    for block in code_blocks():
+        if block.place.startswith("docs/how-to/environment.md") and block.title.startswith("my-tools/"):
+            (folder / Path(block.title).name).write_text(block.text, "utf-8")
+    # `up` returns once the server's test call has come back with the text it expects.
+    connection = up(str(folder), name="how-to", backend="process", workers=1, wait=120)
+    try:
+        assert connection.workers == 1
+    finally:
+        assert down("how-to")
