@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from aworld_train.masking import mask
 
+NO_SPACE = "No space left on device"
+"""How the system words a full disk."""
+
 
 class AworldTrainError(Exception):
     """Something failed that the user can understand and act on."""

@@ -31,8 +31,8 @@ def suspects(
 
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.adapter.verl.metrics import read_lines
     from aworld_train.errors import UsageError, nearest
+    from aworld_train.json_lines import read_lines
     from aworld_train.reward.hacking import Suspicion
 
     file = run / "traces" / "episodes.jsonl"

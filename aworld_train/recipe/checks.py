@@ -156,7 +156,7 @@ def episodes_per_update(recipe: Recipe) -> int:
 
 def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for path, value in leaves(asdict(recipe)):
-        if path[0] != "verl" and isinstance(value, float) and not math.isfinite(value):
+        if path[0] != "raw" and isinstance(value, float) and not math.isfinite(value):
             yield path, f"`{'.'.join(path)}` must be a finite number, it is {value}"
     for sentence, passes, keys in _RULES:
         for key in keys:

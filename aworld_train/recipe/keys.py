@@ -1,6 +1,7 @@
 """Which keys a recipe has, and which of them an unknown key was meant to be.
 
-The dataclasses of ``schema`` are the only source; nothing here names a key.
+The dataclasses of ``schema`` are the only source. The one key that a file spells otherwise is ``RAW``: the section of
+the framework's own keys has the framework's name there.
 """
 
 from dataclasses import fields, is_dataclass
@@ -8,8 +9,11 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from aworld_train.errors import nearest
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.tree import KeyPath, dotted
+
+RAW = "raw"
+DEFAULT_FRAMEWORK = TrainerSection().framework
 
 
 def is_section(hint: Any) -> bool:
@@ -29,6 +33,8 @@ def known(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
     """Every key below ``section``, sections included, with its type."""
     found: dict[KeyPath, Any] = {}
     for name, hint in types_of(section).items():
+        if (*path, name) == (RAW,):
+            name = DEFAULT_FRAMEWORK
         found[(*path, name)] = hint
         if is_section(hint):
             found |= known(hint, (*path, name))

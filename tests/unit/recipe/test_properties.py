@@ -38,7 +38,7 @@ RAW = st.recursive(
 @st.composite
 def recipes(draw: st.DrawFn) -> Recipe:
     """Recipes that pass every check, with values far from the defaults."""
-    made = Recipe(name=draw(NAMES), verl=draw(st.dictionaries(KEYS, RAW, max_size=3)))
+    made = Recipe(name=draw(NAMES), raw=draw(st.dictionaries(KEYS, RAW, max_size=3)))
     made.model.path = draw(st.none() | TEXT.filter(str.strip))
     made.agent.system_prompt = draw(st.none() | TEXT)
     made.agent.tool_timeout = draw(POSITIVE)

@@ -1,17 +1,12 @@
-"""Paths in a recipe as VeRL's processes find them, which do not run where the user is, and files of a run's folder."""
+"""Paths in a recipe as a run's processes find them, which do not work in the user's directory."""
 
 from pathlib import Path
 
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.paths import whole_reference
 
-EPISODES_FILE = "episodes.yaml"
-"""How episodes are played; see `settings`."""
-REWARD_FILE = "reward.yaml"
-"""How they are scored; see `reward`."""
 
-
-def place(path: str | None) -> str | None:
+def absolute_path(path: str | None) -> str | None:
     """The whole path of what exists; anything else, such as the name of a model on the hub, stays as it is."""
     if not path:
         return path
@@ -21,7 +16,7 @@ def place(path: str | None) -> str | None:
     return whole_reference(path) if isinstance(path, EnvText) else str(given.resolve())
 
 
-def command_place(part: str) -> str:
+def absolute_argument(part: str) -> str:
     """A part of a command with its whole path where it names something that exists here; a plain word stays as it is.
 
     Links are not followed: the interpreter of a virtual environment is one.
@@ -33,7 +28,7 @@ def command_place(part: str) -> str:
     return whole_reference(part) if isinstance(part, EnvText) else str(given.absolute())
 
 
-def function_place(spec: str, directory: str = "") -> str:
+def absolute_function(spec: str, directory: str = "") -> str:
     """``file.py:name`` with the whole path of the file, seen from ``directory``; ``module:name`` as it is."""
     origin, _, name = spec.rpartition(":")
     if isinstance(spec, EnvText):

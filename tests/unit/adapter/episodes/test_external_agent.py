@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
-from aworld_train.adapter.verl.external_agent import ExternalAgentLoop
+from aworld_train.adapter.episodes.external_agent import ExternalAgent
+from aworld_train.adapter.episodes.record import EpisodeRecord
 from tests.agent_loops import (
     END,
     MESSAGES,
@@ -36,7 +36,7 @@ async def outside(
 ) -> tuple[list[Any], EpisodeRecord]:
     if "command" not in settings:
         settings["builder"] = f"tests.outside_agents:{builder}"
-    return await play(engine, kind=ExternalAgentLoop, **{"episode_timeout": 30.0, **settings})
+    return await play(engine, kind=ExternalAgent, **{"episode_timeout": 30.0, **settings})
 
 
 def trained(row: Any) -> list[int]:
@@ -216,7 +216,7 @@ async def test_in_validation_an_agents_own_temperature_counts_for_nothing(tmp_pa
     engine = ScriptedEngine([sampled(ANSWER + END)] * 3)
     for validate, own in ((True, True), (False, True), (False, False)):
         settings = {"builder": f"{agent}:build", "own_sampling": own, "validate": validate}
-        await play(engine, kind=ExternalAgentLoop, **settings)
+        await play(engine, kind=ExternalAgent, **settings)
     assert [params["temperature"] for params in engine.params] == [0.0, 0.3, 1.0]
 
 

@@ -1,8 +1,8 @@
-"""An agent that is not ours, played inside VeRL: it finds a language model and tools at two addresses of its own.
+"""An agent that is a program or an object of the user's: it finds a language model and tools at two addresses.
 
-The language model it talks to is the one under training, through a gateway that records every token; its tools are the
-environment's, through a gateway that counts calls and notices when the environment is gone. Both live in this process,
-serve all its episodes, and know each by a key that ends with it.
+The language model is the one under training, behind the model gateway, which records every token. The tools are the
+environment's, behind the tool gateway, which counts calls and notices when the environment is gone. Both gateways run
+in this process, serve all its episodes, and give each episode a key that ends with it.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
+from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import llm_gateway
 from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
@@ -23,48 +24,49 @@ from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 _KINDS = ("command", "builder", "aworld", "loop")
 
 
-class ExternalAgentLoop(EpisodeLoop):
-    """Plays one task with the agent that the recipe names."""
+class ExternalAgent(EpisodeAgent):
+    """The agent that the recipe names."""
 
-    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
-        model = Path(str(self.config.actor_rollout_ref.get("model", {}).get("path") or "model")).name
-        llm = (await llm_gateway()).admit(model, played.episode.conversation)
+    async def play(
+        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
+    ) -> str:
+        llm = (await llm_gateway()).admit(model_name, result.episode.conversation)
         tools = await (await tool_gateway()).admit(self.server, self.settings.cassette)
-        surroundings = EpisodeContext(
+        context = EpisodeContext(
             llm_url=llm.address,
             llm_key=llm.api_key,
-            model=model,
+            model=model_name,
             mcp_url=tools.url,
             mcp_token=tools.token,
             mcp_servers=tuple(self.settings.env["servers"]),
             folder=_folder(),
             seconds=self.settings.agent["episode_timeout"],
         )
-        given = AgentTask(
+        agent_task = AgentTask(
             [message.for_chat() for message in messages],
             int((task.get("extra_info") or {}).get("index", 0)),
             task.get("extra_info") or {},
         )
         try:
-            return await self._run(external_agent(self.settings.agent), given, surroundings, played, tools)
+            return await self._run(external_agent(self.settings.agent), agent_task, context, result, tools)
         finally:
             llm.close()
             counts = tools.counts
-            played.tools.calls, played.tools.errors = counts.calls, counts.errors
-            played.tools.seconds = counts.seconds
+            result.tools.calls, result.tools.errors = counts.calls, counts.errors
+            result.tools.seconds = counts.seconds
             await tools.close()
 
     async def _run(
         self,
         agent: Agent,
         task: AgentTask,
-        surroundings: EpisodeContext,
-        played: EpisodeResult,
+        context: EpisodeContext,
+        result: EpisodeResult,
         tools: ToolGatewaySession,
     ) -> str:
         """Let the agent work until it is done or the episode is over, whichever comes first."""
-        work = asyncio.ensure_future(agent.run(task, surroundings))
-        over = asyncio.ensure_future(played.episode.over.wait())
+        work = asyncio.ensure_future(agent.run(task, context))
+        over = asyncio.ensure_future(result.episode.over.wait())
         try:
             await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():

@@ -1,8 +1,8 @@
 """The reward that VeRL calls: the scorer of a task or the function of a recipe, and the facts of the episode."""
 
 import asyncio
-import math
 from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.reward import reward_plan, score
+from aworld_train.adapter.episodes.scoring import reward_plan, score_episode
 
 ARGUMENTS = "data_source, solution_str, ground_truth, extra_info=None"
 SAID = "So it is <answer>4</answer>"
@@ -18,7 +18,7 @@ SAID = "So it is <answer>4</answer>"
 
 @pytest.fixture
 def call(tmp_path: Path) -> Any:
-    """Scores as VeRL asks for it, with the settings that a recipe writes into its run folder."""
+    """Scores an episode with the settings that a recipe writes into its run folder."""
 
     def call(
         *overrides: str, truth: str = "4", elsewhere: Path | None = None, **extra_info: Any
@@ -27,8 +27,17 @@ def call(tmp_path: Path) -> Any:
         recipe = recipes.load({"name": "a"}, list(overrides))
         file.write_text(yaml.safe_dump(reward_plan(recipe)))
         info = {"assistant_text": SAID, **extra_info}
-        with chdir(elsewhere or "."):  # VeRL works in the run folder, not where the user is
-            return asyncio.run(score("x", f"<answer>9</answer> {SAID}", truth, info, str(file)))
+        with chdir(elsewhere or "."):  # a run works in its folder, not where the user is
+            score = asyncio.run(
+                score_episode(
+                    str(file),
+                    data_source="x",
+                    response=f"<answer>9</answer> {SAID}",
+                    ground_truth=truth,
+                    extra_info=info,
+                )
+            )
+        return {**score.figures(), "score": score.value, "scoring": asdict(score.result)}
 
     return call
 
@@ -113,7 +122,7 @@ def test_what_is_stuck_is_named_and_has_no_score(call: Any, tmp_path: Path, spec
     arguments = ARGUMENTS if spec == "function" else "answer, ground_truth"
     own = written(tmp_path, f"def score({arguments}):\n    time.sleep(600)")
     result = call(f"reward.{spec}={own}", "reward.timeout=0.2")
-    assert math.isnan(result["score"])
+    assert result["score"] is None
     assert result["scoring"]["outcome"] == "timeout"
     assert "scorer.py:score took longer than 0.2 seconds" in result["scoring"]["cause"]
 
@@ -131,7 +140,7 @@ def test_a_judge_that_cannot_be_reached_abstains(call: Any) -> None:
         "reward.judge={models: [judge], attempts: 1}",
         scorer="llm_judge",
     )
-    assert math.isnan(result["score"])
+    assert result["score"] is None
     assert result["scoring"]["outcome"] == "abstained"
 
 

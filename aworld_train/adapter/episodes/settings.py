@@ -1,7 +1,4 @@
-"""What ``episodes.yaml`` in the run folder says: written from the recipe, read once by each process that plays.
-
-It is a file of its own and not a part of ``agent.yaml`` because VeRL reads that again for every episode, key by key.
-"""
+"""What ``episodes.yaml`` in the run folder says: written from the recipe, read once by each process that plays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.verl.groups import min_group
-from aworld_train.adapter.verl.paths import command_place, function_place, place
+from aworld_train.adapter.episodes.groups import min_group
+from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
@@ -25,6 +22,8 @@ from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
+
+EPISODES_FILE = "episodes.yaml"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class EpisodeSettings:
         """Where tool calls are recorded, or replayed from; one for all episodes of a process."""
         return open_cassette(**self.env["cassette"])
 
-    def treatment(self, outcome: Outcome) -> EpisodeUse:
+    def use(self, outcome: Outcome) -> EpisodeUse:
         """What becomes of an episode that ended like this."""
         return EpisodeUse(self.outcomes[outcome.value])
 
@@ -126,10 +125,10 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
 def _agent_places(agent: AgentSection) -> dict[str, Any]:
     """The files that an agent is made of, where every process finds them."""
     return {
-        "command": [command_place(part) for part in agent.command],
-        "builder": function_place(agent.builder) if agent.builder else None,
-        "loop": function_place(agent.loop) if agent.loop else None,
-        "aworld": place(agent.aworld),
+        "command": [absolute_argument(part) for part in agent.command],
+        "builder": absolute_function(agent.builder) if agent.builder else None,
+        "loop": absolute_function(agent.loop) if agent.loop else None,
+        "aworld": absolute_path(agent.aworld),
     }
 
 

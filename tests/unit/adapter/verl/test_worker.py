@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.groups import Group
+from aworld_train.adapter.episodes.groups import Group
 from tests.agent_loops import END, MESSAGES, sampled
-from tests.episode_workers import OneAnswer, Queue, lines, play, queue_in_place, worker
+from tests.episode_workers import OneAnswerLoop, Queue, lines, play, queue_in_place, worker
 
 Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
 HEALTHY: Episode = sampled("<answer>42</answer>" + END)
 FAILS: Episode = RuntimeError("out of memory")
 
 
-class Broken(OneAnswer):
+class Broken(OneAnswerLoop):
     """An agent loop with a fault of its own: the first session of a task raises instead of returning rows."""
 
     async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:

@@ -13,8 +13,8 @@ from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManage
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes.scoring import reward_plan
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.reward import reward_plan
 from tests.agent_loops import END, TOKENIZER, sampled
 from tests.episode_workers import Queue, lines, play, queue_in_place, worker
 

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.episode_settings import (
+from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
+from aworld_train.adapter.episodes.settings import (
     EpisodeSettings,
     episode_settings,
     read_settings,
     settings_from,
 )
-from aworld_train.adapter.verl.paths import command_place, function_place, place
 from aworld_train.recipe.schema import EpisodeUse, OutcomesSection
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.outcome import Outcome
@@ -89,7 +89,7 @@ def test_everything_else_arrives() -> None:
     assert settings.env["servers"] == ["b", "a"]
     assert settings.env["recovery_timeout"] == 3.5
     assert (settings.repetition.turns, settings.repetition.loops) == (4, 5)
-    assert {settings.treatment(outcome) for outcome in Outcome} == {EpisodeUse.masked}
+    assert {settings.use(outcome) for outcome in Outcome} == {EpisodeUse.masked}
     assert settings.replay_below == 4
     context = settings.context
     assert (context.policy, context.budget, context.keep, context.condense_over) == ("summarize", 700, 3, 900)
@@ -119,7 +119,7 @@ def test_outcomes_and_their_treatments_are_the_same_set() -> None:
 
 def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> None:
     settings = travelled()
-    own = {outcome for outcome in Outcome if settings.treatment(outcome) is EpisodeUse.trained}
+    own = {outcome for outcome in Outcome if settings.use(outcome) is EpisodeUse.trained}
     assert own == {
         Outcome.answered,
         Outcome.wrong_format,
@@ -127,15 +127,15 @@ def test_what_the_model_did_is_trained_on_and_what_happened_to_it_is_not() -> No
         Outcome.overlong,
         Outcome.repetition,
     }
-    assert {settings.treatment(outcome) for outcome in set(Outcome) - own} == {EpisodeUse.dropped}
+    assert {settings.use(outcome) for outcome in set(Outcome) - own} == {EpisodeUse.dropped}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_an_outcome_s_treatment_is_changed_alone(outcome: Outcome) -> None:
     changed, default = travelled(f"rollout.outcomes.{outcome.value}=masked"), travelled()
-    different = {other for other in Outcome if changed.treatment(other) is not default.treatment(other)}
+    different = {other for other in Outcome if changed.use(other) is not default.use(other)}
     assert different == {outcome}
-    assert changed.treatment(outcome) is EpisodeUse.masked
+    assert changed.use(outcome) is EpisodeUse.masked
 
 
 @pytest.mark.parametrize(
@@ -193,21 +193,21 @@ def test_a_path_is_whole_if_it_is_one_and_a_name_stays(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
-    assert place("model") == str(tmp_path / "model")
-    assert place("org/model") == "org/model"
-    assert place("") == ""
-    assert place(None) is None
+    assert absolute_path("model") == str(tmp_path / "model")
+    assert absolute_path("org/model") == "org/model"
+    assert absolute_path("") == ""
+    assert absolute_path(None) is None
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert place("~/model") == str(tmp_path / "model")
+    assert absolute_path("~/model") == str(tmp_path / "model")
 
 
 def test_a_function_s_file_is_whole_and_a_module_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert function_place("agent.py:build") == f"{tmp_path}/agent.py:build"
-    assert function_place("/there/agent.py:build") == "/there/agent.py:build"
-    assert function_place("package.agent:build") == "package.agent:build"
+    assert absolute_function("agent.py:build") == f"{tmp_path}/agent.py:build"
+    assert absolute_function("/there/agent.py:build") == "/there/agent.py:build"
+    assert absolute_function("package.agent:build") == "package.agent:build"
 
 
 def test_a_command_finds_its_files_from_anywhere_and_its_words_stay(
@@ -218,7 +218,7 @@ def test_a_command_finds_its_files_from_anywhere_and_its_words_stay(
         (tmp_path / name).touch()
     (tmp_path / "python").symlink_to("/usr/bin/env")
     parts = ["python", "agent.py", "agent.js", "./run", "fast", "missing.py", "--mode=x.y", "./python"]
-    assert [command_place(part) for part in parts] == [
+    assert [absolute_argument(part) for part in parts] == [
         "python",
         f"{tmp_path}/agent.py",
         f"{tmp_path}/agent.js",
@@ -228,7 +228,7 @@ def test_a_command_finds_its_files_from_anywhere_and_its_words_stay(
         "--mode=x.y",
         f"{tmp_path}/python",
     ]
-    assert Path(command_place("./python")).is_symlink()
+    assert Path(absolute_argument("./python")).is_symlink()
 
 
 def test_a_recipe_without_data_for_validation_names_none() -> None:
