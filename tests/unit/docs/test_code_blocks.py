@@ -19,6 +19,7 @@ import typer.main
 import yaml
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.base import TrainingFramework, framework_names
 from aworld_train.cli.main import app
 from aworld_train.dataset.recipe import read_recipe
 from aworld_train.env.directory import find_directory
@@ -99,7 +100,7 @@ def test_yaml_is_a_recipe_a_build_or_a_manifest_that_loads(block: CodeBlock, tmp
         (tmp_path / "build.yaml").write_text(block.text)
         assert read_recipe(str(tmp_path / "build.yaml")).sources
     else:
-        assert set(data) <= {field.name for field in fields(recipes.Recipe)}
+        assert set(data) <= {field.name for field in fields(recipes.Recipe)} | set(framework_names())
         assert recipes.load(data)
 
 
@@ -115,6 +116,15 @@ def test_python_compiles_and_what_it_imports_of_the_package_is_there(block: Code
             for name in node.names:
                 if name.name.startswith("aworld_train"):
                     importlib.import_module(name.name)
+
+
+def test_the_framework_that_is_shown_has_every_member_of_the_protocol() -> None:
+    (block,) = [block for block in BLOCKS if block.title == "my_package/framework.py"]
+    names: dict[str, Any] = {}
+    exec(compile(block.text, block.place, "exec"), names)
+    declared = {*vars(TrainingFramework), *TrainingFramework.__annotations__}
+    expected = {name for name in declared if not name.startswith("_")}
+    assert {name for name in vars(names["MyFramework"]) if not name.startswith("_")} == expected
 
 
 @of("json")
