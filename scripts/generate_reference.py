@@ -19,7 +19,7 @@ import typer.main
 import yaml
 
 from aworld_train.cli.main import app
-from aworld_train.recipe.keys import RAW, is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.schema import Recipe
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -36,8 +36,8 @@ check recipes; `aworld-train recipe show RECIPE` prints one with everything appl
 - `key.inner=value` on the command line is laid over the file; the value is YAML.
 - `${oc.env:NAME}` takes a value from the environment. Secrets are written so and in no other way: a literal one is
   refused, and no file or log of a run has the value.
-- `verl:` (in general: a section with the name of `trainer.framework`) passes the framework's own keys through. VeRL's are
-  checked against the schema that comes with the installed VeRL.
+- `verl:` (in general: a section with the name of `trainer.framework`) passes the framework's own keys through. VeRL's
+  are checked against the schema that comes with the installed VeRL.
 
 A key that is not listed here is an error that names the file, the line and the nearest key.
 """
@@ -83,7 +83,7 @@ def _sections(section: type, path: str, title: str) -> Iterator[str]:
     if keys:
         yield "| key | type | default | meaning |\n|---|---|---|---|\n"
         for field in keys:
-            name = Recipe().trainer.framework if field.name == RAW else field.name
+            name = DEFAULT_FRAMEWORK if field.name == RAW else field.name
             help_text = _cell(field.metadata.get("help", ""))
             yield f"| `{name}` | {_type_name(hints[field.name])} | {_default(field)} | {help_text} |\n"
     for field in fields(section):
