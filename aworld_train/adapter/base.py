@@ -191,11 +191,11 @@ def find(name: str) -> TrainingFramework:
     for point in entry_points(group=ENTRY_POINTS, name=name):
         framework: type[TrainingFramework] = point.load()
         return framework()
-    known = framework_names()
-    hint = nearest(name, known)
+    names = framework_names()
+    hint = nearest(name, names)
     raise RecipeError(
         f"There is no training framework {name!r} (trainer.framework)"
-        + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(known)}.")
+        + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(names)}.")
         + f" Others are found by an entry point in the group {ENTRY_POINTS}, or registered with "
         "aworld_train.adapter.base.register."
     )

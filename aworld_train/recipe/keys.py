@@ -29,16 +29,16 @@ def types_of(section: Any) -> dict[str, Any]:
 
 
 @cache
-def known(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
+def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
     """Every key below ``section``, sections included, with its type."""
-    found: dict[KeyPath, Any] = {}
+    keys: dict[KeyPath, Any] = {}
     for name, hint in types_of(section).items():
         if (*path, name) == (RAW,):
             name = DEFAULT_FRAMEWORK
-        found[(*path, name)] = hint
+        keys[(*path, name)] = hint
         if is_section(hint):
-            found |= known(hint, (*path, name))
-    return found
+            keys |= known_keys(hint, (*path, name))
+    return keys
 
 
 def suggestion(path: KeyPath) -> str | None:
@@ -48,13 +48,15 @@ def suggestion(path: KeyPath) -> str | None:
     at the top means ``trainer.steps``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
-    same_name = sorted((key for key in known() if key[-1] == name), key=lambda key: (key[:-1] != parent, key))
+    same_name = sorted(
+        (key for key in known_keys() if key[-1] == name), key=lambda key: (key[:-1] != parent, key)
+    )
     if same_name:
         return dotted(same_name[0])
-    sibling = nearest(name, {key[-1] for key in known() if key[:-1] == parent})
+    sibling = nearest(name, {key[-1] for key in known_keys() if key[:-1] == parent})
     if sibling:
         return dotted((*parent, sibling))
-    anywhere = nearest(name, {key[-1] for key in known()})
+    anywhere = nearest(name, {key[-1] for key in known_keys()})
     if anywhere:
-        return dotted(next(key for key in known() if key[-1] == anywhere))
-    return nearest(dotted(path), {dotted(key) for key in known()})
+        return dotted(next(key for key in known_keys() if key[-1] == anywhere))
+    return nearest(dotted(path), {dotted(key) for key in known_keys()})

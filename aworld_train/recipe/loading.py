@@ -61,25 +61,25 @@ def read(source: Source, overrides: Sequence[str] = ()) -> LoadedRecipe:
     path, layers = _layers(source)
     layers += [read_override(text) for text in overrides]
     framework = _framework(layers)
-    refuse([_said(layer.at(key), text) for layer in layers for key, text in _faults(layer, framework)])
+    refuse([_located(layer.at(key), text) for layer in layers for key, text in _faults(layer, framework)])
     tree = to_dict(Recipe(trainer=TrainerSection(framework=framework)))
     for layer in layers:
         tree = merge(tree, layer.data)
 
-    def place(key: KeyPath) -> str:
-        return next((found for layer in reversed(layers) if (found := _place(layer, key))), "")
+    def location(key: KeyPath) -> str:
+        return next((place for layer in reversed(layers) if (place := _location(layer, key))), "")
 
-    found, failures = interpolation.resolve(tree, framework)
-    refuse([_said(place(key), text) for key, text in failures.items()])
+    resolved, failures = interpolation.resolve(tree, framework)
+    refuse([_located(location(key), text) for key, text in failures.items()])
     faults: dict[KeyPath, str] = {}
-    values_found = _filled(tree, found)
-    values_found[RAW] = values_found.pop(framework)
-    recipe: Recipe = _build(Recipe, values_found, (), faults)
-    refuse([_said(place(key), text) for key, text in faults.items()])
+    complete = _filled(tree, resolved)
+    complete[RAW] = complete.pop(framework)
+    recipe: Recipe = _build(Recipe, complete, (), faults)
+    refuse([_located(location(key), text) for key, text in faults.items()])
     for _, value in leaves(to_dict(recipe)):
         if isinstance(value, EnvText):
             interpolation.mask_values(value.lookups)
-    refuse([_said(place(key), text) for key, text in checks.problems(recipe)])
+    refuse([_located(location(key), text) for key, text in checks.problems(recipe)])
     return LoadedRecipe(recipe, path, tree)
 
 
@@ -101,13 +101,13 @@ def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) ->
         chain = (*chain, path.resolve())
     if parent is None:
         return [layer]
-    asked_by = layer.at(("extends",))
+    named_at = layer.at(("extends",))
     if not isinstance(parent, str):
-        raise RecipeError(_said(asked_by, f"`extends` expects text, got {values.describe(parent)}"))
-    found = locate.find(parent, path.parent if path else Path.cwd(), asked_by)
+        raise RecipeError(_located(named_at, f"`extends` expects text, got {values.describe(parent)}"))
+    found = locate.find(parent, path.parent if path else Path.cwd(), named_at)
     if found.resolve() in chain:
         circle = " -> ".join(locate.display(file) for file in (*chain, found))
-        raise RecipeError(_said(asked_by, f"recipes extend each other in a circle: {circle}"))
+        raise RecipeError(_located(named_at, f"recipes extend each other in a circle: {circle}"))
     return [*_with_ancestors(read_file(found, locate.display(found)), found, chain), layer]
 
 
@@ -125,7 +125,7 @@ def _framework(layers: Sequence[Layer]) -> str:
             name = value
             if not _FRAMEWORK.fullmatch(name) or name in types_of(Recipe):
                 raise RecipeError(
-                    _said(
+                    _located(
                         layer.at(("trainer", "framework")),
                         "`trainer.framework` names a section of the recipe, so it is written out, in small letters, "
                         f"digits and `_`, and no other section has that name; it is {name!r}",
@@ -145,7 +145,7 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     return faults
 
 
-def _place(layer: Layer, path: KeyPath) -> str:
+def _location(layer: Layer, path: KeyPath) -> str:
     """Where ``layer`` sets the key at ``path``; empty when it does not."""
     node: Any = layer.data
     for key in path:
@@ -166,20 +166,20 @@ def _filled(tree: Any, found: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
 
 def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
     """The dataclass of ``data``; values that do not fit go to ``faults`` and are left out."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, hint in types_of(section).items():
         if name not in data:
             continue
-        here, value = (*path, name), data[name]
+        key_path, value = (*path, name), data[name]
         if is_section(hint):
-            given[name] = _build(hint, value, here, faults)
+            arguments[name] = _build(hint, value, key_path, faults)
         else:
             try:
-                given[name] = values.convert(value, hint)
+                arguments[name] = values.convert(value, hint)
             except ValueError:
-                faults[here] = values.mismatch(here, value, hint)
-    return section(**given)
+                faults[key_path] = values.mismatch(key_path, value, hint)
+    return section(**arguments)
 
 
-def _said(place: str, text: str) -> str:
-    return f"{place}: {text}" if place else text
+def _located(location: str, text: str) -> str:
+    return f"{location}: {text}" if location else text

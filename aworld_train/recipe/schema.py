@@ -11,8 +11,8 @@ from typing import Any
 
 def _doc(text: str, default: Any = None) -> Any:
     if isinstance(default, list | dict):
-        kept = default
-        return field(default_factory=lambda: kept.copy(), metadata={"help": text})
+        value = default
+        return field(default_factory=lambda: value.copy(), metadata={"help": text})
     return field(default=default, metadata={"help": text})
 
 

@@ -106,11 +106,11 @@ class AgentTrainer:
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        known = sorted({*cls._processors, *framework_names()})
-        hint = nearest(name, known)
+        names = sorted({*cls._processors, *framework_names()})
+        hint = nearest(name, names)
         return (
             f"There is no training framework {name!r}"
-            + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(known)}.")
+            + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(names)}.")
             + " Register your own with AgentTrainer.register_processor, or as a framework (see "
             "aworld_train.adapter.base)."
         )

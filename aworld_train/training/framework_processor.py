@@ -43,7 +43,7 @@ class FrameworkProcessor(TrainerProcessor):
         self._framework_name = framework
         self._framework: TrainingFramework | None = None
         self._plan: RunPlan | None = None
-        self._given: dict[str, dict[str, Any]] = {}
+        self._explicit: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, Any] = {}
         self.loaded: LoadedRecipe | None = None
         self.data: dict[str, FileSummary] = {}
@@ -56,7 +56,7 @@ class FrameworkProcessor(TrainerProcessor):
         """
         section = _agent_section(agent)
         if section:
-            self._given["agent"] = section
+            self._explicit["agent"] = section
         return section
 
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
@@ -65,15 +65,15 @@ class FrameworkProcessor(TrainerProcessor):
         Raises:
             DatasetError: a file is not what can be trained on.
         """
-        for split, given in (("train", dataset), ("val", test_dataset)):
-            if given is None:
+        for split, data in (("train", dataset), ("val", test_dataset)):
+            if data is None:
                 continue
-            if isinstance(given, str | Path):
-                check_file(Path(given))
-                self._given.setdefault("dataset", {})[split] = str(given)
+            if isinstance(data, str | Path):
+                check_file(Path(data))
+                self._explicit.setdefault("dataset", {})[split] = str(data)
             else:
-                self._tables[split] = given
-        return {**self._given.get("dataset", {}), **self._tables}
+                self._tables[split] = data
+        return {**self._explicit.get("dataset", {}), **self._tables}
 
     def check_reward(self, reward_func: Any = None) -> str | None:
         """Keep the reward by the name under which a run's processes can load it.
@@ -89,10 +89,10 @@ class FrameworkProcessor(TrainerProcessor):
             return None
         spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
         if ":" in spec and has_verl_signature(load_function(spec)):
-            self._given["reward"] = {"function": spec}
+            self._explicit["reward"] = {"function": spec}
         else:
             find_scorer(spec)
-            self._given["reward"] = {"scorer": spec}
+            self._explicit["reward"] = {"scorer": spec}
         return spec
 
     def check_config(self, config: Any = None) -> Recipe:
@@ -119,8 +119,8 @@ class FrameworkProcessor(TrainerProcessor):
         tasks = self.data.values()
         check_rewards(
             recipe,
-            scorers={name for each in tasks for name in each.scorers},
-            schemas={name for each in tasks for name in each.answer_schemas},
+            scorers={name for summary in tasks for name in summary.scorers},
+            schemas={name for summary in tasks for name in summary.answer_schemas},
         )
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
@@ -173,10 +173,10 @@ class FrameworkProcessor(TrainerProcessor):
         loaded = (
             config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
         )
-        given = merge(self._given, more or {})
+        explicit = merge(self._explicit, more or {})
         if self._framework_name != DEFAULT_FRAMEWORK:
-            given = merge(given, {"trainer": {"framework": self._framework_name}})
-        return recipes.read(merge(loaded.unresolved, given)) if given else loaded
+            explicit = merge(explicit, {"trainer": {"framework": self._framework_name}})
+        return recipes.read(merge(loaded.unresolved, explicit)) if explicit else loaded
 
 
 def _agent_section(agent: Any) -> dict[str, Any]:

@@ -159,8 +159,12 @@ class _Attempt:
         except AworldTrainError as error:
             self._refresh()
             done, planned = self.summary.steps_done, self.summary.steps_planned
-            kept = self.folder.last_checkpoint()
-            advice = f"go on from step {kept.step} with --resume" if kept else "there is no checkpoint yet"
+            checkpoint = self.folder.last_checkpoint()
+            advice = (
+                f"go on from step {checkpoint.step} with --resume"
+                if checkpoint
+                else "there is no checkpoint yet"
+            )
             raise type(error)(
                 f"{error.message} The run got to step {done} of {planned}; {advice}."
             ) from error

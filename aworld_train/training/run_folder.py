@@ -138,10 +138,10 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
             f"{', '.join(changed)}. Undo the change, or start a new run with another name."
         )
     try:
-        known = json.loads((path / "manifest.json").read_text())["data_sha256"]
+        recorded = json.loads((path / "manifest.json").read_text())["data_sha256"]
     except (OSError, ValueError, KeyError):
         return
-    files = [file for file, sha in hashes.items() if known.get(file, sha) != sha]
+    files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
             f"The run in {path} cannot be resumed: its data changed since it began: {', '.join(files)}. Restore the "

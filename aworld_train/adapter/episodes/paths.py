@@ -10,10 +10,10 @@ def absolute_path(path: str | None) -> str | None:
     """The whole path of what exists; anything else, such as the name of a model on the hub, stays as it is."""
     if not path:
         return path
-    given = Path(path).expanduser()
-    if not given.exists():
+    expanded = Path(path).expanduser()
+    if not expanded.exists():
         return path
-    return whole_reference(path) if isinstance(path, EnvText) else str(given.resolve())
+    return whole_reference(path) if isinstance(path, EnvText) else str(expanded.resolve())
 
 
 def absolute_argument(part: str) -> str:
@@ -21,11 +21,11 @@ def absolute_argument(part: str) -> str:
 
     Links are not followed: the interpreter of a virtual environment is one.
     """
-    given = Path(part).expanduser()
-    named = "/" in part or bool(given.suffix)
-    if not (named and given.exists()):
+    expanded = Path(part).expanduser()
+    named = "/" in part or bool(expanded.suffix)
+    if not (named and expanded.exists()):
         return part
-    return whole_reference(part) if isinstance(part, EnvText) else str(given.absolute())
+    return whole_reference(part) if isinstance(part, EnvText) else str(expanded.absolute())
 
 
 def absolute_function(spec: str, directory: str = "") -> str:

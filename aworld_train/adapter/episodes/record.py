@@ -105,7 +105,7 @@ class EpisodeRecord:
             str(message.get("content") or "") for message in task["raw_prompt"] if message["role"] == "user"
         )
         extracted = score.result.extracted
-        found = suspicions(
+        signs = suspicions(
             query=query,
             said=result.answer,
             answer=extracted,
@@ -115,9 +115,9 @@ class EpisodeRecord:
             # An array, where the rows were read so.
             files=[] if attachments is None else [str(path) for path in attachments],
         )
-        if found:
+        if signs:
             truth = str((task.get("reward_model") or {}).get("ground_truth") or "")
-            self.line["suspicions"] = [one.value for one in found]
+            self.line["suspicions"] = [sign.value for sign in signs]
             self.line["look"] = look(query, result.answer, extracted, truth)
 
     def lost(self, cause: str) -> None:

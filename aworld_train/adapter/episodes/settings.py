@@ -102,7 +102,7 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
     """The settings in plain data, as ``episode_settings`` makes it."""
     data = resolved(data)
     agent = data["agent"]
-    endpoints = {name: Endpoint.read(name, given) for name, given in data["endpoints"].items()}
+    endpoints = {name: Endpoint.read(name, description) for name, description in data["endpoints"].items()}
     context = agent["context"]
     summarizer, condensers = context["summarizer"], context["condensers"]
     return EpisodeSettings(

@@ -193,20 +193,20 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    rollout, given = "actor_rollout_ref.rollout", recipe.rollout
+    rollout, section = "actor_rollout_ref.rollout", recipe.rollout
     keys: dict[str, Any] = {
-        f"{rollout}.name": given.engine.value,
-        f"{rollout}.n": given.n,
-        f"{rollout}.temperature": given.temperature,
-        f"{rollout}.top_p": given.top_p,
-        f"{rollout}.top_k": given.top_k,
+        f"{rollout}.name": section.engine.value,
+        f"{rollout}.n": section.n,
+        f"{rollout}.temperature": section.temperature,
+        f"{rollout}.top_p": section.top_p,
+        f"{rollout}.top_k": section.top_k,
         f"{rollout}.seed": recipe.trainer.seed,
-        f"{rollout}.max_num_seqs": given.max_running,
+        f"{rollout}.max_num_seqs": section.max_running,
         f"{rollout}.log_prob_micro_batch_size_per_gpu": recipe.trainer.microbatch_size,
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.gpu_memory_utilization": given.gpu_memory,
-        f"{rollout}.agent.num_workers": given.agent_workers,
+        f"{rollout}.gpu_memory_utilization": section.gpu_memory,
+        f"{rollout}.agent.num_workers": section.agent_workers,
         f"{rollout}.agent.default_agent_loop": recipe.agent.name,
         f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
         f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
@@ -287,8 +287,8 @@ def _nested(keys: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for key, value in keys.items():
         *parents, leaf = key.split(".")
-        place = tree
+        section = tree
         for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
+            section = section.setdefault(parent, {})
+        section[leaf] = value
     return tree
