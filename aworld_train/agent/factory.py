@@ -6,7 +6,8 @@ from typing import Any
 from aworld_train.agent.task import Agent
 from aworld_train.errors import UsageError, nearest
 
-_KINDS = ("command", "builder", "aworld", "loop")
+AGENT_KINDS = ("command", "builder", "aworld", "loop")
+"""Keys of the section ``agent`` that name an agent of the user's."""
 _EXAMPLES = (
     "command: [python, agent.py], builder: agent.py:build, aworld: agent.yaml, or loop: agent.py:MyLoop"
 )
@@ -26,11 +27,11 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
     """
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
-        if key not in (*_KINDS, "at_once", "environment"):
-            hint = nearest(key, _KINDS)
+        if key not in (*AGENT_KINDS, "at_once", "environment"):
+            hint = nearest(key, AGENT_KINDS)
             meant = f" Did you mean {hint!r}?" if hint else ""
             raise UsageError(f"The section agent has no key {key!r}.{meant} It takes {_EXAMPLES}.")
-    kinds = [key for key in _KINDS if key in given]
+    kinds = [key for key in AGENT_KINDS if key in given]
     if len(kinds) != 1:
         found = f"has {' and '.join(kinds)}" if kinds else "names no agent"
         raise UsageError(f"The section agent {found}; it takes exactly one of {_EXAMPLES}.")
@@ -48,7 +49,7 @@ def check_agent(section: Mapping[str, Any]) -> None:
         UsageError: it cannot: it is not there, cannot be imported, or is not what it has to be.
         DependencyMissing: something it needs is not installed.
     """
-    named = {kind: section[kind] for kind in _KINDS if section[kind]}
+    named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
         agent_from(named).check()
 

@@ -1,4 +1,7 @@
-"""The recipe's JSON Schema, from which editors complete and check recipes while they are written."""
+"""The recipe's JSON Schema, from which editors complete and check recipes while they are written.
+
+Pydantic's schema of the same dataclasses has neither the help texts nor the interpolations that every value may be.
+"""
 
 from dataclasses import MISSING, Field, fields
 from enum import Enum

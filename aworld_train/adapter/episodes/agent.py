@@ -1,4 +1,4 @@
-"""What plays an episode: the ReAct agent with MCP tools in this process, or an agent of the user's."""
+"""What plays an episode, and the tools that it finds."""
 
 import os
 from abc import ABC, abstractmethod
@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.adapter.episodes.settings import EpisodeSettings
-from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
-from aworld_train.rollout.outcome import Outcome
-from aworld_train.rollout.react import play
 from aworld_train.rollout.tools import ToolServer
 
 
@@ -46,41 +43,6 @@ class EpisodeAgent(ABC):
             RequestRefused: The model takes no more requests in this episode.
             EpisodeFailure: Something else ended it.
         """
-
-
-class McpAgent(EpisodeAgent):
-    """The ReAct agent with the tools of an MCP server, in this process."""
-
-    async def play(
-        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
-    ) -> str:
-        conversation = result.episode.conversation("agent")
-        try:
-            async with RecordedTools(self.server, self.settings.cassette) as tools:
-                unfinished = await play(
-                    conversation,
-                    tools,
-                    await tools.schemas(),
-                    messages,
-                    result.tools,
-                    max_turns=self.settings.agent["max_turns"],
-                    max_result_chars=self.settings.agent["max_tool_result_chars"],
-                )
-            if unfinished:
-                result.episode.stop(Outcome.max_turns)
-        finally:
-            result.answer = result.episode.text_of("agent")
-        return result.answer
-
-
-def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
-    """The agent that a recipe's section ``agent`` describes."""
-    if any(settings.agent[kind] for kind in ("command", "builder", "aworld", "loop")):
-        # Brings the gateways' servers, which the ReAct agent does not need.
-        from aworld_train.adapter.episodes.external_agent import ExternalAgent
-
-        return ExternalAgent(settings)
-    return McpAgent(settings)
 
 
 def tool_server(call_timeout: float, patience: float, servers: list[str]) -> ToolServer:

@@ -16,12 +16,11 @@ from typing import Any
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
+from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import llm_gateway
 from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
-
-_KINDS = ("command", "builder", "aworld", "loop")
 
 
 class ExternalAgent(EpisodeAgent):
@@ -89,7 +88,7 @@ def external_agent(section: Mapping[str, Any]) -> Agent:
     Raises:
         UsageError: it cannot be as it is described.
     """
-    kind = next(kind for kind in _KINDS if section[kind])
+    kind = next(kind for kind in AGENT_KINDS if section[kind])
     value = section[kind]
     if kind == "command":
         return _program(tuple(value), tuple(section["environment"].items()))

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aworld_train.adapter.episodes.agent import EpisodeAgent, episode_agent
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.env import health_url
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.episode import Episode, EpisodeLimits
@@ -142,6 +144,16 @@ class EpisodePlayer:
         except Exception as error:
             result.outcome, result.cause = Outcome.infrastructure, f"{type(error).__name__}: {error}"
         episode.over.set()
+
+
+def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
+    """The agent that a recipe's section ``agent`` describes."""
+    if any(settings.agent[kind] for kind in AGENT_KINDS):
+        # Brings the gateways' servers, which the package's own agent does not need.
+        from aworld_train.adapter.episodes.external_agent import ExternalAgent
+
+        return ExternalAgent(settings)
+    return McpAgent(settings)
 
 
 def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
