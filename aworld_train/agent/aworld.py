@@ -28,7 +28,7 @@ _CANCEL_SECONDS = 5.0
 _EMPTY_COMPLETION = "LLM returned empty or invalid response"
 
 
-async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) -> str:
+async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> str:
     """Let a freshly built AWorld ``Agent`` or ``Swarm`` do the task.
 
     Agents whose model is the one in training are given a URL and a key of their own, by their names; agents that name
@@ -43,23 +43,21 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) 
 
     prepare()
     agents = _agents_of(built)
-    async with httpx.AsyncClient(
-        verify=_tls_context(), timeout=surroundings.seconds, trust_env=False
-    ) as client:
+    async with httpx.AsyncClient(verify=_tls_context(), timeout=context.seconds, trust_env=False) as client:
         _make_distinct(agents)
         refusals: list[str] = []
         for agent in agents:
             _quieten(agent, refusals)
-            _direct(agent, task, surroundings, client)
+            _direct(agent, task, context, client)
         conf = TaskConfig().model_dump() | {
             # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; with hundreds of them
             # on a busy machine that is no sign of anything.
-            "post_tool_progress_watchdog_timeout_seconds": 10 * surroundings.seconds,
+            "post_tool_progress_watchdog_timeout_seconds": 10 * context.seconds,
             # How late it may notice that the task is over.
             "post_tool_progress_watchdog_poll_seconds": 0.2,
         }
         is_agent = len(agents) == 1 and agents[0] is built
-        running = Task(
+        aworld_task = Task(
             id=uuid.uuid4().hex,
             session_id=uuid.uuid4().hex,
             input=_input(task),
@@ -67,13 +65,13 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) 
             **({"agent": built} if is_agent else {"swarm": built}),
         )
         for agent in agents:
-            _claim_sandbox(agent, running.id)
+            _claim_sandbox(agent, aworld_task.id)
         with episode_memory():
             try:
-                await _list_tools(agents, surroundings)
-                return _answer(await _run(running), refusals)
+                await _list_tools(agents, context)
+                return _answer(await _run(aworld_task), refusals)
             finally:
-                await drop_traces(running, agents)
+                await drop_traces(aworld_task, agents)
 
 
 @cache
@@ -90,13 +88,13 @@ def _agents_of(built: Any) -> list[Any]:
     found: dict[int, Any] = {}
     pending = [*built.topology, *built.register_agents, getattr(built.builder, "root_agent", None)]
     while pending:
-        one = pending.pop(0)
-        if isinstance(one, list | tuple):
-            pending[:0] = one
-        elif isinstance(one, BaseAgent):
-            found.setdefault(id(one), one)
-        elif one is not None and hasattr(one, "topology"):
-            pending[:0] = [*one.topology, *one.register_agents]
+        item = pending.pop(0)
+        if isinstance(item, list | tuple):
+            pending[:0] = item
+        elif isinstance(item, BaseAgent):
+            found.setdefault(id(item), item)
+        elif item is not None and hasattr(item, "topology"):
+            pending[:0] = [*item.topology, *item.register_agents]
     return list(found.values())
 
 
@@ -108,10 +106,10 @@ def _make_distinct(agents: list[Any]) -> None:
     """
     renamed: dict[str, str] = {}
     for agent in agents:
-        before = agent.id()
-        agent._id = renamed[before] = unused_agent_id(agent.name())
+        old_id = agent.id()
+        agent._id = renamed[old_id] = unused_agent_id(agent.name())
     for agent in agents:
-        agent.handoffs = [renamed.get(one, one) for one in agent.handoffs]
+        agent.handoffs = [renamed.get(agent_id, agent_id) for agent_id in agent.handoffs]
 
 
 def _quieten(agent: Any, refusals: list[str]) -> None:
@@ -124,13 +122,13 @@ def _quieten(agent: Any, refusals: list[str]) -> None:
     agent._log_messages = lambda *_, **__: None
     # Would write ./failed_requests.
     agent._save_failed_request_context = save_nothing
-    ask = getattr(agent, "invoke_model", None)
-    if ask is None:
+    invoke = getattr(agent, "invoke_model", None)
+    if invoke is None:
         return
 
     async def remember_refusal(*arguments: Any, **options: Any) -> Any:
         try:
-            return await ask(*arguments, **options)
+            return await invoke(*arguments, **options)
         except Exception as error:
             refusals.append(str(error))
             raise
@@ -138,33 +136,33 @@ def _quieten(agent: Any, refusals: list[str]) -> None:
     agent.invoke_model = remember_refusal
 
 
-def _direct(agent: Any, task: AgentTask, surroundings: EpisodeContext, client: httpx.AsyncClient) -> None:
+def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.AsyncClient) -> None:
     """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
     from aworld.models.llm import get_llm_model
 
     if not getattr(agent, "system_prompt", None):
         agent.system_prompt = task.system or None
     conf = getattr(agent.conf, "llm_config", None)
-    if conf is None or not _is_in_training(conf, surroundings):
+    if conf is None or not _is_in_training(conf, context):
         return
-    conf.llm_base_url = surroundings.llm_url(agent.name())
-    conf.llm_api_key = surroundings.llm_key(agent.name())
-    conf.llm_model_name = agent.model_name = conf.llm_model_name or surroundings.model
+    conf.llm_base_url = context.llm_url(agent.name())
+    conf.llm_api_key = context.llm_key(agent.name())
+    conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
     # By default AWorld guesses the provider from what the model is called.
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
     # The engine retries by itself. What it refuses, it refuses again; what it answered and was lost, it would count.
     conf.max_retries = 0
     agent.llm_max_attempts = 1
-    agent._llm = get_llm_model(conf, http_client=client, timeout=surroundings.seconds)
+    agent._llm = get_llm_model(conf, http_client=client, timeout=context.seconds)
     # Set only by the client that is not async, and read by both.
     agent._llm.provider.is_http_provider = False
 
 
-def _is_in_training(conf: Any, surroundings: EpisodeContext) -> bool:
+def _is_in_training(conf: Any, context: EpisodeContext) -> bool:
     if conf.llm_provider not in (None, "openai"):
         return False
-    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == surroundings.llm_url(None).rstrip("/")
+    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == context.llm_url(None).rstrip("/")
 
 
 def _input(task: AgentTask) -> str:
@@ -181,30 +179,30 @@ def _claim_sandbox(agent: Any, task_id: str) -> None:
         agent.sandbox.metadata = {**(agent.sandbox.metadata or {}), "task_list": [task_id]}
 
 
-async def _list_tools(agents: list[Any], surroundings: EpisodeContext) -> None:
+async def _list_tools(agents: list[Any], context: EpisodeContext) -> None:
     """Connect to the tools before the first turn: without them AWorld would log a warning and let the agent guess."""
     for agent in agents:
         if not agent.mcp_servers or agent.sandbox is None:
             continue
-        listed = await agent.sandbox.mcpservers.list_tools() or []
-        names = [tool["function"]["name"] for tool in listed]
+        schemas = await agent.sandbox.mcpservers.list_tools() or []
+        names = [tool["function"]["name"] for tool in schemas]
         for server in agent.mcp_servers:
             if any(name.startswith(f"{server}__") for name in names):
                 continue
             config = agent.mcp_config.get("mcpServers", {}).get(server, {})
-            said = f"the agent {agent.name()} could not list the tools of {server}"
-            if config.get("url") == surroundings.mcp_url:
-                raise EnvironmentLost(f"{said} at {surroundings.mcp_url}")
-            raise AgentFailed(said)
+            problem = f"the agent {agent.name()} could not list the tools of {server}"
+            if config.get("url") == context.mcp_url:
+                raise EnvironmentLost(f"{problem} at {context.mcp_url}")
+            raise AgentFailed(problem)
 
 
-async def _run(running: Any) -> Any:
+async def _run(aworld_task: Any) -> Any:
     """Run the task; where this is cancelled, AWorld gets a few seconds to end it, since it may wait for a tool."""
     from aworld.runner import Runners
 
-    work = asyncio.ensure_future(Runners.run_task(running))
+    work = asyncio.ensure_future(Runners.run_task(aworld_task))
     try:
-        return (await asyncio.shield(work)).get(running.id)
+        return (await asyncio.shield(work)).get(aworld_task.id)
     except asyncio.CancelledError:
         work.cancel()
         await asyncio.wait({work}, timeout=_CANCEL_SECONDS)
@@ -219,10 +217,10 @@ def _answer(response: Any, refusals: list[str]) -> str:
         raise AgentFailed("AWorld returned nothing.")
     status = str(getattr(response.status, "value", response.status))
     if not response.success or status not in ("success", "finished"):
-        said = refusals[-1] if refusals else response.msg or response.answer or "no reason given"
-        if _EMPTY_COMPLETION in said:
+        reason = refusals[-1] if refusals else response.msg or response.answer or "no reason given"
+        if _EMPTY_COMPLETION in reason:
             return ""
-        raise AgentFailed(f"AWorld ended the task as {status}: {said}")
+        raise AgentFailed(f"AWorld ended the task as {status}: {reason}")
     with contextlib.suppress(AttributeError):
         if not isinstance(response.answer, str):
             return str(response.answer.content)

@@ -28,7 +28,7 @@ class AworldAgentLoop:
         surroundings: What the agents find around them; whoever runs the episode sets it first.
     """
 
-    surroundings: EpisodeContext | None = None
+    context: EpisodeContext | None = None
 
     def build_agents(self) -> Any | Awaitable[Any]:
         """The AWorld ``Agent`` or ``Swarm`` of this episode; may be async."""
@@ -36,13 +36,13 @@ class AworldAgentLoop:
 
     async def get_llm_server_address(self, agent_name: str | None = None) -> str:
         """The base URL of the language model in training, ending in ``/v1``."""
-        return self._here().llm_url(agent_name)
+        return self._episode_context().llm_url(agent_name)
 
     async def get_llm_server_model_name(self) -> str:
         """The name of the language model in training."""
-        return self._here().model
+        return self._episode_context().model
 
-    async def run_task(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
         """Build the agents, let them do the task, and return their answer.
 
         Raises:
@@ -51,14 +51,14 @@ class AworldAgentLoop:
         """
         from aworld_train.agent.in_process import run_built
 
-        self.surroundings = surroundings
-        return await run_built(self._build, task, surroundings, name=f"{type(self).__name__}.build_agents")
+        self.context = context
+        return await run_built(self._build, task, context, name=f"{type(self).__name__}.build_agents")
 
     async def _build(self) -> Any:
         built = self.build_agents()
         return await built if inspect.isawaitable(built) else built
 
-    def _here(self) -> EpisodeContext:
-        if self.surroundings is None:
+    def _episode_context(self) -> EpisodeContext:
+        if self.context is None:
             raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `surroundings` first.")
-        return self.surroundings
+        return self.context

@@ -41,15 +41,15 @@ def _silence() -> None:
     """Warnings are written; the rest is a third of what an episode costs, and writes every prompt several times."""
     from aworld.logs import util
 
-    loggers = [one for one in vars(util).values() if isinstance(one, util.AWorldLogger)]
-    for one in loggers:
+    loggers = [logger for logger in vars(util).values() if isinstance(logger, util.AWorldLogger)]
+    for logger in loggers:
         with contextlib.suppress(AttributeError, ValueError):
-            util.base_logger.remove(one.file_log_id)
+            util.base_logger.remove(logger.file_log_id)
         for level in _SILENT:
-            setattr(one, level, _say_nothing)
+            setattr(logger, level, _discard)
 
 
-def _say_nothing(*_: Any, **__: Any) -> None:
+def _discard(*_: Any, **__: Any) -> None:
     pass
 
 

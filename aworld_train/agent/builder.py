@@ -29,18 +29,18 @@ class BuilderAgent:
         self._spec = spec
         own_parts(spec, "builder")
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
 
         async def build() -> Any:
             function = _loaded.get(self._spec)
             if function is None:
-                keep_logs_in(surroundings.folder)
+                keep_logs_in(context.folder)
                 function = await asyncio.to_thread(load_builder, self._spec)
-            built = function(surroundings) if _takes_surroundings(self._spec, function) else function()
+            built = function(context) if _takes_surroundings(self._spec, function) else function()
             return await built if inspect.isawaitable(built) else built
 
-        return await run_built(build, task, surroundings, name=f"the builder {self._spec}")
+        return await run_built(build, task, context, name=f"the builder {self._spec}")
 
     def check(self) -> None:
         """As `Agent.check`: imports the module."""

@@ -24,21 +24,21 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
     Raises:
         UsageError: none of them is given, more than one is, or one has a value that cannot be.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
-    for key in given:
+    options = {key: value for key, value in settings.items() if value is not None}
+    for key in options:
         if key not in (*_KINDS, "at_once", "environment"):
-            hint = nearest(key, _KINDS)
-            meant = f" Did you mean {hint!r}?" if hint else ""
-            raise UsageError(f"The section agent has no key {key!r}.{meant} It takes {_EXAMPLES}.")
-    kinds = [key for key in _KINDS if key in given]
+            similar = nearest(key, _KINDS)
+            suggestion = f" Did you mean {similar!r}?" if similar else ""
+            raise UsageError(f"The section agent has no key {key!r}.{suggestion} It takes {_EXAMPLES}.")
+    kinds = [key for key in _KINDS if key in options]
     if len(kinds) != 1:
         found = f"has {' and '.join(kinds)}" if kinds else "names no agent"
         raise UsageError(f"The section agent {found}; it takes exactly one of {_EXAMPLES}.")
-    if "at_once" in given and kinds != ["command"]:
+    if "at_once" in options and kinds != ["command"]:
         raise UsageError("agent.at_once limits how many programs run at a time; it goes with agent.command.")
-    if given.get("environment") and kinds != ["command"]:
+    if options.get("environment") and kinds != ["command"]:
         raise UsageError("agent.environment has variables for a program; it goes with agent.command.")
-    return _make(kinds[0], given)
+    return _make(kinds[0], options)
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
@@ -53,21 +53,21 @@ def check_agent(section: Mapping[str, Any]) -> None:
         agent_from(named).check()
 
 
-def _make(kind: str, given: Mapping[str, Any]) -> Agent:
+def _make(kind: str, options: Mapping[str, Any]) -> Agent:
     if kind == "command":
         from aworld_train.agent.program import ProgramAgent
 
         return ProgramAgent(
-            given["command"], at_once=given.get("at_once"), environment=given.get("environment")
+            options["command"], at_once=options.get("at_once"), environment=options.get("environment")
         )
     if kind == "builder":
         from aworld_train.agent.builder import BuilderAgent
 
-        return BuilderAgent(given["builder"])
+        return BuilderAgent(options["builder"])
     if kind == "loop":
         from aworld_train.agent.subclass import SubclassAgent
 
-        return SubclassAgent(given["loop"])
+        return SubclassAgent(options["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent
 
-    return YamlAgent(given["aworld"])
+    return YamlAgent(options["aworld"])

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
-from aworld_train.agent.tools_config import within
+from aworld_train.agent.tools_config import use_context
 from aworld_train.errors import AworldTrainError
 from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
 
@@ -22,7 +22,7 @@ _THREADS = 128  # for functions that are not async: an episode waits for a langu
 
 
 async def run_built(
-    build: Callable[[], Awaitable[Any]], task: AgentTask, surroundings: EpisodeContext, *, name: str
+    build: Callable[[], Awaitable[Any]], task: AgentTask, context: EpisodeContext, *, name: str
 ) -> str:
     """Build an agent and let it do the task.
 
@@ -36,27 +36,27 @@ async def run_built(
         AgentFailed: the agent could not be built, broke, or came to no answer.
         EpisodeFailure: something around it failed, and the agent said so.
     """
-    with within(surroundings):
+    with use_context(context):
         try:
-            async with asyncio.timeout(surroundings.seconds) as limit:
-                return await _run(await build(), task, surroundings, name)
+            async with asyncio.timeout(context.seconds) as limit:
+                return await _run(await build(), task, context, name)
         except EpisodeFailure:
             raise
         except TimeoutError as error:
             if limit.expired():
-                raise AgentTimedOut(f"{name}: not done after {surroundings.seconds:g} seconds") from error
-            raise AgentFailed(f"{name}: {_said(error)}") from error
+                raise AgentTimedOut(f"{name}: not done after {context.seconds:g} seconds") from error
+            raise AgentFailed(f"{name}: {_error_text(error)}") from error
         except AworldTrainError as error:
             raise AgentFailed(f"{name}: {error.message}") from error
         except (Exception, SystemExit) as error:
-            raise AgentFailed(f"{name}: {_said(error)}") from error
+            raise AgentFailed(f"{name}: {_error_text(error)}") from error
 
 
-async def _run(built: Any, task: AgentTask, surroundings: EpisodeContext, name: str) -> str:
+async def _run(built: Any, task: AgentTask, context: EpisodeContext, name: str) -> str:
     if is_aworld(built):
         from aworld_train.agent.aworld import run_aworld
 
-        return await run_aworld(built, task, surroundings)
+        return await run_aworld(built, task, context)
     if not callable(built):
         raise AgentFailed(
             f"{name} returned an object of type {type(built).__name__}: return an AWorld Agent or Swarm, or a "
@@ -91,5 +91,5 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="agent")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

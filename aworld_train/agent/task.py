@@ -75,7 +75,7 @@ class EpisodeContext:
 class Agent(Protocol):
     """Something that does tasks; one object serves many episodes at the same time."""
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """Do the task.
 
         Returns:

@@ -17,16 +17,16 @@ _current: ContextVar[EpisodeContext | None] = ContextVar("surroundings", default
 
 
 @contextmanager
-def within(surroundings: EpisodeContext) -> Iterator[None]:
+def use_context(context: EpisodeContext) -> Iterator[None]:
     """In this context, and in every task and thread started from it, ``surroundings`` are the current ones."""
-    token = _current.set(surroundings)
+    token = _current.set(context)
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def current_surroundings() -> EpisodeContext | None:
+def current_context() -> EpisodeContext | None:
     """The surroundings of the episode under way here, if one is."""
     return _current.get()
 
@@ -45,8 +45,8 @@ def get_agent_tool_env_and_servers(
     Raises:
         EnvironmentFailure: no episode is under way, and ``MCP_SERVER_URL`` or ``MCP_SERVER_TOKEN`` is set nowhere.
     """
-    here = _current.get()
-    if here is None:
+    context = _current.get()
+    if context is None:
         return env.get_agent_tool_env_and_servers(servers)
-    chosen = here.mcp_servers if servers is None else tuple(servers)
-    return env.get_agent_tool_env_and_servers(chosen, url=here.mcp_url, token=here.mcp_token)
+    chosen = context.mcp_servers if servers is None else tuple(servers)
+    return env.get_agent_tool_env_and_servers(chosen, url=context.mcp_url, token=context.mcp_token)

@@ -59,7 +59,6 @@ class ContextView:
     """One agent's history as the model sees it."""
 
     settings: ContextSettings
-    resets: int = 0
     _from: tuple[Any, ...] = ()  # keys of the history that was shortened last
     _to: list[Message] = field(default_factory=list)
     _condensed: dict[Any, str] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class ContextView:
         if known and tuple(message.key for message in messages[:known]) == self._from:
             seen = [*self._to, *messages[known:]]
         if self.settings.condense_over is not None:
-            seen = [await self._short_enough(message, seen) for message in seen]
+            seen = [await self._condensed_message(message, seen) for message in seen]
         return seen
 
     async def shorten(
@@ -91,15 +90,14 @@ class ContextView:
         Raises:
             EpisodeFailure: another model was to sum up and failed.
         """
-        shorter = await self._apply(list(seen), ask)
+        shorter = await self._shortened(list(seen), ask)
         if shorter is None or shorter == list(seen):
             return None
         self._from = tuple(message.key for message in messages)
         self._to = shorter
-        self.resets += 1
         return shorter
 
-    async def _apply(self, seen: list[Message], ask: Ask) -> list[Message] | None:
+    async def _shortened(self, seen: list[Message], ask: Ask) -> list[Message] | None:
         keep = self.settings.keep
         if self.settings.policy == "discard_tools":
             results = [i for i, message in enumerate(seen) if message.role == "tool"]
@@ -114,19 +112,19 @@ class ContextView:
             )
         if not turns:
             return None
-        asked = [*seen, Message("user", ASK_FOR_SUMMARY)]
-        summary = await (self.settings.summarizer or ask)(asked)
+        request = [*seen, Message("user", ASK_FOR_SUMMARY)]
+        summary = await (self.settings.summarizer or ask)(request)
         return [*head, Message("user", SUMMARY_FOLLOWS + summary)]
 
-    async def _short_enough(self, message: Message, conversation: Sequence[Message]) -> Message:
+    async def _condensed_message(self, message: Message, conversation: Sequence[Message]) -> Message:
         limit = self.settings.condense_over
         if message.role != "tool" or limit is None or len(message.content) <= limit:
             return message
-        known = self._condensed.get(message.key)
-        if known is None:
-            known = await self._condense(message, conversation)
-            self._condensed[message.key] = known
-        return replace(message, content=known)
+        condensed = self._condensed.get(message.key)
+        if condensed is None:
+            condensed = await self._condense(message, conversation)
+            self._condensed[message.key] = condensed
+        return replace(message, content=condensed)
 
     async def _condense(self, message: Message, conversation: Sequence[Message]) -> str:
         assert self.settings.condenser is not None

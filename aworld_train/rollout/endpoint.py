@@ -16,8 +16,8 @@ from aworld_train.env.address import is_near
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
 
-_SECONDS = 120.0
-_SHOWN = 200  # characters of what a server said
+_TIMEOUT_SECONDS = 120.0
+_MAX_SHOWN_CHARS = 200  # characters of what a server said
 
 
 class EndpointFailed(EpisodeFailure):
@@ -32,17 +32,17 @@ class Endpoint:
     url: str
     model: str
     key_variable: str | None = None
-    timeout: float = _SECONDS
+    timeout: float = _TIMEOUT_SECONDS
 
     @classmethod
-    def read(cls, name: str, given: Mapping[str, Any]) -> Self:
+    def read(cls, name: str, settings: Mapping[str, Any]) -> Self:
         """From a recipe's ``endpoints``."""
         return cls(
             name,
-            str(given["url"]).rstrip("/"),
-            str(given["model"]),
-            given.get("key_variable"),
-            float(given.get("timeout", _SECONDS)),
+            str(settings["url"]).rstrip("/"),
+            str(settings["model"]),
+            settings.get("key_variable"),
+            float(settings.get("timeout", _TIMEOUT_SECONDS)),
         )
 
     async def ask(self, messages: Sequence[Message]) -> str:
@@ -69,8 +69,8 @@ class Endpoint:
                 f"the endpoint {self.name} gave no answer in {self.timeout:g} seconds"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            said = what_failed(error, key)
-            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {said}") from error
+            reason = what_failed(error, key)
+            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {reason}") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise EndpointFailed(
                 f"the endpoint {self.name} gave no answer: it sent no chat completion"
@@ -115,8 +115,8 @@ class Failover:
 
 def what_failed(error: Exception, key: str | None) -> str:
     """What went wrong with a request, in a line, without its key: servers repeat what they were sent."""
-    said = f"{type(error).__name__} {error}"
+    reason = f"{type(error).__name__} {error}"
     if isinstance(error, httpx.HTTPStatusError):
         text = without_key(key, error.response.text)
-        said = f"HTTP {error.response.status_code} {text[:_SHOWN]!r}"
-    return without_key(key, said)
+        reason = f"HTTP {error.response.status_code} {text[:_MAX_SHOWN_CHARS]!r}"
+    return without_key(key, reason)

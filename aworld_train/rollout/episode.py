@@ -26,7 +26,7 @@ from aworld_train.rollout.template import CannotContinue, TemplateFailure
 
 _CALL_ID_LENGTH = 9  # one family of chat templates takes identifiers of nine letters and digits only
 _RANDOM = random.Random()  # not the one that programs seed
-_MUCH_TEXT = 20_000  # characters that are rendered outside the event loop
+_MAX_INLINE_CHARS = 20_000  # characters that are rendered outside the event loop
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class AgentRecord:
         """The same for the same tools in any order; written once for those that come again and again."""
         if tools is not self.tools:
             self.tools = tools
-            self.tools_key = "\n".join(sorted(json.dumps(one, sort_keys=True) for one in tools))
+            self.tools_key = "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
         return self.tools_key
 
 
@@ -92,14 +92,14 @@ class _Prepared:
     @property
     def length(self) -> int:
         """Tokens that the model is to be given."""
-        if self.match.asked is not None:
-            return self.match.asked.length
+        if self.match.context is not None:
+            return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
 
     @property
     def root_length(self) -> int:
         """Tokens of the conversation's first prompt."""
-        first = self.match.asked or self.match.node
+        first = self.match.context or self.match.node
         return len(first.root.tokens) if first else len(self.tokens)
 
 
@@ -128,7 +128,7 @@ class Episode:
             Refused: a limit was reached, the request cannot be rendered, or the episode is over.
         """
         if self.over.is_set():
-            raise self._is_over()
+            raise self._over_refusal()
         record = self.agents.get(agent)
         if record is None:
             record = self.agents[agent] = AgentRecord(agent, ContextView(self._limits.context))
@@ -136,10 +136,10 @@ class Episode:
             completion = await self._complete(record, request)
         except EpisodeFailure as failure:
             self.fail(failure)
-            raise self._is_over() from failure
-        if self._goes_in_circles(record):
+            raise self._over_refusal() from failure
+        if self._repeats_itself(record):
             self.stop(Outcome.repetition)
-            raise self._is_over()
+            raise self._over_refusal()
         return completion
 
     def fail(self, failure: EpisodeFailure) -> None:
@@ -187,8 +187,8 @@ class Episode:
     def text_of(self, agent: str) -> str:
         """All that the model wrote for ``agent``, and nothing else."""
         record = self.agents.get(agent)
-        said = [self._model.text(completion.tokens) for completion in record.completions] if record else []
-        return "\n".join(said)
+        texts = [self._model.text(completion.tokens) for completion in record.completions] if record else []
+        return "\n".join(texts)
 
     def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
         """Training rows with their agents' names; of all agents, or of those named."""
@@ -205,9 +205,9 @@ class Episode:
         context = self._limits.context
         if context.policy is not None and prepared.length > context.budget:
 
-            async def ask(asked: list[Message]) -> str:
-                part = replace(request, messages=asked, use_tools=False, stop=())
-                prepared = await self._prepare(record, asked, request.tools)
+            async def ask(messages: list[Message]) -> str:
+                part = replace(request, messages=messages, use_tools=False, stop=())
+                prepared = await self._prepare(record, messages, request.tools)
                 return (await self._sample(record, part, prepared)).content
 
             shorter = await record.view.shorten(request.messages, messages, ask)
@@ -226,9 +226,9 @@ class Episode:
         """
         key = record.key_of(tools)
         match = record.graph.match(messages, key)
-        if match.asked is not None:
+        if match.context is not None:
             return _Prepared(match, key, [], match.cause)
-        if sum(len(message.content) for message in match.new) > _MUCH_TEXT:
+        if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
             match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
         else:
             match, tokens = self._render(match, messages, tools)
@@ -255,15 +255,15 @@ class Episode:
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
-        context = prepared.match.asked or record.graph.add_context(prepared.match, tools, prepared.tokens)
+        context = prepared.match.context or record.graph.add_context(prepared.match, tools, prepared.tokens)
         if prepared.cause is not None:
             record.graph.branches[prepared.cause] += 1
-        given = context.path_tokens
-        self.given_tokens += len(given)
+        prompt = context.path_tokens
+        self.given_tokens += len(prompt)
         began = time.monotonic()
         try:
             sampled = await self._model.generate(
-                f"{self._request_id}-{record.name}", given, self._sampling(request), max_tokens
+                f"{self._request_id}-{record.name}", prompt, self._sampling(request), max_tokens
             )
         finally:
             seconds = time.monotonic() - began
@@ -273,18 +273,18 @@ class Episode:
         if cut is not None:
             tokens, ended = tokens[:cut], False
         logprobs = sampled.logprobs[: len(tokens)]
-        whole = ended or cut is not None
-        turn = await self._read(tokens, request)
+        finished = ended or cut is not None
+        turn = await self._parse_turn(tokens, request)
         completion = Completion(
             content=turn.content,
             reasoning=turn.reasoning,
             tool_calls=tuple(turn.calls),
-            finish_reason="length" if not whole else "tool_calls" if turn.calls else "stop",
-            prompt_tokens=len(given),
+            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
+            prompt_tokens=len(prompt),
             tokens=tokens,
             logprobs=logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            malformed=turn.malformed and whole,
+            malformed=turn.malformed and finished,
             seconds=seconds,
         )
         record.graph.add_sampled(context, tools, completion.message, tokens, logprobs, ended)
@@ -292,7 +292,7 @@ class Episode:
         self._newest = completion
         return completion
 
-    async def _read(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
+    async def _parse_turn(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
         """What sampled tokens mean to the agent."""
         turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
         content = turn.content
@@ -309,7 +309,7 @@ class Episode:
         """
         limits = self._limits
         if len(record.completions) >= limits.max_turns:
-            raise self._limit(
+            raise self._limit_refusal(
                 Outcome.max_turns, f"all {limits.max_turns} turns of this agent are used up", "max_turns"
             )
         too_long = not record.completions and prepared.length > limits.max_prompt_tokens
@@ -317,22 +317,22 @@ class Episode:
             prepared.length - min(prepared.root_length, limits.max_prompt_tokens)
         )
         if too_long or room < 1:
-            most = limits.max_prompt_tokens + (0 if too_long else limits.max_response_tokens)
-            raise self._limit(
+            limit = limits.max_prompt_tokens + (0 if too_long else limits.max_response_tokens)
+            raise self._limit_refusal(
                 Outcome.overlong,
-                f"the conversation has {prepared.length} tokens and the model's context is used up (limit {most})",
+                f"the conversation has {prepared.length} tokens and the model's context is used up (limit {limit})",
                 "context_length_exceeded",
             )
         return room
 
-    def _limit(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
+    def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
         """A refusal that the agent may react to; the episode's outcome if it does not."""
         self._newest = outcome
         return RequestRefused(message, code=code)
 
-    def _is_over(self) -> RequestRefused:
-        why = str(self.failure) if self.failure else self.outcome.meaning
-        return RequestRefused(f"this episode is over: {why}", status=403, code="episode_over")
+    def _over_refusal(self) -> RequestRefused:
+        reason = str(self.failure) if self.failure else self.outcome.meaning
+        return RequestRefused(f"this episode is over: {reason}", status=403, code="episode_over")
 
     def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
@@ -344,7 +344,7 @@ class Episode:
             sampling.top_k if request.top_k is None else request.top_k,
         )
 
-    def _goes_in_circles(self, record: AgentRecord) -> bool:
+    def _repeats_itself(self, record: AgentRecord) -> bool:
         limits = self._limits.repetition
         keys = [completion.message.key for completion in record.completions[-max(limits.turns, 1) :]]
         return repeats_turns(keys, limits.turns) or ends_in_loop(record.completions[-1].tokens, limits.loops)

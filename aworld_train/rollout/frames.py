@@ -38,18 +38,18 @@ _BORDERS = (
 class _Opaque(str):
     """A text that notices when somebody asks what is in it, beyond whether that is anything."""
 
-    looked_into = False
+    inspected = False
 
     def __bool__(self) -> bool:
         return True
 
 
-def _noticing(name: str) -> Callable[..., Any]:
-    known = getattr(str, name)
+def _inspecting(name: str) -> Callable[..., Any]:
+    original = getattr(str, name)
 
     def method(self: _Opaque, *args: Any, **options: Any) -> Any:
-        self.looked_into = True
-        return known(self, *args, **options)
+        self.inspected = True
+        return original(self, *args, **options)
 
     return method
 
@@ -59,7 +59,7 @@ _COPYING = {"__str__", "__format__", "__add__", *dir(object)} - {
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__repr__")
 }
 for _name in set(dir(str)) - _COPYING:
-    setattr(_Opaque, _name, _noticing(_name))
+    setattr(_Opaque, _name, _inspecting(_name))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Frame:
 
     parts: tuple[str | int, ...]
 
-    def around(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message]) -> str:
         """The text that the template writes for ``messages``, which have the shape that the frame was found for."""
         texts = _texts(messages)
         return "".join([part if isinstance(part, str) else texts[part] for part in self.parts])
@@ -95,10 +95,10 @@ def find(render: Render, messages: Sequence[Message], template: str | Mapping[st
     frame = _around_markers(render, messages)
     if frame is None:
         return None
-    texts = list(_telling_texts(template))
-    for at in range(len(texts)):
-        told = [replace(one, content=texts[at - i]) for i, one in enumerate(messages)]
-        if render(told) != frame.around(told):
+    texts = list(_probe_texts(template))
+    for start in range(len(texts)):
+        probe = [replace(message, content=texts[start - i]) for i, message in enumerate(messages)]
+        if render(probe) != frame.render(probe):
             return None
     return frame
 
@@ -106,29 +106,29 @@ def find(render: Render, messages: Sequence[Message], template: str | Mapping[st
 def _around_markers(render: Render, messages: Sequence[Message]) -> Frame | None:
     marked = [
         replace(
-            one,
+            message,
             content=_Opaque(_MARKER.format(_CORE, f"c{i}")),
-            call_id=_Opaque(f"{_CORE}i{i}z") if one.call_id else "",
+            call_id=_Opaque(f"{_CORE}i{i}z") if message.call_id else "",
         )
-        for i, one in enumerate(messages)
+        for i, message in enumerate(messages)
     ]
     text = render(marked)
     markers = _texts(marked)
-    if text is None or any(isinstance(one, _Opaque) and one.looked_into for one in markers):
+    if text is None or any(isinstance(message, _Opaque) and message.inspected for message in markers):
         return None
-    plain = [str(marker) for marker in markers]
-    between = re.split("(" + "|".join(re.escape(marker) for marker in plain if marker) + ")", text)
-    parts = tuple(plain.index(part) if i % 2 else part for i, part in enumerate(between))
-    whole = all(i in parts for i in range(0, len(plain), 2))
+    marker_texts = [str(marker) for marker in markers]
+    between = re.split("(" + "|".join(re.escape(marker) for marker in marker_texts if marker) + ")", text)
+    parts = tuple(marker_texts.index(part) if i % 2 else part for i, part in enumerate(between))
+    complete = all(i in parts for i in range(0, len(marker_texts), 2))
     changed = any(isinstance(part, str) and _CORE in part for part in parts)
-    return Frame(parts) if whole and not changed else None
+    return Frame(parts) if complete and not changed else None
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
     return [text for message in messages for text in (message.content, message.call_id)]
 
 
-def _telling_texts(template: str | Mapping[str, str]) -> Iterator[str]:
+def _probe_texts(template: str | Mapping[str, str]) -> Iterator[str]:
     """Texts that are, begin with, hold and end with each string that is in a template; a long one; short ones."""
     from jinja2 import Environment
 
@@ -141,7 +141,7 @@ def _telling_texts(template: str | Mapping[str, str]) -> Iterator[str]:
     ]
     pieces = [piece for piece in dict.fromkeys([*strings, *_BORDERS]) if piece]
     yield "long " * 20_000
-    for at, piece in enumerate(pieces):
+    for i, piece in enumerate(pieces):
         yield piece
-        yield f"{piece}x{pieces[at - 1]}"
+        yield f"{piece}x{pieces[i - 1]}"
         yield f"x{piece}x"

@@ -91,7 +91,7 @@ class Match:
 
     node: Node | None
     new: tuple[Message, ...]
-    asked: Node | None
+    context: Node | None
     cause: Cause | None
 
 
@@ -148,14 +148,16 @@ class ConversationGraph:
         if tuple(messages[:known]) != self._tip_messages:
             known = 0
         keys = (*self._tip_keys[:known], *[message.key for message in messages[known:]])
-        node, at = self._goes_on_from(keys, tools)
-        asked = None
+        node, position = self._deepest_match(keys, tools)
+        context = None
         if node is not None:
-            rest = keys[at:]
-            asked = next((child for child in node.children if child.keys == rest), None)
+            rest = keys[position:]
+            context = next((child for child in node.children if child.keys == rest), None)
         else:
-            asked = next((root for known, root in self._roots if known == tools and root.keys == keys), None)
-        return Match(node, tuple(messages[at:]), asked, self._cause(keys, tools, node))
+            context = next(
+                (root for known, root in self._roots if known == tools and root.keys == keys), None
+            )
+        return Match(node, tuple(messages[position:]), context, self._cause(keys, tools, node))
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
         """Put the new messages of ``match`` into the graph with their tokens."""
@@ -182,7 +184,7 @@ class ConversationGraph:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
         if context.parent is not self._tip:
             before = context.path[:-1]
-            self._tip_messages = tuple(one for node in before for one in node.messages)
+            self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
         self._tip = Node(context, (message,), tokens, logprobs, ended)
         self._tip_messages = (*self._tip_messages, *context.messages, message)
@@ -192,11 +194,11 @@ class ConversationGraph:
 
     def nodes(self) -> Iterator[Node]:
         """Every node, parents first, in the order of their making within a parent."""
-        waiting = [root for _, root in reversed(self._roots)]
-        while waiting:
-            node = waiting.pop()
+        stack = [root for _, root in reversed(self._roots)]
+        while stack:
+            node = stack.pop()
             yield node
-            waiting += reversed(node.children)
+            stack += reversed(node.children)
 
     def rows(self) -> list[Row]:
         """One row per path that holds sampled tokens of its own."""
@@ -215,20 +217,20 @@ class ConversationGraph:
         """Tokens held, each once."""
         return sum(len(node.tokens) for node in self.nodes())
 
-    def _goes_on_from(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
+    def _deepest_match(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
         """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""
         tip = self._tip_keys
         newest = self._tip if tools == self._tip_tools and keys[: len(tip)] == tip else None
         # Nothing is deeper where no turn follows, and of turns that mean the same, the newest one counts.
         if newest is not None and not any(key[0] == "assistant" for key in keys[len(tip) :]):
             return newest, len(tip)
-        node, at = None, 0
-        for known, root in reversed(self._roots):
-            if known == tools:
-                found = _walk(root, keys, 0)
-                if found is not None and found[1] > at:
-                    node, at = found
-        return node, at
+        node, position = None, 0
+        for root_tools, root in reversed(self._roots):
+            if root_tools == tools:
+                found = _deepest_below(root, keys, 0)
+                if found is not None and found[1] > position:
+                    node, position = found
+        return node, position
 
     def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
         """Why a request does not go on from the newest turn."""
@@ -236,25 +238,25 @@ class ConversationGraph:
             return None
         if tools != self._tip_tools:
             return "tools"
-        for position, (ours, theirs) in enumerate(zip(self._tip_keys, keys, strict=False)):
-            if ours != theirs:
-                return "new" if position == 0 else "rewritten" if ours[0] == "assistant" else "edited"
+        for position, (recorded, sent) in enumerate(zip(self._tip_keys, keys, strict=False)):
+            if recorded != sent:
+                return "new" if position == 0 else "rewritten" if recorded[0] == "assistant" else "edited"
         return "resampled"
 
 
-def _walk(context: Node, keys: tuple[Any, ...], at: int) -> tuple[Node, int] | None:
+def _deepest_below(context: Node, keys: tuple[Any, ...], start: int) -> tuple[Node, int] | None:
     """The deepest sampled node below ``context`` that ``keys`` leads to, and how many keys that takes."""
     best: tuple[Node, int] | None = None
-    waiting = [(context, at)]
-    while waiting:
-        node, begin = waiting.pop()
+    stack = [(context, start)]
+    while stack:
+        node, begin = stack.pop()
         end = begin + len(node.keys)
         if keys[begin:end] != node.keys:
             continue
         # Of turns that mean the same, the newest is looked at last and wins.
         if node.sampled and (best is None or end >= best[1]):
             best = (node, end)
-        waiting += [(child, end) for child in reversed(node.children)]
+        stack += [(child, end) for child in reversed(node.children)]
     return best
 
 

@@ -56,15 +56,15 @@ class Message:
     reasoning: str = ""
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "Message":
+    def read(cls, data: Mapping[str, Any]) -> "Message":
         """A message as datasets have it: the chat API's, with content as text or as text parts."""
-        calls = [call["function"] for call in given.get("tool_calls") or ()]
+        calls = [call["function"] for call in data.get("tool_calls") or ()]
         return cls(
-            given["role"],
-            content_text(given.get("content")),
+            data["role"],
+            content_text(data.get("content")),
             tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
-            call_id=given.get("tool_call_id") or "",
-            name=given.get("name") or "",
+            call_id=data.get("tool_call_id") or "",
+            name=data.get("name") or "",
         )
 
     @cached_property
@@ -75,9 +75,9 @@ class Message:
 
     def for_template(self) -> dict[str, Any]:
         """The message as chat templates read it: arguments as an object where they are one."""
-        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            plain["tool_calls"] = [
+            data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
@@ -86,17 +86,17 @@ class Message:
                 for call in self.tool_calls
             ]
         if self.role == "tool":
-            plain |= {"tool_call_id": self.call_id} if self.call_id else {}
-            plain |= {"name": self.name} if self.name else {}
+            data |= {"tool_call_id": self.call_id} if self.call_id else {}
+            data |= {"name": self.name} if self.name else {}
         if self.reasoning:
-            plain["reasoning_content"] = self.reasoning
-        return plain
+            data["reasoning_content"] = self.reasoning
+        return data
 
     def for_chat(self) -> dict[str, Any]:
         """The message as the OpenAI chat API has it."""
-        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            plain["tool_calls"] = [
+            data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
@@ -105,8 +105,8 @@ class Message:
                 for call in self.tool_calls
             ]
         if self.role == "tool":
-            plain["tool_call_id"] = self.call_id
-        return plain
+            data["tool_call_id"] = self.call_id
+        return data
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _as_text(arguments: Any) -> str:
 
 def _object_or_text(arguments: str) -> Any:
     try:
-        found = json.loads(arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return found if isinstance(found, dict) else arguments
+    return value if isinstance(value, dict) else arguments

@@ -69,9 +69,9 @@ class LanguageModel(Protocol):
 
 def split_thinking(text: str) -> tuple[str, str]:
     """What was thought and what was said; a thought that was never finished leaves nothing said."""
-    thought, ended, said = text.partition(THINKING_ENDS)
-    if ended:
-        return thought.replace(_THINKING_BEGINS, "", 1).strip(), said.lstrip("\n")
+    thinking, end_tag, answer = text.partition(THINKING_ENDS)
+    if end_tag:
+        return thinking.replace(_THINKING_BEGINS, "", 1).strip(), answer.lstrip("\n")
     if text.lstrip().startswith(_THINKING_BEGINS):
         return text.replace(_THINKING_BEGINS, "", 1).strip(), ""
     return "", text

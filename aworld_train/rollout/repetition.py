@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SHORTEST_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
-_LONGEST_PERIOD = 48
+_MIN_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
+_MAX_PERIOD = 48
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ def ends_in_loop(tokens: Sequence[int], limit: int) -> bool:
     """Whether ``tokens`` ends with some period ``limit`` times or more, over a stretch that is no accident."""
     if limit < 2:
         return False
-    for period in range(1, min(_LONGEST_PERIOD, len(tokens) // limit) + 1):
-        stretch = max(period * limit, _SHORTEST_LOOP)
+    for period in range(1, min(_MAX_PERIOD, len(tokens) // limit) + 1):
+        stretch = max(period * limit, _MIN_LOOP)
         if len(tokens) >= stretch and all(
             tokens[-i] == tokens[-i - period] for i in range(1, stretch - period + 1)
         ):

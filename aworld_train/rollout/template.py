@@ -62,8 +62,8 @@ class ChatTemplate:
         Raises:
             TemplateFailure: the template refuses it.
         """
-        plain = [message.for_template() for message in messages]
-        return self._encode(self._render(plain, tools, begin_turn=True))
+        data = [message.for_template() for message in messages]
+        return self._encode(self._render(data, tools, begin_turn=True))
 
     def continuation(
         self,
@@ -108,7 +108,7 @@ class ChatTemplate:
             return self._after_turn(messages, tools) if enough is None else self._framed(messages, enough)
         text = self._after_turn(messages, tools)
         self._enough_tools[roles] = next(
-            (few for few in _FEW_TOOLS if self._with(few, messages) == text), None
+            (few for few in _FEW_TOOLS if self._text_or_none(few, messages) == text), None
         )
         return text
 
@@ -118,13 +118,13 @@ class ChatTemplate:
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after_turn(messages, tools)
-        known = (shape, bool(tools))
-        if known not in self._frames and len(self._frames) < _MAX_FRAMES:
-            self._frames[known] = frames.find(lambda them: self._with(tools, them), messages, source)
-        frame = self._frames.get(known)
-        return frame.around(messages) if frame is not None else self._after_turn(messages, tools)
+        key = (shape, bool(tools))
+        if key not in self._frames and len(self._frames) < _MAX_FRAMES:
+            self._frames[key] = frames.find(lambda other: self._text_or_none(tools, other), messages, source)
+        frame = self._frames.get(key)
+        return frame.render(messages) if frame is not None else self._after_turn(messages, tools)
 
-    def _with(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
+    def _text_or_none(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
         try:
             return self._after_turn(messages, tools)
         except CannotContinue:

@@ -17,7 +17,7 @@ from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
 from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.rollout.messages import Message
-from aworld_train.rollout.model_gateway import llm_gateway
+from aworld_train.rollout.model_gateway import model_gateway
 from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 _KINDS = ("command", "builder", "aworld", "loop")
@@ -28,8 +28,8 @@ class ExternalAgentLoop(EpisodeLoop):
 
     async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
         model = Path(str(self.config.actor_rollout_ref.get("model", {}).get("path") or "model")).name
-        llm = (await llm_gateway()).admit(model, played.episode.conversation)
-        tools = await (await tool_gateway()).admit(self.server, self.settings.cassette)
+        llm = (await model_gateway()).open_session(model, played.episode.conversation)
+        tools = await (await tool_gateway()).open_session(self.server, self.settings.cassette)
         surroundings = EpisodeContext(
             llm_url=llm.address,
             llm_key=llm.api_key,

@@ -108,10 +108,10 @@ class EpisodePlayer:
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""
-        from aworld_train.rollout.model_gateway import llm_gateway
+        from aworld_train.rollout.model_gateway import model_gateway
         from aworld_train.rollout.tool_gateway import tool_gateway
 
-        await (await llm_gateway()).stop()
+        await (await model_gateway()).stop()
         await (await tool_gateway()).stop()
 
     def _loop(self) -> Any:

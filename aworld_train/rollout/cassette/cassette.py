@@ -21,9 +21,9 @@ from aworld_train.rollout.cassette.storage import CassetteFile, LineLocation, en
 Answer = Mapping[str, Any]
 """What a server answered a call: ``{"result": ...}`` or ``{"error": ...}``, as JSON-RPC has it."""
 
-_SHOWN = 300  # characters of arguments in a message
-_COMPARED = 50  # calls of a tool, the latest, that are looked at for the nearest one
-_ALIKE = 100  # characters of their arguments by which they are compared
+_MAX_SHOWN_CHARS = 300  # characters of arguments in a message
+_MAX_COMPARED_CALLS = 50  # calls of a tool, the latest, that are looked at for the nearest one
+_MAX_COMPARED_CHARS = 100  # characters of their arguments by which they are compared
 
 
 class Mode(Enum):
@@ -84,8 +84,8 @@ class Cassette:
 
     def find(self, call: CallKey) -> Answer | None:
         """The recorded answer to a call, or None."""
-        place = self._place(call)
-        return None if place is None else _answer(self._file.at(place))
+        location = self._locate(call)
+        return None if location is None else _answer(self._file.record_at(location))
 
     def keep(self, call: CallKey, answer: Answer) -> None:
         """Write an answer down, unless that is what the file says already.
@@ -101,8 +101,8 @@ class Cassette:
             **_answer(answer),
         }
         self._catch_up()
-        known = self._calls.get(call.digest(), {}).get(call.nth)
-        if known is None or self._file.bytes_at(known) != encode(record):
+        recorded = self._calls.get(call.digest(), {}).get(call.nth)
+        if recorded is None or self._file.bytes_at(recorded) != encode(record):
             self._file.append(record)
 
     def tools(self, server: str) -> list[dict[str, Any]]:
@@ -112,17 +112,17 @@ class Cassette:
             CassetteError: None was recorded.
         """
         if not self.has_tools(server):
-            known = (
+            available = (
                 f"only those of {', '.join(sorted(self._tools))}"
                 if self._tools
                 else "nor of any other server"
             )
             raise CassetteError(
-                f"The cassette {self.path} has no tool list of the server {server!r}, {known}. Record it with "
+                f"The cassette {self.path} has no tool list of the server {server!r}, {available}. Record it with "
                 "env.cassette.mode=record and the same env.servers."
             )
-        listed: list[dict[str, Any]] = self._file.at(self._tools[server])["tools"]
-        return listed
+        tools: list[dict[str, Any]] = self._file.record_at(self._tools[server])["tools"]
+        return tools
 
     def has_tools(self, server: str) -> bool:
         """Whether the tool list of a server was recorded."""
@@ -142,16 +142,16 @@ class Cassette:
 
     def miss(self, call: CallKey) -> str:
         """What an agent is told whose call was not recorded: which call, which file, and the nearest one there is."""
-        said = f"Error: the cassette {self.path} has no call of {call.tool} with {_shown(call.arguments)}"
+        message = f"Error: the cassette {self.path} has no call of {call.tool} with {_shown(call.arguments)}"
         recorded = self._by_tool.get((call.server, call.tool), {})
         if not recorded:
-            return f"{said}; it has no call of this tool at all"
-        latest = list(recorded.values())[-_COMPARED:]
-        others = [canonical(self._file.at(place)["arguments"]) for place in latest]
+            return f"{message}; it has no call of this tool at all"
+        latest = list(recorded.values())[-_MAX_COMPARED_CALLS:]
+        others = [canonical(self._file.record_at(location)["arguments"]) for location in latest]
         nearest = _nearest(call.arguments, others)
-        return f"{said}; the nearest recorded call of this tool has {_shown(nearest)}"
+        return f"{message}; the nearest recorded call of this tool has {_shown(nearest)}"
 
-    def _place(self, call: CallKey) -> LineLocation | None:
+    def _locate(self, call: CallKey) -> LineLocation | None:
         digest = call.digest()
         if call.nth not in self._calls.get(digest, {}):
             self._catch_up()
@@ -165,20 +165,20 @@ class Cassette:
 
     def _catch_up(self) -> None:
         """Take in what this and other processes have added since."""
-        for place, record in self._file.read_new():
+        for location, record in self._file.read_new():
             if "tools" in record:
-                self._tools[record["server"]] = place
+                self._tools[record["server"]] = location
                 continue
             try:
                 call = self.key(record["server"], record["tool"], record["arguments"], record["nth"])
             except (ValueError, AttributeError, TypeError) as error:
                 raise CassetteError(
-                    f"The cassette {self.path} cannot be read: at byte {place.offset} is no call ({error}). Mend or "
+                    f"The cassette {self.path} cannot be read: at byte {location.offset} is no call ({error}). Mend or "
                     "remove that line, or record a new cassette."
                 ) from error
             digest = call.digest()
-            self._calls.setdefault(digest, {})[call.nth] = place
-            self._by_tool.setdefault((call.server, call.tool), {})[digest] = place
+            self._calls.setdefault(digest, {})[call.nth] = location
+            self._by_tool.setdefault((call.server, call.tool), {})[digest] = location
 
 
 class CassetteReplay:
@@ -187,7 +187,7 @@ class CassetteReplay:
     def __init__(self, cassette: Cassette, server: str):
         self.cassette = cassette
         self.server = server
-        self._made: Counter[bytes] = Counter()
+        self._counts: Counter[bytes] = Counter()
 
     def next(self, tool: str, arguments: Mapping[str, Any] | None) -> CallKey:
         """The call that the episode makes now.
@@ -197,8 +197,8 @@ class CassetteReplay:
         """
         call = self.cassette.key(self.server, tool, arguments)
         digest = call.digest()
-        self._made[digest] += 1
-        return CallKey(call.server, call.tool, call.arguments, self._made[digest])
+        self._counts[digest] += 1
+        return CallKey(call.server, call.tool, call.arguments, self._counts[digest])
 
 
 def open_cassette(
@@ -236,10 +236,10 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nearest(arguments: str, others: list[str]) -> str:
     """The one of ``others`` that is most like ``arguments``, by their beginnings."""
-    matcher = SequenceMatcher(b=arguments[:_ALIKE], autojunk=False)
+    matcher = SequenceMatcher(b=arguments[:_MAX_COMPARED_CHARS], autojunk=False)
     nearest, likeness = others[0], -1.0
     for other in others:
-        matcher.set_seq1(other[:_ALIKE])
+        matcher.set_seq1(other[:_MAX_COMPARED_CHARS])
         # The first two are upper bounds of the third, and cost next to nothing.
         if matcher.real_quick_ratio() > likeness and matcher.quick_ratio() > likeness:
             ratio = matcher.ratio()
@@ -249,4 +249,4 @@ def _nearest(arguments: str, others: list[str]) -> str:
 
 
 def _shown(arguments: str) -> str:
-    return arguments if len(arguments) <= _SHOWN else f"{arguments[:_SHOWN]}..."
+    return arguments if len(arguments) <= _MAX_SHOWN_CHARS else f"{arguments[:_MAX_SHOWN_CHARS]}..."

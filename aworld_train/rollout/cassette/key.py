@@ -30,8 +30,8 @@ class CallKey:
 
     def digest(self) -> bytes:
         """16 bytes that all calls share that differ in ``nth`` only."""
-        said = json.dumps([self.server, self.tool, self.arguments]).encode()
-        return hashlib.blake2b(said, digest_size=16).digest()
+        encoded = json.dumps([self.server, self.tool, self.arguments]).encode()
+        return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ()) -> str:
@@ -40,10 +40,10 @@ def canonical(arguments: Mapping[str, Any] | None, ignore: Collection[str] = ())
     Raises:
         ValueError: They cannot be written as JSON: a number that is none, half a character, too many brackets.
     """
-    kept = {name: value for name, value in (arguments or {}).items() if name not in ignore}
+    compared = {name: value for name, value in (arguments or {}).items() if name not in ignore}
     try:
         text = json.dumps(
-            _plain(kept), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            _normalized(compared), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         )
     except RecursionError as error:
         raise ValueError("nested too deep") from error
@@ -58,18 +58,18 @@ def server_identity(url: str, headers: Mapping[str, str]) -> str:
     hosted server may be a secret. ``local`` is this machine, its network, and every host without a domain.
     """
     host = urlsplit(url).hostname or ""
-    place = "local" if "." not in host or is_near(url) else host
+    location = "local" if "." not in host or is_near(url) else host
     chosen = next((value for name, value in headers.items() if name.lower() in _SERVERS_HEADERS), "")
     servers = sorted({name.strip() for name in chosen.split(",")} - {""})
-    return f"{place}:{','.join(servers)}" if servers else place
+    return f"{location}:{','.join(servers)}" if servers else location
 
 
-def _plain(value: Any) -> Any:
+def _normalized(value: Any) -> Any:
     """``value`` with every number that is whole as an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
-        return {key: _plain(below) for key, below in value.items()}
+        return {key: _normalized(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(below) for below in value]
+        return [_normalized(item) for item in value]
     return value

@@ -76,8 +76,8 @@ class RecordedTools:
             self.missed += 1
             return ToolResult(cassette.miss(call), True)
         result = await self._session.call(name, arguments)
-        if result.whole is not None:
-            cassette.keep(call, _answer(result.whole))
+        if result.raw is not None:
+            cassette.keep(call, _answer(result.raw))
         return result
 
 
@@ -89,9 +89,9 @@ def tool_result(answer: Answer) -> ToolResult:
     return ToolResult(text_of(result), bool(result.get("isError")), result)
 
 
-def _answer(whole: Mapping[str, Any]) -> Answer:
+def _answer(raw: Mapping[str, Any]) -> Answer:
     """What a server said, as JSON-RPC has it."""
-    return {"result": whole} if "content" in whole else {"error": whole}
+    return {"result": raw} if "content" in raw else {"error": raw}
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

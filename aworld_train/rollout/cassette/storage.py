@@ -97,19 +97,19 @@ class CassetteFile:
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # torn, or still being written
-                place = LineLocation(self._read_to, len(line))
+                location = LineLocation(self._read_to, len(line))
                 self._read_to += len(line)
                 self._line_number += 1
                 if line.strip() and (record := self._record(line)) is not None:
-                    yield place, record
+                    yield location, record
 
-    def bytes_at(self, place: LineLocation) -> bytes:
+    def bytes_at(self, location: LineLocation) -> bytes:
         """The line that stands there, without its end."""
-        return os.pread(self._descriptor, place.length, place.offset).rstrip(b"\n")
+        return os.pread(self._descriptor, location.length, location.offset).rstrip(b"\n")
 
-    def at(self, place: LineLocation) -> dict[str, Any]:
+    def record_at(self, location: LineLocation) -> dict[str, Any]:
         """The record that stands there."""
-        record: dict[str, Any] = json.loads(self.bytes_at(place))
+        record: dict[str, Any] = json.loads(self.bytes_at(location))
         return record
 
     def _record(self, line: bytes) -> dict[str, Any] | None:
@@ -144,8 +144,8 @@ def _is_whole(record: dict[str, Any]) -> bool:
     """Whether it has what a tool list has, or a call with what came of it."""
     if "tools" in record:
         return "server" in record and isinstance(record["tools"], list)
-    came = [record[kind] for kind in ("result", "error") if kind in record]
-    return record.keys() >= _CALL and len(came) == 1 and isinstance(came[0], dict)
+    outcomes = [record[kind] for kind in ("result", "error") if kind in record]
+    return record.keys() >= _CALL and len(outcomes) == 1 and isinstance(outcomes[0], dict)
 
 
 def encode(record: Mapping[str, Any]) -> bytes:

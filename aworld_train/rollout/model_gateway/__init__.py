@@ -4,6 +4,6 @@ It knows how programs ask for an answer and nothing of how one is sampled: that 
 :class:`~aworld_train.rollout.messages.Conversation`, which a rollout brings along.
 """
 
-from aworld_train.rollout.model_gateway.app import LlmGateway, ModelGatewaySession, llm_gateway
+from aworld_train.rollout.model_gateway.app import ModelGateway, ModelGatewaySession, model_gateway
 
-__all__ = ["LlmGateway", "ModelGatewaySession", "llm_gateway"]
+__all__ = ["ModelGateway", "ModelGatewaySession", "model_gateway"]

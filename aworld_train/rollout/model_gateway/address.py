@@ -43,12 +43,12 @@ def api_key(key: str, agent: str | None) -> str:
 
 def read(raw_path: str, headers: Mapping[str, str]) -> Target:
     """What a request is for, from its path as it was sent and its headers."""
-    in_path = _in(raw_path)
-    return in_path if in_path.callers else Target(tuple(_sent(headers)), in_path.endpoint)
+    in_path = _from_path(raw_path)
+    return in_path if in_path.callers else Target(tuple(_from_headers(headers)), in_path.endpoint)
 
 
 @lru_cache(maxsize=4096)
-def _in(raw_path: str) -> Target:
+def _from_path(raw_path: str) -> Target:
     """What a path says."""
     steps = [step for step in raw_path.split("/") if step]
     callers: tuple[tuple[str, str], ...] = ()
@@ -61,10 +61,10 @@ def _in(raw_path: str) -> Target:
     return Target(callers, "/".join(steps[1:]) if steps[:1] == ["v1"] else "")
 
 
-def _sent(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _from_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     scheme, _, token = headers.get("Authorization", "").partition(" ")
-    for sent in (token.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")):
-        key, dot, agent = sent.partition(".")
+    for credential in (token.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")):
+        key, dot, agent = credential.partition(".")
         if key:
             yield key, _agent(agent) if dot else DEFAULT_AGENT
 

@@ -65,16 +65,20 @@ class BodyReader:
 
     def _find_end(self, body: bytes) -> int:
         """Where the history of the body before ends, if that is where ``body`` first differs from it."""
-        before = self._body
-        known = self._read.get(self._history)
-        if type(known) is not list or not known or _PROBE.encode() in before:
+        last_body = self._body
+        history = self._read.get(self._history)
+        if type(history) is not list or not history or _PROBE.encode() in last_body:
             return _NONE
         # The longest beginning that both have.
-        at = bisect_left(range(1, len(before) + 1), True, key=lambda n: not body.startswith(before[:n]))
-        if not body.endswith(before[at:]):
+        difference = bisect_left(
+            range(1, len(last_body) + 1), True, key=lambda n: not body.startswith(last_body[:n])
+        )
+        if not body.endswith(last_body[difference:]):
             return _NONE
         try:
-            probed = fields.parse_body(before[:at] + b',"' + _PROBE.encode() + b'"' + before[at:])
+            probed = fields.parse_body(
+                last_body[:difference] + b',"' + _PROBE.encode() + b'"' + last_body[difference:]
+            )
         except RequestRefused:
             return _NONE
-        return at if probed == {**self._read, self._history: [*known, _PROBE]} else _NONE
+        return difference if probed == {**self._read, self._history: [*history, _PROBE]} else _NONE

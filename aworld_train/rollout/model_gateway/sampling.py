@@ -72,10 +72,10 @@ def refuse_changes(
     for name, value in body.items():
         if name in read or value is None:
             continue
-        harmless = neutral.get(name)
-        if harmless is None:
+        neutral_values = neutral.get(name)
+        if neutral_values is None:
             _note_ignored(name)
-        elif value not in harmless:
+        elif value not in neutral_values:
             raise fields.unsupported(
                 name, "it would change how tokens are sampled, which the trainer decides"
             )
@@ -85,8 +85,8 @@ def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
     """What is passed on: ``temperature``, ``top_p`` and ``top_k``."""
     return {
         "temperature": fields.number(body, "temperature"),
-        "top_p": fields.number(body, "top_p", most=1),
-        "top_k": fields.integer(body, "top_k", least=-1),
+        "top_p": fields.number(body, "top_p", max_value=1),
+        "top_k": fields.integer(body, "top_k", min_value=-1),
     }
 
 
@@ -96,7 +96,7 @@ def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
     if type(value) is str:
         value = [value]
     texts = fields.array({parameter: value}, parameter)
-    return tuple(fields.as_name(one, f"{parameter}[{at}]") for at, one in enumerate(texts))
+    return tuple(fields.as_name(text, f"{parameter}[{index}]") for index, text in enumerate(texts))
 
 
 def _note_ignored(name: str) -> None:

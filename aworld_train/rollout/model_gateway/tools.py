@@ -31,7 +31,7 @@ class OfferedTools:
     functions: tuple[Json, ...]
 
 
-def offered(body: Json, before: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
+def offered(body: Json, last: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
     """The tools of a request; the very object that was read before where they were sent like that then.
 
     Args:
@@ -40,38 +40,38 @@ def offered(body: Json, before: OfferedTools | None, read: Callable[[Any, str], 
         read: Reads one tool; the string is its parameter's name.
     """
     sent = fields.array(body, "tools")
-    if before is not None and sent is before.sent:
-        return before
+    if last is not None and sent is last.sent:
+        return last
     text = repr(sent)
-    if before is not None and text == before.text:
-        return before
-    return OfferedTools(sent, text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
+    if last is not None and text == last.text:
+        return last
+    return OfferedTools(sent, text, tuple(read(tool, f"tools[{index}]") for index, tool in enumerate(sent)))
 
 
-def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
+def function(tool: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
     """A function as OpenAI's chat API has it; ``schema`` is the name that the dialect has for its parameters."""
-    found: Json = {"name": fields.as_name(plain.get("name"), f"{where}.name")}
-    if described := fields.text(plain, "description", f"{where}.description"):
-        found["description"] = described
-    parameters = plain.get(schema)
+    description: Json = {"name": fields.as_name(tool.get("name"), f"{where}.name")}
+    if described := fields.text(tool, "description", f"{where}.description"):
+        description["description"] = described
+    parameters = tool.get(schema)
     # OpenAI: a function without parameters has an empty list of them.
-    found["parameters"] = (
+    description["parameters"] = (
         {"type": "object", "properties": {}}
         if parameters is None
-        else _saying_something(fields.as_object(parameters, f"{where}.{schema}"))
+        else _without_empty_descriptions(fields.as_object(parameters, f"{where}.{schema}"))
     )
-    return {"type": "function", "function": found}
+    return {"type": "function", "function": description}
 
 
-def _saying_something(schema: Any) -> Any:
+def _without_empty_descriptions(schema: Any) -> Any:
     """The same schema without empty descriptions, which some frameworks put where there were none."""
     if isinstance(schema, dict):
         return {
-            key: _saying_something(value)
+            key: _without_empty_descriptions(value)
             for key, value in schema.items()
             if not (key == "description" and value == "")
         }
-    return [_saying_something(item) for item in schema] if isinstance(schema, list) else schema
+    return [_without_empty_descriptions(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def may_use(choice: Any) -> bool:
@@ -89,7 +89,7 @@ def may_use(choice: Any) -> bool:
     raise fields.wrong(choice, "tool_choice", "'auto' or 'none'")
 
 
-def refuse_one_at_a_time(wanted: bool, parameter: str, offered: bool) -> None:
+def refuse_one_at_a_time(requested: bool, parameter: str, offered: bool) -> None:
     """Refuse a request for at most one call in a turn, if tools are offered at all."""
-    if wanted and offered:
+    if requested and offered:
         raise fields.unsupported(parameter, _ONE_AT_A_TIME)

@@ -17,7 +17,7 @@ from aworld_train.agent import (
     get_agent_tool_env_and_servers,
 )
 from aworld_train.agent.task import AgentTask
-from aworld_train.agent.tools_config import current_surroundings, within
+from aworld_train.agent.tools_config import current_context, use_context
 from aworld_train.errors import EnvironmentFailure, UsageError
 from tests.agents import around, question
 
@@ -143,7 +143,7 @@ def test_settings_name_exactly_one_agent(settings: dict[str, Any], said: str) ->
 
 async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
     async def episode(number: int) -> tuple[str, str]:
-        with within(around(tmp_path, mcp_url=f"http://127.0.0.1:9/{number}")):
+        with use_context(around(tmp_path, mcp_url=f"http://127.0.0.1:9/{number}")):
             await asyncio.sleep(0.01)
             config, servers = await asyncio.to_thread(get_agent_tool_env_and_servers, ["a", "b"])
             (server,) = servers
@@ -152,7 +152,7 @@ async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
 
     found = await asyncio.gather(*(episode(number) for number in range(50)))
     assert found == [(f"http://127.0.0.1:9/{number}", "a,b") for number in range(50)]
-    assert current_surroundings() is None
+    assert current_context() is None
 
 
 def test_outside_an_episode_the_environment_variables_say_where_the_tools_are(

@@ -40,7 +40,7 @@ def test_a_request_goes_on_from_the_deepest_and_newest_turn(plan: list[Any]) -> 
             history.append(Message("user", "and then?"))
         match = graph.match(history, tools)
         assert match.node is goes_on_from(turns, tuple(message.key for message in history), tools)
-        context = match.asked or graph.add_context(match, tools, [1])
+        context = match.context or graph.add_context(match, tools, [1])
         turn = graph.add_sampled(context, tools, Message("assistant", answer), [2], [-1.0], ended=True)
         turns.append((tools, turn))
         histories.append([*history, Message("assistant", answer)])

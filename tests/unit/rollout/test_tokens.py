@@ -117,7 +117,7 @@ def test_a_text_has_the_tokens_of_the_models_tokenizer(layout: str, text: str) -
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_models_tokenizer_is_asked_only_where_it_must_be(layout: str) -> None:
     backend = made(layout)
-    found = tokens._faster(backend, lambda text: tokens_of(backend, text))
+    found = tokens._fast_encoder(backend, lambda text: tokens_of(backend, text))
     assert (found is not None) is LAYOUTS[layout]().fast
 
 

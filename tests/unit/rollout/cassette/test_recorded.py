@@ -59,8 +59,8 @@ async def test_a_replay_gives_what_the_server_gave_and_needs_none(odd: ServerPro
         again, replayed = await play(NOWHERE, Cassette(path, Mode.replay))
         assert again == schemas
         assert replayed == made
-    assert replayed[4].whole["structuredContent"] == {"x": 5, "nothing": None}
-    assert [part["type"] for part in replayed[5].whole["content"]] == ["text", "image", "resource"]
+    assert replayed[4].raw["structuredContent"] == {"x": 5, "nothing": None}
+    assert [part["type"] for part in replayed[5].raw["content"]] == ["text", "image", "resource"]
 
 
 async def test_no_secret_is_in_the_file(odd: ServerProcess, tmp_path: Path) -> None:

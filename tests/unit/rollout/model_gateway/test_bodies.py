@@ -13,7 +13,7 @@ from aworld_train.rollout.messages import Completion, ToolCall
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.chat import _READ as CHAT
 from aworld_train.rollout.model_gateway.sampling import NEUTRAL
-from tests.gateways import admitted_in_thread
+from tests.gateways import rollout_session_in_thread
 
 ANSWER = Completion(
     "Two.", tool_calls=(ToolCall("a", "[", "c"),), tokens=[1], logprobs=[-1.0], texts=["Two."]
@@ -126,8 +126,8 @@ def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[httpx.Client]:
     with (
-        admitted_in_thread(ANSWER) as (admission, _),
-        httpx.Client(base_url=admission.address(), timeout=20) as http,
+        rollout_session_in_thread(ANSWER) as (session, _),
+        httpx.Client(base_url=session.address(), timeout=20) as http,
     ):
         yield http
 
