@@ -24,6 +24,7 @@ import aiohttp
 import httpx
 
 from aworld_train.env.address import is_near
+from aworld_train.rollout.sse import EventReader
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
@@ -159,21 +160,28 @@ class McpSession:
             raise ServerFailure(f"the answer to {method} has no result")
         return result
 
-    async def _read_answer(self, stream: aiohttp.ClientResponse, number: int) -> dict[str, Any]:
+    async def _read_answer(self, response: aiohttp.ClientResponse, number: int) -> dict[str, Any]:
         """Read the answer from an event stream, and resume the stream if the server interrupts it."""
-        last = ""
-        async for event, data in _events(stream):
-            last = event or last
-            if data and (message := await self._take_message(data, number)) is not None:
-                return message
-        for _ in range(_MAX_RESUMPTIONS if last else 0):
+        reader = EventReader()
+        if (message := await self._read_stream(response, reader, number)) is not None:
+            return message
+        for _ in range(_MAX_RESUMPTIONS if reader.last_id else 0):
             await asyncio.sleep(_RESUME_SECONDS)
-            async with self._send("GET", headers={"Last-Event-ID": last}) as resumed:
-                async for event, data in _events(resumed):
-                    last = event or last
-                    if data and (message := await self._take_message(data, number)) is not None:
-                        return message
+            async with self._send("GET", headers={"Last-Event-ID": reader.last_id}) as resumed:
+                reader = EventReader(reader.last_id)
+                if (message := await self._read_stream(resumed, reader, number)) is not None:
+                    return message
         raise ServerFailure("an answer ended before it was complete")
+
+    async def _read_stream(
+        self, response: aiohttp.ClientResponse, reader: EventReader, number: int
+    ) -> dict[str, Any] | None:
+        """Read an event stream to the answer; None if it ends before."""
+        async for chunk in response.content.iter_any():
+            for data in reader.feed(chunk):
+                if data and (message := await self._take_message(data, number)) is not None:
+                    return message
+        return None
 
     async def _take_message(self, data: bytes, number: int) -> dict[str, Any] | None:
         """Return the message if it is the answer; reply to it if it is a request of the server's."""
@@ -237,31 +245,6 @@ async def _refusal(response: aiohttp.ClientResponse) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         reason += f": {json.loads(await response.read())['error']['message']}"
     return reason
-
-
-async def _events(stream: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, bytes]]:
-    """Id and data of each event in a stream; lines end as all MCP servers end them, with or without CR.
-
-    https://html.spec.whatwg.org/multipage/server-sent-events.html
-    """
-    pending, event, data = b"", "", []
-    parts: list[bytes] = []
-    async for chunk in stream.content.iter_any():
-        parts.append(chunk)
-        if b"\n" not in chunk:
-            continue
-        *lines, pending = b"".join(parts).split(b"\n")
-        parts = [pending]
-        for line in lines:
-            name, _, value = line.removesuffix(b"\r").partition(b":")
-            value = value.removeprefix(b" ")
-            if name == b"data":
-                data.append(value)
-            elif name == b"id":
-                event = value.decode(errors="replace")
-            elif not line.strip():
-                yield event, b"\n".join(data)
-                data = []
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from aworld_train.rollout.tool_gateway.events import EventReader, event
+from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER
 from aworld_train.rollout.tool_gateway.session import Call, ToolGatewaySession
@@ -138,7 +138,7 @@ class Relay:
             for data in reader.feed(chunk):
                 self._session.observe(self._mcp_session, data)
             await self._stream_response.write(chunk)
-        if self._call is not None and self._call.open and not reader.resumable:
+        if self._call is not None and self._call.open and not reader.last_id:
             return await self._lose_environment("its answer ended before the result came")
         return self._stream_response
 

@@ -10,16 +10,14 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp import ClientSession, McpError
 from mcp.types import CallToolResult
 
 from aworld_train.errors import CassetteError
 from aworld_train.rollout.cassette import Cassette, Mode, RecordedTools
 from aworld_train.rollout.outcome import EnvironmentLost, Outcome
+from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, tool_gateway
-from aworld_train.rollout.tool_gateway.events import EventReader, event
 from aworld_train.rollout.tools import ToolServer
 from tests.environments import eventually
 from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, WITHIN, ServerProcess, agent
@@ -640,37 +638,6 @@ async def test_a_record_that_cannot_be_written_is_told_to_the_episode_s_owner_an
         assert text_of(await session.call_tool("calculator", {"expression": "1+1"})) == "2"
     with pytest.raises(CassetteError, match="No space left"):
         await gateway_session.close()
-
-
-# Event streams
-
-
-@given(
-    st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1)),
-    st.sampled_from(["\n", "\r\n", "\r"]),
-    st.data(),
-)
-def test_events_are_read_whole_however_they_come_in_pieces(
-    texts: list[str], end: str, data: st.DataObject
-) -> None:
-    stream = "".join(f": comment{end}event: message{end}data: {text}{end}{end}" for text in texts).encode()
-    stream += b":\n"  # a return at the very end might be half of a line's end
-    reader, found, at = EventReader(), list[bytes](), 0
-    while at < len(stream):
-        size = data.draw(st.integers(1, 40))
-        found += reader.feed(stream[at : at + size])
-        at += size
-    assert found == [text.encode() for text in texts]
-    assert not reader.resumable
-
-
-def test_an_event_of_megabytes_is_read_in_no_time() -> None:
-    reader, began = EventReader(), time.process_time()
-    piece = b"x" * 65536
-    found = [*reader.feed(b"data: "), *(data for _ in range(800) for data in reader.feed(piece))]
-    found += reader.feed(b"\n\n")
-    assert [len(data) for data in found] == [800 * 65536]
-    assert time.process_time() - began < 2
 
 
 async def test_a_lost_episode_s_session_does_not_keep_its_worker(gateway: ToolGateway) -> None:
