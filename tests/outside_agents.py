@@ -1,6 +1,6 @@
 """Agents for tests, as users write them: plain clients of the OpenAI API and of MCP, that behave in many ways.
 
-Each function here is a builder: it returns ``answer(task)``, which finds the model and the tools in its surroundings.
+Each function here is a builder: it returns ``answer(task)``, which finds the model and the tools in its context.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ class Toolbox:
     """An MCP session of the episode, with its tools as OpenAI functions."""
 
     def __init__(self, context: EpisodeContext):
-        self._surroundings = context
+        self._context = context
         self._stack = AsyncExitStack()
         self.functions: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> "Toolbox":
-        headers = {"Authorization": f"Bearer {self._surroundings.mcp_token}"}
+        headers = {"Authorization": f"Bearer {self._context.mcp_token}"}
         read, write, _ = await self._stack.enter_async_context(
-            streamablehttp_client(self._surroundings.mcp_url, headers=headers)
+            streamablehttp_client(self._context.mcp_url, headers=headers)
         )
         self._session = await self._stack.enter_async_context(ClientSession(read, write))
         await self._session.initialize()

@@ -1,12 +1,12 @@
-"""An AWorld ``Agent`` or ``Swarm`` run on one task, hundreds at a time in one event loop.
+"""Runs an AWorld ``Agent`` or ``Swarm`` on one task, hundreds at a time in one event loop.
 
-AWorld keeps much for the whole process: a registry of agents, one memory, message queues, sandboxes on threads of their
-own. So an episode's agents get identifiers that no other has, a memory that ends with the episode, and everything else
-that carries their identifiers is dropped when they are done. What AWorld swallows, or turns into an answer of its own
-making (``Task fail, cause: ...``), ends the episode as a failure here.
+AWorld has process-wide state: a registry of agents, one memory, message queues, sandboxes on their own threads. So an
+episode's agents get unique identifiers and a memory that ends with the episode, and all other state under their
+identifiers is dropped when they finish. An error that AWorld swallows, or turns into an answer (``Task fail, cause:
+...``), ends the episode as a failure.
 
-Written for the AWorld that the extra ``aworld`` pins; its parts without a public name are used in this module and in
-``aworld_process`` only.
+Written for the AWorld version that the extra ``aworld`` pins; only this module and ``aworld_process`` use its private
+names.
 """
 
 import asyncio
@@ -24,18 +24,17 @@ from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 
 _CANCEL_SECONDS = 5.0
-# What AWorld says of a completion without text and calls; it is the model's doing, and no answer is its answer.
+# AWorld's message for a completion without text and calls. The model caused it, so the episode's answer is empty.
 _EMPTY_COMPLETION = "LLM returned empty or invalid response"
 
 
 async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> str:
-    """Let a freshly built AWorld ``Agent`` or ``Swarm`` do the task.
+    """Run a newly built AWorld ``Agent`` or ``Swarm`` on the task.
 
-    Agents whose model is the one in training are given a URL and a key of their own, by their names; agents that name
-    another endpoint keep it.
+    Agents that use the model in training get a URL and a key by their names; agents with another endpoint keep it.
 
     Raises:
-        AgentFailed: AWorld reported a failure, or came to no text.
+        AgentFailed: AWorld reported a failure, or gave no text.
         EnvironmentLost: the tools of an agent could not be listed.
     """
     from aworld.config.conf import TaskConfig
@@ -50,10 +49,10 @@ async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> st
             _quieten(agent, refusals)
             _direct(agent, task, context, client)
         conf = TaskConfig().model_dump() | {
-            # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; with hundreds of them
-            # on a busy machine that is no sign of anything.
+            # AWorld sends a tool's result again if the agent does nothing for 15 seconds; with hundreds of agents on a
+            # busy machine that is normal.
             "post_tool_progress_watchdog_timeout_seconds": 10 * context.seconds,
-            # How late it may notice that the task is over.
+            # The delay until it notices that the task is over.
             "post_tool_progress_watchdog_poll_seconds": 0.2,
         }
         is_agent = len(agents) == 1 and agents[0] is built
@@ -99,10 +98,10 @@ def _agents_of(built: Any) -> list[Any]:
 
 
 def _make_distinct(agents: list[Any]) -> None:
-    """Give every agent an identifier that none in this process has.
+    """Give every agent an identifier that is unique in this process.
 
-    AWorld's own begin to repeat after seven minutes, and an agent that has another's is not registered: its tool calls
-    would go through the other's sandbox.
+    AWorld's identifiers repeat after seven minutes, and an agent with a duplicate identifier is not registered: its
+    tool calls would go through the other agent's sandbox.
     """
     renamed: dict[str, str] = {}
     for agent in agents:
@@ -113,12 +112,12 @@ def _make_distinct(agents: list[Any]) -> None:
 
 
 def _quieten(agent: Any, refusals: list[str]) -> None:
-    """Keep an agent from writing prompts about, and what its model's endpoint said where AWorld loses it."""
+    """Stop an agent from logging prompts, and collect the endpoint's errors in ``refusals``: AWorld loses them."""
 
     async def save_nothing(*_: Any, **__: Any) -> None:
         pass
 
-    # The prompt log draws a box around every prompt, and downloads a vocabulary to count what is in it.
+    # The prompt log draws a box around every prompt, and downloads a vocabulary to count its tokens.
     agent._log_messages = lambda *_, **__: None
     # Would write ./failed_requests.
     agent._save_failed_request_context = save_nothing
@@ -137,7 +136,7 @@ def _quieten(agent: Any, refusals: list[str]) -> None:
 
 
 def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.AsyncClient) -> None:
-    """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
+    """Set an agent's model to the one in training and its prompt to the task's, unless it has others."""
     from aworld.models.llm import get_llm_model
 
     if not getattr(agent, "system_prompt", None):
@@ -148,14 +147,14 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
     conf.llm_base_url = context.llm_url(agent.name())
     conf.llm_api_key = context.llm_key(agent.name())
     conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
-    # By default AWorld guesses the provider from what the model is called.
+    # By default AWorld guesses the provider from the model's name.
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
-    # The engine retries by itself. What it refuses, it refuses again; what it answered and was lost, it would count.
+    # The engine retries by itself. It would refuse a repeated request again, or count a lost answer twice.
     conf.max_retries = 0
     agent.llm_max_attempts = 1
     agent._llm = get_llm_model(conf, http_client=client, timeout=context.seconds)
-    # Set only by the client that is not async, and read by both.
+    # Only the synchronous client sets it; both read it.
     agent._llm.provider.is_http_provider = False
 
 
@@ -174,13 +173,13 @@ def _input(task: AgentTask) -> str:
 
 
 def _claim_sandbox(agent: Any, task_id: str) -> None:
-    """A task that ends closes all sandboxes of the process that no other task has claimed."""
+    """Claim the agent's sandbox: a task that ends closes all sandboxes of the process that no task has claimed."""
     if agent.sandbox is not None:
         agent.sandbox.metadata = {**(agent.sandbox.metadata or {}), "task_list": [task_id]}
 
 
 async def _list_tools(agents: list[Any], context: EpisodeContext) -> None:
-    """Connect to the tools before the first turn: without them AWorld would log a warning and let the agent guess."""
+    """List the tools before the first turn: if that fails, AWorld only warns and the agent would guess."""
     for agent in agents:
         if not agent.mcp_servers or agent.sandbox is None:
             continue
@@ -197,7 +196,7 @@ async def _list_tools(agents: list[Any], context: EpisodeContext) -> None:
 
 
 async def _run(aworld_task: Any) -> Any:
-    """Run the task; where this is cancelled, AWorld gets a few seconds to end it, since it may wait for a tool."""
+    """Run the task; on cancellation AWorld gets a few seconds to end it, since it may be waiting for a tool."""
     from aworld.runner import Runners
 
     work = asyncio.ensure_future(Runners.run_task(aworld_task))
@@ -209,7 +208,7 @@ async def _run(aworld_task: Any) -> Any:
         raise
     finally:
         if work.done() and not work.cancelled():
-            work.exception()  # marks it as seen
+            work.exception()  # retrieved, or asyncio would log it
 
 
 def _answer(response: Any, refusals: list[str]) -> str:

@@ -10,7 +10,7 @@
             )
             return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
 
-The class knows no training framework; an adapter binds it to one by setting ``surroundings`` for every episode.
+The class knows no training framework; an adapter sets ``context`` for every episode.
 """
 
 import inspect
@@ -25,7 +25,7 @@ class AworldAgentLoop:
     """One episode of an AWorld ``Agent`` or ``Swarm``; there is one object per episode.
 
     Attributes:
-        surroundings: What the agents find around them; whoever runs the episode sets it first.
+        context: The episode's context; the caller that runs the episode sets it first.
     """
 
     context: EpisodeContext | None = None
@@ -43,10 +43,10 @@ class AworldAgentLoop:
         return self._episode_context().model
 
     async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
-        """Build the agents, let them do the task, and return their answer.
+        """Build the agents, run them on the task, and return their answer.
 
         Raises:
-            AgentFailed: the agents could not be built, broke, or came to no answer.
+            AgentFailed: the agents could not be built, failed, or gave no answer.
             EnvironmentLost: their tools could not be listed.
         """
         from aworld_train.agent.in_process import run_built
@@ -60,5 +60,5 @@ class AworldAgentLoop:
 
     def _episode_context(self) -> EpisodeContext:
         if self.context is None:
-            raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `surroundings` first.")
+            raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `context` first.")
         return self.context

@@ -17,8 +17,8 @@ Or several, and how they work together:
         tools: false
         endpoint: {url: "https://llm.example/v1", model: some-model, key_variable: CRITIC_KEY}
 
-An agent with an ``endpoint`` asks a model elsewhere and is not trained; all others ask the one in training. Keys stay
-in environment variables.
+An agent with an ``endpoint`` uses another model and is not trained; all others use the one in training. Keys stay in
+environment variables.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ModelEndpoint:
 
     Attributes:
         url: Its OpenAI-compatible base URL.
-        model: What to ask for.
+        model: The model name for requests.
         key_variable: The environment variable that holds its API key.
     """
 
@@ -59,11 +59,11 @@ class AgentDescription:
     Attributes:
         name: Unique in its file; calls are recorded under it.
         system_prompt: By default the recipe's.
-        description: What other agents are told about it.
+        description: Its description, which other agents receive.
         tools: The tool servers it may use; true for all of the recipe, false for none.
-        temperature: Of an outside model; that of the one in training is the trainer's.
-        max_steps: How often it may ask its model before AWorld stops it.
-        endpoint: The outside model it asks, if it is not the one in training.
+        temperature: Of an outside model; the trainer sets that of the model in training.
+        max_steps: Model calls after which AWorld stops it.
+        endpoint: The outside model, if it does not use the one in training.
     """
 
     name: str
@@ -80,7 +80,7 @@ class SwarmDescription:
     """Agents that work together.
 
     Attributes:
-        name: Of the whole.
+        name: The swarm's name.
         agents: In order; the first one gets the task.
         topology: How they work together.
         handoffs: For the topology ``handoff``: which agent may call which, by name.
@@ -93,7 +93,7 @@ class SwarmDescription:
 
 
 class YamlAgent:
-    """The agent or swarm that the file at ``path`` describes; the file is read when this is made."""
+    """The agent or swarm that the file at ``path`` describes; the constructor reads the file."""
 
     def __init__(self, path: str | Path):
         self._path = Path(path).expanduser()
@@ -121,10 +121,10 @@ class YamlAgent:
 
 
 def read_description(path: Path) -> AgentDescription | SwarmDescription:
-    """What the file describes.
+    """Read the description in the file.
 
     Raises:
-        UsageError: there is no such file, or something in it cannot be; the message names file and key.
+        UsageError: there is no such file, or a value in it is invalid; the message names file and key.
     """
     import yaml
 
@@ -307,7 +307,7 @@ _NO_AWORLD = (
 
 
 def _import_aworld() -> None:
-    """Import what is used of AWorld; it takes seconds, the first time.
+    """Import the parts of AWorld that are used; this takes seconds the first time.
 
     Raises:
         DependencyMissing: it is not installed.

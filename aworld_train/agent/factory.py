@@ -13,7 +13,7 @@ _EXAMPLES = (
 
 
 def agent_from(settings: Mapping[str, Any]) -> Agent:
-    """The agent that the settings describe; nothing of it is loaded before it is checked or run.
+    """The agent that the settings describe; nothing of it is loaded until it is checked or run.
 
     Args:
         settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
@@ -22,7 +22,7 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
             and ``environment``, variables for them by name.
 
     Raises:
-        UsageError: none of them is given, more than one is, or one has a value that cannot be.
+        UsageError: none of them is set, more than one is, or one has an invalid value.
     """
     options = {key: value for key, value in settings.items() if value is not None}
     for key in options:
@@ -42,11 +42,11 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
-    """Find out whether the agent that a recipe's section ``agent`` names can be run; our own loop always can.
+    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can.
 
     Raises:
-        UsageError: it cannot: it is not there, cannot be imported, or is not what it has to be.
-        DependencyMissing: something it needs is not installed.
+        UsageError: it cannot: it does not exist, cannot be imported, or is of the wrong kind.
+        DependencyMissing: a package that it needs is not installed.
     """
     named = {kind: section[kind] for kind in _KINDS if section[kind]}
     if named:

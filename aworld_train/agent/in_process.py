@@ -1,7 +1,7 @@
-"""Agents that live in this process: built anew for an episode, then run on its task.
+"""Agents that live in this process: built for one episode, then run on its task.
 
-What is built is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. Whatever it raises ends its
-own episode and no other.
+An agent is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. An exception in it ends its own
+episode and no other.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from aworld_train.agent.tools_config import use_context
 from aworld_train.errors import AworldTrainError
 from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
 
-_THREADS = 128  # for functions that are not async: an episode waits for a language model most of its time
+_THREADS = 128  # for synchronous functions: an episode mostly waits for its language model
 
 
 async def run_built(
     build: Callable[[], Awaitable[Any]], task: AgentTask, context: EpisodeContext, *, name: str
 ) -> str:
-    """Build an agent and let it do the task.
+    """Build an agent and run it on the task.
 
     Args:
-        build: Makes the agent.
-        task: What it is to do.
-        surroundings: Where it does it; `current_surroundings` for as long as it runs.
-        name: What to call it in errors.
+        build: Builds the agent.
+        task: The task.
+        context: The episode's context; `current_context` while the agent runs.
+        name: The agent's name in errors.
 
     Raises:
-        AgentFailed: the agent could not be built, broke, or came to no answer.
-        EpisodeFailure: something around it failed, and the agent said so.
+        AgentFailed: the agent could not be built, failed, or gave no answer.
+        EpisodeFailure: its model or tools failed, and the agent raised that error.
     """
     with use_context(context):
         try:
@@ -69,7 +69,7 @@ async def _run(built: Any, task: AgentTask, context: EpisodeContext, name: str) 
 
 
 def is_aworld(built: object) -> bool:
-    """Whether it is an AWorld agent or swarm; where AWorld was never imported, nothing is."""
+    """Whether it is an AWorld agent or swarm; False if AWorld was never imported."""
     base = getattr(sys.modules.get("aworld.core.agent.base"), "BaseAgent", ())
     swarm = getattr(sys.modules.get("aworld.core.agent.swarm"), "Swarm", ())
     return isinstance(built, (base, swarm))
@@ -78,7 +78,7 @@ def is_aworld(built: object) -> bool:
 async def _call(answer: Callable[[AgentTask], Any], task: AgentTask) -> Any:
     is_async = inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(type(answer).__call__)
     if not is_async:
-        # A thread cannot be cancelled: it goes on after the time limit until its next request is refused.
+        # A thread cannot be cancelled: after the time limit it runs until its next request is refused.
         loop, context = asyncio.get_running_loop(), copy_context()
         result = await loop.run_in_executor(_threads(), context.run, answer, task)
     else:

@@ -1,14 +1,14 @@
-"""An agent that is a program of its own, run once per episode.
+"""An agent that is a user-defined program, run once per episode.
 
 It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
-last line it prints. Of the trainer's variables it has those that are listed here and no others; the recipe's
-``agent.environment`` adds its own. It runs under the guard that tool environments run under, so nothing it started
-outlives the episode, sessions of their own included. What it prints beyond a limit ends it; no more than the end is
-kept.
+last line it prints. It inherits only the variables of the trainer that are listed below; the recipe's
+``agent.environment`` adds others. It runs under the process supervisor, as tool environments do, so no process that it
+started outlives the episode, not even in a session of its own. A program that prints too much is ended; only the end of
+its output is kept.
 
-At most ``at_once`` programs run at a time in one process, by default eight per processor: most of an agent's time is
-waiting for its model, but its start is not. Waiting for a place does not count against the program's own time limit. It
-does count against whatever limit the caller has.
+At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
+model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
+caller's.
 """
 
 import asyncio
@@ -38,16 +38,16 @@ _MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the pro
 _CHUNK = 64 * 1024
 _SHOWN_LINES = 8
 _PER_PROCESSOR = 8
-# The guard's own patience, twice (SIGTERM, SIGKILL), and time to start a Python in a crowd.
+# The supervisor's grace period, twice (SIGTERM, SIGKILL), and time to start Python on a busy machine.
 _END_SECONDS = 2 * GRACE + 30.0
 
-# What a program has of the trainer's environment: where things are, and how the network is reached. Everything else may
-# be a secret of the trainer's (keys of trackers, of the cluster, of the hub) and is not handed on.
+# The variables that a program inherits: paths, and the network's settings. All others may be secrets of the trainer
+# (keys of trackers, of the cluster, of the hub) and are not passed on.
 _INHERITED = {
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
-    # The interpreter is the trainer's, and finds the user's modules where the trainer does.
+    # The interpreter is the trainer's, so the program finds the user's modules as the trainer does.
     *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
-    # Without these it would take the trainer's processors and GPUs.
+    # Without these it would use the trainer's processors and GPUs.
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     *(
         "HTTP_PROXY",
@@ -64,13 +64,13 @@ _INHERITED = {
 
 
 class ProgramAgent:
-    """The program that ``command`` starts; ``python`` is the interpreter that runs this.
+    """The program that ``command`` starts; ``python`` stands for the current interpreter.
 
     Args:
-        command: Program and arguments. Arguments of ``python`` that the environment gave (``EnvText``) stand on no
+        command: Program and arguments. Arguments of ``python`` from the environment (``EnvText``) are kept off the
             command line.
         at_once: How many run at a time in one process.
-        environment: Variables that the program has beside those of the episode.
+        environment: Variables for the program beside those of the episode.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ProgramAgent:
 
         Raises:
             AgentFailed: it could not be started, ended with another code than 0, printed nothing or far too much.
-            AgentTimedOut: it was not done in time.
+            AgentTimedOut: it did not finish in time.
         """
         async with self._slots.semaphore():
             return await self._run(task, context)
@@ -141,7 +141,7 @@ class ProgramAgent:
 
     async def _start(self, context: EpisodeContext) -> asyncio.subprocess.Process:
         name = self._name
-        # The guard would say it too, a Python start later and in its own words.
+        # The supervisor would report it too, but only after starting Python.
         if which(self._command[0]) is None:
             raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
         command, environment = self._command, _environment(os.environ, context, self._variables)
@@ -149,7 +149,7 @@ class ProgramAgent:
             program, *arguments = command
             command = [program, hidden_arguments.__file__, *map(shown, arguments)]
             environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
-        guarded = [
+        supervised = [
             *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
             *(
                 "--owner-pid",
@@ -161,7 +161,7 @@ class ProgramAgent:
         ]
         try:
             return await asyncio.create_subprocess_exec(
-                *guarded,
+                *supervised,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -177,7 +177,7 @@ class _TooMuchOutput(Exception):
 
 
 class _Tail:
-    """The end of what a stream says; all of it is read."""
+    """Reads a stream to its end and keeps the last bytes."""
 
     def __init__(self, stream: asyncio.StreamReader | None):
         assert stream is not None
@@ -205,7 +205,7 @@ class _Tail:
 
 
 class _Slots:
-    """So many at a time in each event loop."""
+    """A limit on concurrent programs in each event loop."""
 
     def __init__(self, number: int):
         self._number = number
@@ -219,14 +219,14 @@ _slots_by_number: dict[int, _Slots] = {}
 
 
 def _slots_of(number: int) -> _Slots:
-    # An agent object is made for each episode by some callers; they share the places.
+    # Some callers make an agent object for each episode; those objects share the slots.
     return _slots_by_number.setdefault(number, _Slots(number))
 
 
 def _environment(
     inherited: Mapping[str, str], context: EpisodeContext, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """The program's environment variables: of the inherited ones those that are listed, its own, and the episode's."""
+    """The program's environment variables: the listed inherited ones, the recipe's, and the episode's."""
     url, key, model = context.llm_url(None), context.llm_key(None), context.model
     allowed = {
         name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")
@@ -235,7 +235,7 @@ def _environment(
     unproxied = ",".join(
         dict.fromkeys([*filter(None, [allowed.get("NO_PROXY") or allowed.get("no_proxy")]), *direct_hosts])
     )
-    # The program is the user's, and finds what is beside the user.
+    # The program may import modules from the user's working directory.
     modules = [*filter(None, [allowed.get("PYTHONPATH"), inherited.get(USER_DIRECTORY_VARIABLE)])]
     return {
         **allowed,
@@ -276,7 +276,7 @@ def _as_json(task: AgentTask, context: EpisodeContext) -> bytes:
 
 
 def _json_default(value: Any) -> Any:
-    """Numbers and arrays of NumPy as JSON has them; anything else as text."""
+    """Converts NumPy's numbers and arrays to plain values, anything else to text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
@@ -292,11 +292,11 @@ async def _write(stream: asyncio.StreamWriter | None, payload: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> None:
-    """Leave nothing running: the guard ends the program and all it started."""
+    """End the program and all processes that it started, through the supervisor."""
     for part in streams:
         part.cancel()
     await asyncio.gather(*streams, return_exceptions=True)
-    # To asyncio a process has not ended before its pipes are read to their end.
+    # For asyncio a process ends only when its pipes have been read to their end.
     draining = asyncio.gather(_drain(process.stdout), _drain(process.stderr))
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -308,7 +308,7 @@ async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.F
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    # Their transports end with it.
+    # Reading them to the end closes their transports.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GRACE):
             await draining
@@ -320,7 +320,7 @@ async def _drain(stream: asyncio.StreamReader | None) -> None:
 
 
 async def _uninterrupted(work: Any) -> None:
-    """Await ``work`` to its end, also where this task is cancelled meanwhile; the cancellation follows."""
+    """Await ``work`` to its end even if this task is cancelled meanwhile; then raise the cancellation."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -334,6 +334,6 @@ async def _uninterrupted(work: Any) -> None:
 
 
 def _ending(code: int) -> str:
-    # The guard gives a signal as shells do; a negative number is the guard's own death.
+    # The supervisor reports a signal as shells do; a negative number is the supervisor's own signal.
     number = code - 128 if code > 128 else -code
     return f"it was ended by signal {number}" if number > 0 else f"it ended with code {code}"

@@ -1,4 +1,4 @@
-"""An agent that is a class of the user's: ``module:Class`` or ``file.py:Class``, a subclass of ``AworldAgentLoop``."""
+"""An agent that is a user-defined class: ``module:Class`` or ``file.py:Class``, a subclass of ``AworldAgentLoop``."""
 
 import asyncio
 

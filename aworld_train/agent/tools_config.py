@@ -1,8 +1,7 @@
-"""The tools of the episode that is under way, for agents that run in this process.
+"""The tools of the current episode, for agents that run in this process.
 
-``get_agent_tool_env_and_servers()`` is what an AWorld agent is built with. Inside an episode it gives the episode's own
-connection, each episode its own, though hundreds run in one event loop; elsewhere the one of ``MCP_SERVER_URL`` and
-``MCP_SERVER_TOKEN``.
+AWorld agents are built with ``get_agent_tool_env_and_servers()``. Inside an episode it returns that episode's
+connection, although hundreds run in one event loop; elsewhere the one of ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +12,12 @@ from typing import Any
 from aworld_train import env
 from aworld_train.agent.task import EpisodeContext
 
-_current: ContextVar[EpisodeContext | None] = ContextVar("surroundings", default=None)
+_current: ContextVar[EpisodeContext | None] = ContextVar("episode_context", default=None)
 
 
 @contextmanager
 def use_context(context: EpisodeContext) -> Iterator[None]:
-    """In this context, and in every task and thread started from it, ``surroundings`` are the current ones."""
+    """Make ``context`` the current one in this block, and in every task and thread started from it."""
     token = _current.set(context)
     try:
         yield
@@ -27,17 +26,17 @@ def use_context(context: EpisodeContext) -> Iterator[None]:
 
 
 def current_context() -> EpisodeContext | None:
-    """The surroundings of the episode under way here, if one is."""
+    """The context of the current episode; None outside of one."""
     return _current.get()
 
 
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None,
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
-    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+    """The arguments ``mcp_config`` and ``mcp_servers`` of an AWorld ``Agent``.
 
     Args:
-        servers: Tool servers the agent may use; by default those of the recipe, and without one all there are.
+        servers: Tool servers the agent may use; by default those of the recipe, and outside of an episode all.
 
     Returns:
         The configuration and the names under its ``mcpServers``.

@@ -1,7 +1,7 @@
-"""Other language models that an episode may ask: any OpenAI-compatible endpoint, and several as one.
+"""Outside language models for an episode: any OpenAI-compatible endpoint, or several as one.
 
-Keys come from environment variables and are in no error, whatever a server says of them. Every request has a time
-limit for the whole of its answer.
+Keys come from environment variables and appear in no error, even if a server repeats them. Every request has one time
+limit for its whole answer.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
 
 _TIMEOUT_SECONDS = 120.0
-_MAX_SHOWN_CHARS = 200  # characters of what a server said
+_MAX_SHOWN_CHARS = 200  # of a server's error text
 
 
 class EndpointFailed(EpisodeFailure):
@@ -49,12 +49,12 @@ class Endpoint:
         """The model's text.
 
         Raises:
-            EndpointFailed: it could not be reached, refused, answered with nothing, or not in time.
+            EndpointFailed: it could not be reached, refused, gave an empty answer, or took too long.
         """
         key = self._key()
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
         try:
-            # One limit for everything: httpx's own are for single reads, and a server may send a byte now and then.
+            # One limit for everything: httpx's limits hold for single reads, and a server may send one byte at a time.
             async with (
                 asyncio.timeout(self.timeout),
                 httpx.AsyncClient(
@@ -94,7 +94,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failover:
-    """Several endpoints, asked in order until one answers."""
+    """Several endpoints, tried in order until one answers."""
 
     endpoints: Sequence[Endpoint]
 
@@ -102,7 +102,7 @@ class Failover:
         """The first answer.
 
         Raises:
-            EndpointFailed: none answered; says why each did not.
+            EndpointFailed: none answered; the message has the reason of each.
         """
         failures = []
         for endpoint in self.endpoints:
@@ -114,7 +114,7 @@ class Failover:
 
 
 def what_failed(error: Exception, key: str | None) -> str:
-    """What went wrong with a request, in a line, without its key: servers repeat what they were sent."""
+    """A failed request's error in one line, without its key: servers repeat what they were sent."""
     reason = f"{type(error).__name__} {error}"
     if isinstance(error, httpx.HTTPStatusError):
         text = without_key(key, error.response.text)

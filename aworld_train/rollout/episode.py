@@ -1,9 +1,9 @@
-"""One episode at the language model's boundary: every request of its agents is answered and recorded here.
+"""One episode at the language model's boundary: it answers and records every request of its agents.
 
-Whoever asks, our own loop in this process or a program over HTTP, asks through ``complete``. It finds where the
-request's history goes on in the agent's conversation graph, gives the model exactly the recorded tokens and what is
-new, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold whatever an agent asks
-for. What ends an episode for good sets ``over``, so that the agent can be stopped.
+All requests, of the built-in loop in this process or of a program over HTTP, go through ``complete``. It finds the node
+of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
+ones, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold for every request.
+Whatever ends an episode sets ``over``, so that the agent can be stopped.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure
 
-_CALL_ID_LENGTH = 9  # one family of chat templates takes identifiers of nine letters and digits only
-_RANDOM = random.Random()  # not the one that programs seed
-_MAX_INLINE_CHARS = 20_000  # characters that are rendered outside the event loop
+_CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
+_RANDOM = random.Random()  # not the global one, which programs seed
+_MAX_INLINE_CHARS = 20_000  # longer texts are rendered outside the event loop
 
 
 @dataclass(frozen=True)
 class EpisodeLimits:
-    """Beyond what an agent's requests are refused, and how its tokens are drawn.
+    """The limits of an agent's requests, and how its tokens are sampled.
 
     Attributes:
         max_turns: Model calls per agent.
@@ -39,8 +39,8 @@ class EpisodeLimits:
         max_response_tokens: Of a row, after its prompt.
         sampling: The trainer's.
         agents_sampling: Whether an agent may choose temperature, top_p and top_k itself.
-        repetition: When an episode is ended because the model goes round in circles.
-        context: What keeps histories within the model's context.
+        repetition: When an episode is ended because the model repeats itself.
+        context: How histories are kept within the model's context.
     """
 
     max_turns: int
@@ -54,15 +54,15 @@ class EpisodeLimits:
 
 @dataclass
 class AgentRecord:
-    """What one agent did at the model's boundary.
+    """One agent's requests and answers.
 
     Attributes:
         name: The agent.
         graph: Its conversations.
         view: Its history as the model sees it.
-        completions: What the model answered, in order.
-        tools: Those of the last request.
-        tools_key: What identifies them, however they are ordered.
+        completions: The model's answers, in order.
+        tools: The tools of the last request.
+        tools_key: Their key, independent of their order.
     """
 
     name: str
@@ -73,7 +73,7 @@ class AgentRecord:
     tools_key: str = ""
 
     def key_of(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        """The same for the same tools in any order; written once for those that come again and again."""
+        """A key that is equal for equal tools in any order; computed once while requests send the same object."""
         if tools is not self.tools:
             self.tools = tools
             self.tools_key = "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
@@ -82,7 +82,7 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A request whose history was found in the graph, with the tokens that are new."""
+    """A request matched with the graph, and its new tokens."""
 
     match: Match
     tools: str
@@ -91,14 +91,14 @@ class _Prepared:
 
     @property
     def length(self) -> int:
-        """Tokens that the model is to be given."""
+        """The number of tokens in the model's prompt."""
         if self.match.context is not None:
             return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
 
     @property
     def root_length(self) -> int:
-        """Tokens of the conversation's first prompt."""
+        """The number of tokens in the conversation's first prompt."""
         first = self.match.context or self.match.node
         return len(first.root.tokens) if first else len(self.tokens)
 
@@ -118,14 +118,14 @@ class Episode:
         self.given_tokens = 0  # tokens of all prompts, as the engine counts them
 
     def conversation(self, agent: str) -> "AgentConversation":
-        """The side of ``agent``, for a gateway or a loop."""
+        """The conversation of ``agent``, for the model gateway or a loop."""
         return AgentConversation(self, agent)
 
     async def complete(self, agent: str, request: ChatRequest) -> Completion:
         """Answer a request of ``agent``.
 
         Raises:
-            Refused: a limit was reached, the request cannot be rendered, or the episode is over.
+            RequestRefused: a limit was reached, the request cannot be rendered, or the episode is over.
         """
         if self.over.is_set():
             raise self._over_refusal()
@@ -156,12 +156,12 @@ class Episode:
 
     @property
     def stopped(self) -> bool:
-        """Whether the agent was told last that it gets no answer."""
+        """Whether the agent's last request was refused because of a limit or a failure."""
         return self.failure is not None or isinstance(self._newest, Outcome)
 
     @property
     def outcome(self) -> Outcome:
-        """How an episode ended whose agent has nothing more to ask and did not fail."""
+        """The outcome of an episode whose agent has ended and did not fail."""
         if self.failure is not None:
             return self.failure.outcome
         match self._newest:
@@ -181,11 +181,11 @@ class Episode:
 
     @property
     def branches(self) -> Counter[str]:
-        """How often a conversation did not simply go on, by cause."""
+        """The number of requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
-        """All that the model wrote for ``agent``, and nothing else."""
+        """All text that the model sampled for ``agent``."""
         record = self.agents.get(agent)
         texts = [self._model.text(completion.tokens) for completion in record.completions] if record else []
         return "\n".join(texts)
@@ -219,10 +219,10 @@ class Episode:
     async def _prepare(
         self, record: AgentRecord, messages: list[Message], tools: Sequence[Mapping[str, Any]]
     ) -> _Prepared:
-        """Find the history in the graph and render what is new.
+        """Find the history in the graph and render the new messages.
 
         Raises:
-            Refused: the chat template does not take these messages.
+            RequestRefused: the chat template does not accept these messages.
         """
         key = record.key_of(tools)
         match = record.graph.match(messages, key)
@@ -237,7 +237,7 @@ class Episode:
     def _render(
         self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
     ) -> tuple[Match, list[int]]:
-        """The tokens of what is new; of everything, with another match, where the template cannot just go on."""
+        """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
         template = self._model.template
         if match.node is not None:
             try:
@@ -251,7 +251,7 @@ class Episode:
             raise RequestRefused(str(error), parameter="messages") from error
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: _Prepared) -> Completion:
-        """Give the model what was prepared, and record both."""
+        """Sample an answer to a prepared request, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
@@ -293,7 +293,7 @@ class Episode:
         return completion
 
     async def _parse_turn(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
-        """What sampled tokens mean to the agent."""
+        """Parse sampled tokens into a turn for the agent."""
         turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
         content = turn.content
         for stop in request.stop:
@@ -305,7 +305,7 @@ class Episode:
         """How many tokens the model may add.
 
         Raises:
-            Refused: none, or the agent has no turn left.
+            RequestRefused: none, or the agent has no turn left.
         """
         limits = self._limits
         if len(record.completions) >= limits.max_turns:
@@ -326,7 +326,7 @@ class Episode:
         return room
 
     def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
-        """A refusal that the agent may react to; the episode's outcome if it does not."""
+        """A refusal because of a limit; its outcome is the episode's unless the agent continues."""
         self._newest = outcome
         return RequestRefused(message, code=code)
 

@@ -1,13 +1,13 @@
-"""What an agent and the model said to one another, as a graph that holds every token once.
+"""The conversations of an agent with the model, as a graph that holds every token once.
 
-A node holds consecutive messages and the tokens they add. Nodes of context (what the model was given) and sampled nodes
-(what it answered, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens on the way from the
-root to a context node are exactly the input of a model call, and the sampled node below it exactly its output; nothing
-is ever tokenised again.
+A node holds consecutive messages and the tokens they add. Context nodes (the model's input) and sampled nodes (its
+output, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens from the root to a context
+node are exactly the input of a model call, and the sampled node below it exactly its output; nothing is ever tokenised
+again.
 
-A request carries its whole history. The longest recorded path that means the same is found by content and *its*
-tokens are used; only what comes after is new. A history that was edited, cut or asked again becomes a branch, counted
-by cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
+A request carries its whole history. The graph finds the longest recorded path with the same meaning and uses *its*
+tokens; only the messages after it are new. A history that was edited, cut or repeated becomes a branch, counted by
+cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
 context in the others.
 """
 
@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 from aworld_train.rollout.messages import Message
 
 Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not go on from where the conversation was: it is another conversation altogether; the same or an
-earlier history was asked again; a message that is not the assistant's was changed; one of the assistant's was; the
-tools changed; a context policy shortened the history; the chat template could not add to a finished turn."""
+"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
+history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
+context policy shortened the history; the chat template could not continue a finished turn."""
 
 
 @dataclass(eq=False)
@@ -30,14 +30,14 @@ class Node:
 
     Attributes:
         parent: The node before it; None for a root.
-        messages: One assistant message where it was sampled, else all the messages given at once.
+        messages: One assistant message for a sampled node, else all the messages added at once.
         tokens: Token ids; those of context end where the assistant begins.
         logprobs: Of each sampled token; None for context.
         ended: Whether the model ended a sampled turn itself.
-        keys: What the messages mean.
+        keys: The messages' keys.
         root: The first node of its path.
         length: Tokens from the root up to and including this node.
-        children: In the order they came.
+        children: In order of creation.
     """
 
     parent: "Node | None"
@@ -80,13 +80,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a request goes on.
+    """The node that a request continues.
 
     Attributes:
         node: The sampled node that its history leads to, or None for a new conversation.
-        new: The messages after that.
-        asked: The context node that holds exactly the new messages, where they were given there before.
-        cause: Why it does not go on from the newest turn; None where it does, or where it is the first.
+        new: The messages after that node.
+        context: The existing context node with exactly the new messages; None if there is none.
+        cause: Why it does not continue the newest turn; None if it does, or is the first request.
     """
 
     node: Node | None
@@ -104,7 +104,7 @@ class Row:
         response: Token ids after it.
         mask: 1 where a token was sampled and no earlier row holds it, else 0.
         logprobs: Of sampled tokens; 0 where they are context.
-        turns: Where each sampled turn of the path begins and ends in ``response``.
+        turns: Begin and end of each sampled turn in ``response``.
         leaf: The last node.
     """
 
@@ -116,7 +116,7 @@ class Row:
     leaf: Node
 
     def split_at(self, longest_prompt: int) -> Self:
-        """The same row with at most so many tokens in its prompt; the rest of the root begins the response."""
+        """The same row with at most ``longest_prompt`` tokens in its prompt; the others are put before the response."""
         moved = self.prompt[longest_prompt:]
         if not moved:
             return self
@@ -135,15 +135,15 @@ class ConversationGraph:
     """All conversations of one agent in one episode."""
 
     def __init__(self) -> None:
-        self._roots: list[tuple[Any, Node]] = []  # with what identifies the tools
+        self._roots: list[tuple[Any, Node]] = []  # with the key of the tools
         self._tip: Node | None = None
-        self._tip_messages: tuple[Message, ...] = ()  # all up to it
-        self._tip_keys: tuple[Any, ...] = ()  # theirs
+        self._tip_messages: tuple[Message, ...] = ()  # all messages up to the tip
+        self._tip_keys: tuple[Any, ...] = ()  # their keys
         self._tip_tools: Any = None
         self.branches: Counter[Cause] = Counter()
 
     def match(self, messages: Sequence[Message], tools: Any) -> Match:
-        """Find where a request goes on; ``tools`` is anything hashable that is equal for equal tools."""
+        """Find the node that a request continues; ``tools`` is any hashable value that is equal for equal tools."""
         known = len(self._tip_messages)
         if tuple(messages[:known]) != self._tip_messages:
             known = 0
@@ -160,7 +160,7 @@ class ConversationGraph:
         return Match(node, tuple(messages[position:]), context, self._cause(keys, tools, node))
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
-        """Put the new messages of ``match`` into the graph with their tokens."""
+        """Add the new messages of ``match`` and their tokens to the graph."""
         node = Node(match.node, match.new, tokens)
         if match.node is None:
             self._roots.append((tools, node))
@@ -175,7 +175,7 @@ class ConversationGraph:
         logprobs: list[float],
         ended: bool,
     ) -> Node:
-        """Put what the model answered below the context it was given.
+        """Add the model's answer below its context.
 
         Raises:
             ValueError: not one log-probability per token, or no token at all.
@@ -193,7 +193,7 @@ class ConversationGraph:
         return self._tip
 
     def nodes(self) -> Iterator[Node]:
-        """Every node, parents first, in the order of their making within a parent."""
+        """Every node, parents first, siblings in order of creation."""
         stack = [root for _, root in reversed(self._roots)]
         while stack:
             node = stack.pop()
@@ -214,14 +214,14 @@ class ConversationGraph:
 
     @property
     def unique_tokens(self) -> int:
-        """Tokens held, each once."""
+        """The number of tokens in the graph, each counted once."""
         return sum(len(node.tokens) for node in self.nodes())
 
     def _deepest_match(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
         """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""
         tip = self._tip_keys
         newest = self._tip if tools == self._tip_tools and keys[: len(tip)] == tip else None
-        # Nothing is deeper where no turn follows, and of turns that mean the same, the newest one counts.
+        # If no turn follows, no node is deeper; of turns with the same meaning the newest counts.
         if newest is not None and not any(key[0] == "assistant" for key in keys[len(tip) :]):
             return newest, len(tip)
         node, position = None, 0
@@ -233,7 +233,7 @@ class ConversationGraph:
         return node, position
 
     def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
-        """Why a request does not go on from the newest turn."""
+        """Why a request does not continue the newest turn."""
         if self._tip is None or node is self._tip:
             return None
         if tools != self._tip_tools:
@@ -253,7 +253,7 @@ def _deepest_below(context: Node, keys: tuple[Any, ...], start: int) -> tuple[No
         end = begin + len(node.keys)
         if keys[begin:end] != node.keys:
             continue
-        # Of turns that mean the same, the newest is looked at last and wins.
+        # Of turns with the same meaning the newest is visited last and wins.
         if node.sampled and (best is None or end >= best[1]):
             best = (node, end)
         stack += [(child, end) for child in reversed(node.children)]

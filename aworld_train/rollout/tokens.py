@@ -1,8 +1,8 @@
-"""Text to token ids: those of the model's own tokenizer, by way of a faster library where both agree.
+"""Text to token ids: those of the model's own tokenizer, computed by a faster library where both agree.
 
-fastokens reads the same ``tokenizer.json`` and does the same ten times as fast or more, but not for every kind of
-tokenizer. It refuses most of the others, and the rest is found out once for each tokenizer, by texts that are hard to
-cut up alike: where it gives other tokens for any of them, it is not used.
+fastokens reads the same ``tokenizer.json`` and is ten times as fast or more, but does not support every kind of
+tokenizer. It refuses most of the others. For the rest, both encode a set of difficult texts once per tokenizer; if any
+result differs, fastokens is not used.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 Encode = Callable[[str], list[int]]
 
-# What tokenizers differ in: contractions, digits, marks that combine, scripts, added tokens and parts of them.
+# Where tokenizers differ: contractions, digits, combining marks, scripts, added tokens and parts of them.
 _FRAGMENTS = (
     "a the self. foo_bar CamelCase don't DON'T 's 'LL ’s 1 23 4567 ½ Ⅷ \x00 \x7f é e\u0301 "
     "\u0301 ﬁ Å \u212b İ ſ K \u0344 \u1112\u1161\u11ab カ\u3099 한 中 日本 Приве́т नमस्ते ก็ مر ١ 😀 "
@@ -32,12 +32,12 @@ _MAX_PIECES = 24  # pieces
 
 @lru_cache(maxsize=8)
 def encoder(tokenizer: Any) -> Encode:
-    """What makes token ids of a text, with nothing added around it, as a Hugging Face tokenizer does."""
+    """The function from a text to the token ids of this Hugging Face tokenizer, without special tokens around it."""
     shared_backend = getattr(tokenizer, "backend_tokenizer", None)
     if shared_backend is None:
         return lambda text: list(tokenizer.encode(text, add_special_tokens=False))
-    # What `tokenizer.encode` calls in the end; what it does around that costs as much as a short text. It is a copy,
-    # because whoever calls the tokenizer with a length to cut off at leaves that behind.
+    # `tokenizer.encode` calls this backend; its own overhead costs as much as a short text. A copy, because a caller
+    # of the tokenizer that truncates leaves its setting in the backend.
     backend = deepcopy(shared_backend)
     backend.no_truncation()
     backend.no_padding()
@@ -49,7 +49,7 @@ def encoder(tokenizer: Any) -> Encode:
 
 
 def _fast_encoder(backend: Any, reference: Encode) -> Encode | None:
-    """The same as ``known``, which is that of ``backend``, by fastokens, where it can be had."""
+    """The same function as ``reference``, which is that of ``backend``, by fastokens; None if that differs."""
     try:
         from fastokens import Tokenizer
 
@@ -59,7 +59,7 @@ def _fast_encoder(backend: Any, reference: Encode) -> Encode | None:
             return list(fast.encode(text, False).ids)
 
         different = next((text for text in _hard_texts(backend) if encode(text) != reference(text)), None)
-    except Exception as error:  # whatever it may be, the model's own tokenizer is there
+    except Exception as error:  # of any kind: the model's own tokenizer remains
         log.info("fastokens cannot be used for this tokenizer: %s: %s", type(error).__name__, error)
         return None
     if different is not None:
@@ -69,7 +69,7 @@ def _fast_encoder(backend: Any, reference: Encode) -> Encode | None:
 
 
 def _hard_texts(backend: Any) -> Iterator[str]:
-    """Texts that tell one way of cutting up text from another; each of the tokenizer's added tokens is in some."""
+    """Texts that tokenizers split differently; each of the tokenizer's added tokens is in some."""
     rng = random.Random(0)
     for added_token in backend.get_added_tokens_decoder().values():
         token_text = added_token.content

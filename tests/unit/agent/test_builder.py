@@ -34,9 +34,9 @@ async def run(folder: Path, source: str, **options: Any) -> str:
     return await agent.run(question("48/2"), around(folder, **options))
 
 
-@pytest.mark.parametrize("maker", ["def build()", "async def build()", "def build(surroundings)"])
+@pytest.mark.parametrize("maker", ["def build()", "async def build()", "def build(context)"])
 @pytest.mark.parametrize("answerer", ["def answer(task)", "async def answer(task)"])
-async def test_function_may_be_sync_or_async_and_want_its_surroundings(
+async def test_function_may_be_sync_or_async_and_take_the_context(
     tmp_path: Path, maker: str, answerer: str
 ) -> None:
     source = f"{maker}:\n    {answerer}:\n        return task.text + '!'\n    return answer\n"
@@ -205,5 +205,5 @@ def test_importing_agents_imports_no_framework() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_surroundings_do_not_show_their_token(tmp_path: Path) -> None:
+def test_an_episode_context_does_not_show_its_token(tmp_path: Path) -> None:
     assert "the-episode's" not in repr(around(tmp_path))
