@@ -11,9 +11,7 @@ names.
 
 import asyncio
 import contextlib
-import ssl
 import uuid
-from functools import cache
 from typing import Any
 
 import httpx
@@ -22,6 +20,7 @@ from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepa
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
+from aworld_train.rollout.tls import tls_context
 
 _CANCEL_SECONDS = 5.0
 # AWorld's message for a completion without text and calls. The model caused it, so the episode's answer is empty.
@@ -42,7 +41,7 @@ async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> st
 
     prepare()
     agents = _agents_of(built)
-    async with httpx.AsyncClient(verify=_tls_context(), timeout=context.seconds, trust_env=False) as client:
+    async with httpx.AsyncClient(verify=tls_context(), timeout=context.seconds, trust_env=False) as client:
         _make_distinct(agents)
         refusals: list[str] = []
         for agent in agents:
@@ -71,12 +70,6 @@ async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> st
                 return _answer(await _run(aworld_task), refusals)
             finally:
                 await drop_traces(aworld_task, agents)
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    # Costs 30 milliseconds, and an episode needs it only where the model is not reached by plain HTTP.
-    return httpx.create_ssl_context()
 
 
 def _agents_of(built: Any) -> list[Any]:

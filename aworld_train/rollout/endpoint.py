@@ -15,6 +15,7 @@ from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.env.address import is_near
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.rollout.tls import tls_context
 
 _TIMEOUT_SECONDS = 120.0
 _MAX_SHOWN_CHARS = 200  # of a server's error text
@@ -58,7 +59,7 @@ class Endpoint:
             async with (
                 asyncio.timeout(self.timeout),
                 httpx.AsyncClient(
-                    timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
+                    verify=tls_context(), timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
                 ) as client,
             ):
                 response = await client.post(f"{self.url}/chat/completions", json=body)

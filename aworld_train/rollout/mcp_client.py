@@ -1,21 +1,23 @@
-"""One session with an MCP server over streamable HTTP: as much of the protocol as calling tools needs, and cheap.
+"""One session with an MCP server over streamable HTTP: the part of the protocol that calling tools needs.
 
-A training step opens hundreds of sessions, so a session is four HTTP requests and no more: two to open it, one per
-call, one to close it; all sessions of an event loop share one pool of connections. No stream is held open for what a
-server says by itself, which the specification leaves to the client.
+A training step opens hundreds of sessions, so a session with one call is four HTTP requests: two to open it, one for
+the call, one to close it; all sessions of an event loop share one pool of connections. No stream is held open for the
+server's own messages, which the specification leaves to the client.
 https://modelcontextprotocol.io/specification/2025-06-18/basic/transports
+
+The MCP SDK's client is not used because it loses failures: when a server dies during a call, the SDK (mcp 1.30) leaves
+the call waiting for ever, and here it raises ``ServerFailure`` at once. It also costs more: 23 ms of CPU to open and
+close a session against 1.0 ms, and 0.98 ms a call against 0.30 ms (medians against a local server that answers in JSON).
 """
 
 import asyncio
 import contextlib
 import itertools
 import json
-import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -25,6 +27,7 @@ import httpx
 
 from aworld_train.env.address import is_near
 from aworld_train.rollout.sse import EventReader
+from aworld_train.rollout.tls import tls_context
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
@@ -83,7 +86,7 @@ class McpSession:
         self._url = url
         self._headers = {**headers, "Accept": _ACCEPTED, "Content-Type": "application/json"}
         self._proxy = _proxy(url)
-        self._tls = _tls_context() if url.startswith("https:") else True
+        self._tls = tls_context() if url.startswith("https:") else True
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
@@ -288,8 +291,3 @@ def _proxy(url: str) -> str | None:
     if is_near(url) or urllib.request.proxy_bypass(parts.host):
         return None
     return urllib.request.getproxies().get(parts.scheme)
-
-
-@lru_cache(maxsize=1)
-def _tls_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context()

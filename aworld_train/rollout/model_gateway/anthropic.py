@@ -1,8 +1,8 @@
 """Anthropic's messages: POST /v1/messages.
 
-A user's message may hold tool results: they become messages of their own, before what the user says beside them. A
-call's input is an object there and never text, so arguments that are no object travel under a key of their own and
-come back as the text they were. Streams hold the whole answer, sampled before the first event.
+A user's message may hold tool results: they become separate messages, before the user's text. A call's input is always
+an object in this dialect, so arguments that are no JSON object are sent as text under a special key, and are read back
+from it. Streams hold the whole answer, sampled before the first event.
 """
 
 import json
@@ -16,7 +16,7 @@ from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 
 TEXT_ARGUMENTS = "_arguments_as_text"
-"""The key under which a call's input has arguments that are no JSON object."""
+"""The key in a call's input for arguments that are no JSON object."""
 
 _READ = frozenset(
     {
@@ -197,7 +197,7 @@ def _events(completion: Completion, model: str) -> Iterator[Json]:
 
 
 def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
-    """A block as it begins, and what is added to it."""
+    """An empty block, and the deltas that fill it."""
     if block["type"] == "tool_use":
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         return {**block, "input": {}}, [delta]
@@ -221,7 +221,7 @@ def _empty_message(completion: Completion, model: str) -> Json:
 
 
 def _blocks(completion: Completion) -> list[Json]:
-    """The blocks of an answer; there is a text where it would have none."""
+    """The blocks of an answer; at least one text block."""
     blocks: list[Json] = []
     if completion.reasoning:
         blocks.append({"type": "thinking", "thinking": completion.reasoning, "signature": ""})
@@ -235,7 +235,7 @@ def _blocks(completion: Completion) -> list[Json]:
 
 
 def _input(arguments: str) -> Json:
-    """Arguments as an object that can be written as JSON, which knows no infinity."""
+    """Arguments as an object that can be written as JSON, which has no infinity."""
     try:
         value = json.loads(arguments)
         json.dumps(value, allow_nan=False)
@@ -245,7 +245,7 @@ def _input(arguments: str) -> Json:
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal; ``param`` and ``code`` are beyond what Anthropic sends."""
+    """The body of a refusal; ``param`` and ``code`` are additions to Anthropic's format."""
     default = "api_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "type": "error",

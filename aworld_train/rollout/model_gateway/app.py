@@ -1,9 +1,9 @@
-"""The server: which rollout a request belongs to, whether that still runs, and an answer in every case.
+"""The model gateway's server: finds the rollout of a request, and answers in every case.
 
-One server for a process, on loopback, and one `ModelGatewaySession` for each rollout, with a key that nobody guesses.
-The only wait without a limit of its own is that for `Conversation.complete`: it ends when the rollout does, which has
-one, and when the client breaks off. Clients of OpenAI and Anthropic try again by themselves, which would sample twice,
-so every error says that they must not.
+One server per process, on loopback, and one `ModelGatewaySession` per rollout, with a key that cannot be guessed. Only
+the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, which has one, or when the
+client disconnects. The clients of OpenAI and Anthropic retry by themselves, which would sample twice, so every error
+tells them not to.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 64 << 20
 _BODY_SECONDS = 60.0
 _KEEP_ALIVE_SECONDS = 15.0
-# Longer than any pause between two requests of an agent: a connection that is closed as the next one is sent on it
-# looks like an error to the client.
+# Longer than any pause between two requests of an agent: a connection that the server closes just as the next request
+# is sent looks like an error to the client.
 _IDLE_CONNECTION_SECONDS = 3600.0
 _STOP_SECONDS = 5.0
 _MAX_ENDED_KEYS = 4096
-_BACKLOG = 4096  # connections that may wait to be taken: agents of all rollouts begin at the same time
+_BACKLOG = 4096  # connections that may wait to be accepted: the agents of all rollouts begin at the same time
 _NO_RETRY = {"x-should-retry": "false"}
 _STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _COMMENT = b": sampling\n\n"
@@ -48,10 +48,10 @@ _SERVED = "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v
 
 
 class ModelGatewaySession:
-    """One rollout's way to the model, from `ModelGateway.open_session` to `close`.
+    """One rollout's access to the model, from `ModelGateway.open_session` to `close`.
 
     Attributes:
-        key: What stands for the rollout in its addresses and API keys.
+        key: The rollout's secret in its addresses and API keys.
         model: The model's name.
     """
 
@@ -71,15 +71,15 @@ class ModelGatewaySession:
         return self._gateway.url + address.path(self.key, agent)
 
     def address(self, agent: str | None = None) -> str:
-        """The base URL for OpenAI's clients; it names the rollout, so that any API key will do."""
+        """The base URL for OpenAI's clients; it identifies the rollout, so any API key works."""
         return self.root(agent) + "/v1"
 
     def api_key(self, agent: str | None = None) -> str:
-        """The API key for clients of the common address, `ModelGateway.url` with ``/v1``."""
+        """The API key for clients of the common base URL, `ModelGateway.url` with ``/v1``."""
         return address.api_key(self.key, agent)
 
     def close(self) -> None:
-        """Refuse what comes from now on, and cancel what is under way."""
+        """Refuse later requests, and cancel those under way."""
         self._closed = True
         self._gateway._forget(self)
         for task in self._tasks:
@@ -94,8 +94,8 @@ class ModelGatewaySession:
         return parsed
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
-        """The answer, or `RequestRefused` with the reason that there is none."""
-        if self._closed:  # while the body came
+        """The answer, or `RequestRefused` with the reason why there is none."""
+        if self._closed:  # while the body was read
             raise _rollout_ended()
         task = asyncio.current_task()
         assert task is not None
@@ -110,7 +110,7 @@ class ModelGatewaySession:
             if self._closed:
                 task.uncancel()
                 raise _rollout_ended() from None
-            if task.cancelling():  # the client has broken off
+            if task.cancelling():  # the client has disconnected
                 raise
             raise _internal_error(error) from None
         except Exception as error:
@@ -121,7 +121,7 @@ class ModelGatewaySession:
 
 
 class ModelGateway:
-    """The server."""
+    """The server of a process; it has a session for each rollout."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, ModelGatewaySession] = {}
@@ -140,7 +140,7 @@ class ModelGateway:
         """Listen on a free port of 127.0.0.1."""
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
-        # The server below aiohttp's applications, whose routes and middlewares take as long as all the rest of it.
+        # Not an aiohttp application: its routes and middlewares take as long as all the rest.
         server = web.Server(
             self._handle,
             request_factory=_request,
@@ -163,12 +163,12 @@ class ModelGateway:
         self._runner, self._url = None, ""
 
     def open_session(self, model: str, conversation_of: Callable[[str], Conversation]) -> ModelGatewaySession:
-        """Let a rollout in.
+        """Open a session for a rollout.
 
         Args:
-            model: The name that answers have; requests may name any.
-            conversation_of: An agent's name becomes its conversation; asked when the agent first asks, and never
-                again. It may raise `RequestRefused`.
+            model: The model name in answers; requests may name any.
+            conversation_of: Returns the conversation of an agent by its name; called once per agent, at its first
+                request. It may raise `RequestRefused`.
         """
         session = ModelGatewaySession(self, model, conversation_of)
         self._sessions[session.key] = session
@@ -191,7 +191,7 @@ class ModelGateway:
             return await _serve(request, dialect, parsed, session, agent)
         except RequestRefused as refused:
             return _refusal(dialect or chat.DIALECT, refused)
-        except ConnectionError:  # the client is gone; a conversation's own have become `RequestRefused`
+        except ConnectionError:  # the client is gone; a conversation's errors are `RequestRefused` by now
             raise
         except Exception as error:
             log.exception("the gateway failed")
@@ -227,7 +227,7 @@ def _request(
 
 async def _read(request: web.BaseRequest) -> bytes:
     try:
-        if request.content.is_eof():  # most bodies are there with their heads
+        if request.content.is_eof():  # most bodies arrive together with their headers
             return await request.read()
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
@@ -263,7 +263,7 @@ async def _stream(
     session: ModelGatewaySession,
     completion: Coroutine[Any, Any, Completion],
 ) -> web.StreamResponse:
-    """An answer as events; where it is late, it begins with comments that tell the client that one is to come."""
+    """An answer as events; if it is late, comments come first and keep the connection alive."""
     task = asyncio.create_task(completion)
     task.add_done_callback(_retrieve_exception)
     try:
@@ -277,7 +277,7 @@ async def _stream(
 
 def _retrieve_exception(task: "asyncio.Task[Completion]") -> None:
     if not task.cancelled():
-        task.exception()  # nobody asks for it where the client is gone, and asyncio would complain
+        task.exception()  # retrieved, or asyncio would log it when the client is gone
 
 
 async def _stream_late(
@@ -330,7 +330,7 @@ _start_locks: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = Wea
 
 
 async def model_gateway() -> ModelGateway:
-    """The gateway of this process (of this event loop, where it has several), started when it is first asked for."""
+    """The model gateway of this event loop, started at the first call."""
     loop = asyncio.get_running_loop()
     async with _start_locks.setdefault(loop, asyncio.Lock()):
         if loop not in _gateways:

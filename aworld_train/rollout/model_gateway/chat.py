@@ -1,7 +1,7 @@
 """OpenAI's chat completions: POST /v1/chat/completions.
 
-Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's head and arguments,
-the reason it ended, and, where ``stream_options.include_usage`` asks for it, the number of tokens.
+Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's name and arguments,
+the finish reason and, with ``stream_options.include_usage``, the number of tokens.
 """
 
 import time
@@ -79,7 +79,7 @@ def _messages(sent: Sequence[Any], last: ParsedRequest | None) -> tuple[Message,
 
 
 def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
-    """How many messages are at the beginning of both. What is read of one is text, which is equal or is not."""
+    """The number of equal messages at the beginning of both. ``==`` is exact: only their text is used."""
     for index, (sent_message, earlier) in enumerate(zip(sent, before, strict=False)):
         if sent_message is not earlier and sent_message != earlier:
             return index

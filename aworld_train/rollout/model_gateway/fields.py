@@ -1,7 +1,7 @@
-"""Values out of a request's body: each is of the type it must have, or the request is refused by the parameter's name.
+"""Reads values from a request's body: a value of the wrong type is refused with the parameter's name.
 
-Bodies are plain JSON and stay so: a validation library would take longer for a long history than all the rest. ``True``
-is no number here, and ``null`` is as if the parameter were not there.
+Bodies stay plain JSON: for a long history, a validation library would take longer than all the rest. ``True`` is not
+accepted as a number, and ``null`` counts as an absent parameter.
 """
 
 import json
@@ -32,7 +32,7 @@ def parse_body(body: bytes) -> Json:
     """A request's body as an object.
 
     Raises:
-        Refused: it is no JSON, no object, or holds text that cannot be encoded.
+        RequestRefused: it is no JSON, no object, or holds text that cannot be encoded.
     """
     try:
         value = _parsed(body)
@@ -48,29 +48,29 @@ def parse_body(body: bytes) -> Json:
 
 
 def _parsed(body: bytes) -> Any:
-    """What is in a body.
+    """Parse a body.
 
-    msgspec finds what `json` finds, several times as fast, where it finds anything. It takes no numbers beyond a
-    float's range, no ``NaN``, and no half of a surrogate pair.
+    Where msgspec accepts a body, its result equals that of `json`, several times as fast. It rejects numbers beyond a
+    float's range, ``NaN``, and half of a surrogate pair.
     """
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # JSON is UTF-8 (RFC 8259), and decoded strictly; given bytes, `json` would let surrogates through.
         value = json.loads(body.decode())
-        # Half of a surrogate pair is possible in JSON, and in no tokenizer.
+        # JSON can hold half of a surrogate pair; no tokenizer can.
         json.dumps(value, ensure_ascii=False).encode()
         return value
 
 
 def kind(value: Any) -> str:
-    """What a value is, in JSON's words."""
+    """The JSON type of a value."""
     return _KINDS.get(type(value), "something else")
 
 
 def wrong(value: Any, parameter: str, expected: str) -> RequestRefused:
-    """What to raise for a value of the wrong type or range."""
-    # An integer of thousands of digits has no decimal form.
+    """The error for a value of the wrong type or range."""
+    # Python does not write integers of thousands of digits in decimal.
     described = (
         f"{value}" if type(value) is float or (type(value) is int and abs(value) < 1 << 64) else kind(value)
     )
@@ -80,7 +80,7 @@ def wrong(value: Any, parameter: str, expected: str) -> RequestRefused:
 
 
 def unsupported(parameter: str, reason: str) -> RequestRefused:
-    """What to raise for something that is right in the dialect, and that is not done here."""
+    """The error for a parameter that the dialect has and the model gateway does not support."""
     return RequestRefused(f"{parameter}: {reason}", code="unsupported_parameter", parameter=parameter)
 
 
@@ -106,7 +106,7 @@ def as_name(value: Any, parameter: str) -> str:
 
 
 def array(body: Mapping[str, Any], parameter: str, where: str = "") -> Sequence[Any]:
-    """The array under ``parameter``, or an empty one; ``where`` is its whole name, where that is longer."""
+    """The array under ``parameter``, or an empty one; ``where`` is its full name if that is longer."""
     value = body.get(parameter)
     if value is None:
         return ()
@@ -156,10 +156,10 @@ def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf)
 
 
 def joined_text(content: Any, parameter: str) -> str:
-    """Content that is a string, or text in parts, of which each is a line, as vLLM joins them for text templates.
+    """Content that is a string or text parts, joined by newlines, as vLLM joins them for text templates.
 
     Raises:
-        Refused: there is something else in it: an image, audio, a file.
+        RequestRefused: it holds another part: an image, audio, a file.
     """
     if type(content) is str:
         return content

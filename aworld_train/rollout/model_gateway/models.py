@@ -1,4 +1,4 @@
-"""GET /v1/models: the one model of a rollout, in a form that OpenAI's clients read, and Anthropic's too."""
+"""GET /v1/models: the model of a rollout, in a form that the clients of OpenAI and Anthropic both read."""
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
@@ -18,10 +18,10 @@ def listing(model: str) -> Json:
 
 
 def entry(name: str, model: str) -> Json:
-    """The model ``asked`` for.
+    """The model called ``name``.
 
     Raises:
-        Refused: it is not the rollout's.
+        RequestRefused: it is not the rollout's.
     """
     if name != model:
         raise RequestRefused(

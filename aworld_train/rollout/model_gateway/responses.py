@@ -1,8 +1,8 @@
-"""OpenAI's responses: POST /v1/responses, the same request cut into items.
+"""OpenAI's responses: POST /v1/responses, where a conversation is a list of items.
 
-Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (what it
-thought, its text, each of its calls); they are put together again, so that the turn is one message as it was sampled.
-Streams hold the whole answer, sampled before the first event.
+Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (reasoning,
+text, each tool call); they are joined, so that the turn is one message as it was sampled. Streams hold the whole
+answer, sampled before the first event.
 """
 
 import time
@@ -97,12 +97,12 @@ def _messages(body: Json) -> tuple[Message, ...]:
 
 
 class _Items:
-    """Reads items one after the other, and knows which of the assistant's belong to one turn."""
+    """Reads items in order and joins those of one assistant turn."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._turn = False  # whether the last message is a turn of the assistant's that calls may be added to
-        self._thinking_only = False  # whether that turn so far is nothing but what was thought
+        self._turn = False  # the last message is an assistant turn that calls may be added to
+        self._thinking_only = False  # that turn holds only reasoning so far
 
     def read(self, item: Json, where: str) -> None:
         """Read the next item."""
@@ -152,7 +152,7 @@ class _Items:
 
 
 def _reasoning_text(item: Json, where: str) -> str:
-    """What a reasoning item says: its text, or, where there is only that, its summary."""
+    """The text of a reasoning item, or its summary if it has no text."""
     for member in ("content", "summary"):
         parts = fields.array(item, member, f"{where}.{member}")
         texts = [
@@ -216,7 +216,7 @@ def _part_events(part: Json, position: Json) -> Iterator[Json]:
 
 
 def _response(parsed: ParsedRequest, model: str) -> Json:
-    """A response before there is an answer. Of the request it repeats what is short."""
+    """A response without an answer yet; it repeats the short parameters of the request."""
     request = parsed.request
     return {
         "id": new_id("resp_"),
@@ -262,7 +262,7 @@ def _finished(response: Json, completion: Completion, items: list[Json]) -> Json
 
 
 def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
-    """The items of an answer; there is a message where it would have none."""
+    """The items of an answer; a message at least, if there is no call."""
     status = "incomplete" if completion.finish_reason == "length" else "completed"
     items: list[Json] = []
     if completion.reasoning:

@@ -1,8 +1,8 @@
-"""What a request may say about sampling: a wish is passed on, a change is refused, the rest does nothing.
+"""The sampling parameters of a request: wishes are passed on, changes are refused, unknown ones are ignored.
 
-The trainer decides how tokens are sampled, and it learns from their log-probabilities. A parameter that changes the
-distribution behind its back (a penalty, a grammar, a forced tool) would make those wrong, so it is refused unless it
-has the value that changes nothing. Names are those of OpenAI, and of vLLM and SGLang beyond.
+The trainer decides how tokens are sampled, and learns from their log-probabilities. A parameter that changes the
+distribution without the trainer (a penalty, a grammar, a forced tool) would make these wrong, so it is refused unless
+it has its neutral value. The names are those of OpenAI, vLLM and SGLang.
 """
 
 import logging
@@ -50,7 +50,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "web_search_options": (),
 }
-"""The values that change nothing, by parameter; ``null`` is one of them everywhere."""
+"""The values that change nothing, by parameter; ``null`` always changes nothing."""
 
 _MAX_NAMES = 1000
 _ignored: set[str] = set()
@@ -59,7 +59,7 @@ _ignored: set[str] = set()
 def refuse_changes(
     body: Mapping[str, Any], read: frozenset[str], neutral: Mapping[str, tuple[Any, ...]] = NEUTRAL
 ) -> None:
-    """See to it that nothing in a request changes sampling.
+    """Refuse a request with a parameter that changes sampling.
 
     Args:
         body: The request.
@@ -67,7 +67,7 @@ def refuse_changes(
         neutral: The values that change nothing, by parameter.
 
     Raises:
-        Refused: something does.
+        RequestRefused: it has such a parameter.
     """
     for name, value in body.items():
         if name in read or value is None:
@@ -82,7 +82,7 @@ def refuse_changes(
 
 
 def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is passed on: ``temperature``, ``top_p`` and ``top_k``."""
+    """The wishes that are passed on: ``temperature``, ``top_p`` and ``top_k``."""
     return {
         "temperature": fields.number(body, "temperature"),
         "top_p": fields.number(body, "top_p", max_value=1),

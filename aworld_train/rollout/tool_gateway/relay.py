@@ -2,6 +2,9 @@
 
 Bodies pass unchanged, JSON as a whole and event streams chunk by chunk. The gateway writes an answer itself only when
 the environment gives none: it was lost, or a tool took too long.
+
+A relay of the MCP SDK's parts (mcp 1.30: its server, and its client behind it) takes 2.5 ms of CPU a call against
+0.7 ms, and would not pass bodies unchanged: it parses and validates each message and writes it anew.
 """
 
 import asyncio
