@@ -243,15 +243,15 @@ def _agent(section: Mapping[str, Any], location: str) -> AgentDescription:
     _check_keys(section, AgentDescription, location)
     endpoint = section.get("endpoint")
     if endpoint is not None:
-        location = f"{location}, endpoint"
+        endpoint_location = f"{location}, endpoint"
         if not isinstance(endpoint, dict):
-            raise UsageError(f"{location} takes url, model and key_variable, not {endpoint!r}.")
-        _check_keys(endpoint, ModelEndpoint, location)
+            raise UsageError(f"{endpoint_location} takes url, model and key_variable, not {endpoint!r}.")
+        _check_keys(endpoint, ModelEndpoint, endpoint_location)
         endpoint = ModelEndpoint(
-            *(_text(endpoint, key, location) for key in ("url", "model", "key_variable"))
+            *(_text(endpoint, key, endpoint_location) for key in ("url", "model", "key_variable"))
         )
         if not endpoint.url.startswith(("http://", "https://")):
-            raise UsageError(f"{location}: `url` is {endpoint.url!r}, which is not an http URL.")
+            raise UsageError(f"{endpoint_location}: `url` is {endpoint.url!r}, which is not an http URL.")
     return AgentDescription(
         name=_text(section, "name", location),
         system_prompt=_text(section, "system_prompt", location) if "system_prompt" in section else None,

@@ -205,9 +205,9 @@ class Episode:
         context = self._limits.context
         if context.policy is not None and prepared.length > context.budget:
 
-            async def ask(messages: list[Message]) -> str:
-                part = replace(request, messages=messages, use_tools=False, stop=())
-                prepared = await self._prepare(record, messages, request.tools)
+            async def ask(question: list[Message]) -> str:
+                part = replace(request, messages=question, use_tools=False, stop=())
+                prepared = await self._prepare(record, question, request.tools)
                 return (await self._sample(record, part, prepared)).content
 
             shorter = await record.view.shorten(request.messages, messages, ask)

@@ -7,7 +7,7 @@ https://modelcontextprotocol.io/specification/2025-06-18/basic/transports
 
 The MCP SDK's client is not used because it loses failures: when a server dies during a call, the SDK (mcp 1.30) leaves
 the call waiting for ever, and here it raises ``ServerFailure`` at once. It also costs more: 23 ms of CPU to open and
-close a session against 1.0 ms, and 0.98 ms a call against 0.30 ms (medians against a local server that answers in JSON).
+close a session against 1.0 ms, and 0.98 ms a call against 0.30 ms (medians, a local server that answers in JSON).
 """
 
 import asyncio

@@ -80,7 +80,7 @@ async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("def build():\n    raise KeyError('x')", "KeyError: 'x'"),
         (
@@ -96,8 +96,10 @@ async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: 
         ("def build(a, b): pass", r"takes \(a, b\)"),
     ],
 )
-async def test_what_goes_wrong_ends_the_episode_and_says_why(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(AgentFailed, match=f"(?s){said}"):
+async def test_what_goes_wrong_ends_the_episode_and_says_why(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    with pytest.raises(AgentFailed, match=f"(?s){message}"):
         await run(tmp_path, source)
 
 
@@ -126,7 +128,7 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "names no agent"),
         ({"command": None}, "names no agent"),
@@ -136,8 +138,8 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
         ({"builder": "a:b", "environment": {"A": "b"}}, r"goes with agent\.command"),
     ],
 )
-def test_settings_name_exactly_one_agent(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_settings_name_exactly_one_agent(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         agent_from(settings)
 
 

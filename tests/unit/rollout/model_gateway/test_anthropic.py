@@ -54,11 +54,11 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
         7,
         2,
     )
-    (asked,) = scripted.requests
-    assert asked.messages == (Message("system", "Be\nbrief."), Message("user", "1+1?"))
-    assert (asked.max_tokens, asked.stop, asked.temperature, asked.top_k) == (9, ("END",), 0.5, 3)
+    (request,) = scripted.requests
+    assert request.messages == (Message("system", "Be\nbrief."), Message("user", "1+1?"))
+    assert (request.max_tokens, request.stop, request.temperature, request.top_k) == (9, ("END",), 0.5, 3)
     function = {"name": "add", "description": "Adds.", "parameters": ADD["input_schema"]}
-    assert asked.tools == ({"type": "function", "function": function},)
+    assert request.tools == ({"type": "function", "function": function},)
 
 
 async def test_the_synchronous_client_works_with_its_key_at_the_common_address() -> None:
@@ -163,9 +163,9 @@ async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: st
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said, headers = await post(session.root(), {"messages": USER, "max_tokens": 9, **extra})
-    assert (status, said["type"], said["error"]["type"]) == (400, "error", "invalid_request_error")
-    assert (said["error"]["param"], headers["x-should-retry"]) == (parameter, "false")
+        status, body, headers = await post(session.root(), {"messages": USER, "max_tokens": 9, **extra})
+    assert (status, body["type"], body["error"]["type"]) == (400, "error", "invalid_request_error")
+    assert (body["error"]["param"], headers["x-should-retry"]) == (parameter, "false")
     assert scripted.requests == []
 
 

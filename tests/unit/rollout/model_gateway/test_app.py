@@ -19,8 +19,8 @@ USER: Any = [{"role": "user", "content": "1+1?"}]
 TWO = Completion("Two.", tokens=[1])
 
 
-def said(request: ChatRequest) -> Completion:
-    """The last message, said again."""
+def echoed(request: ChatRequest) -> Completion:
+    """Answers with the last message."""
     return Completion(request.messages[-1].content, tokens=[1])
 
 
@@ -43,10 +43,10 @@ class Named:
     """Conversations by the agent's name, each of which answers with it."""
 
     def __init__(self) -> None:
-        self.asked_for: list[str] = []
+        self.names: list[str] = []
 
     def __call__(self, agent: str) -> Scripted:
-        self.asked_for.append(agent)
+        self.names.append(agent)
         return Scripted([Completion(agent, tokens=[1])])
 
 
@@ -63,7 +63,7 @@ async def test_an_agent_is_named_by_its_address_or_its_key_and_made_once() -> No
         async with anthropic.AsyncAnthropic(base_url=gateway.url, auth_token=session.api_key("critic")) as ai:
             got: Any = await ai.messages.create(model="m", max_tokens=9, messages=USER)
             assert got.content[0].text == "critic"
-    assert named.asked_for == ["agent", "critic"]
+    assert named.names == ["agent", "critic"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ async def test_an_unknown_key_is_refused(key: str) -> None:
 async def test_keys_differ_and_open_their_own_rollout_only() -> None:
     async with serving() as gateway:
         sessions = [
-            gateway.open_session(MODEL, lambda agent, at=at: Scripted([Completion(str(at))]))
-            for at in range(3)
+            gateway.open_session(MODEL, lambda agent, index=index: Scripted([Completion(str(index))]))
+            for index in range(3)
         ]
         assert len({one.key for one in sessions}) == 3
         assert [await ask(one.address()) for one in sessions] == ["0", "1", "2"]
@@ -142,25 +142,25 @@ async def test_keys_differ_and_open_their_own_rollout_only() -> None:
 async def test_sixty_four_rollouts_at_once_get_their_own_answers() -> None:
     gate = asyncio.Event()
     async with serving() as gateway:
-        scripts = [Scripted([said], gate) for _ in range(64)]
+        scripts = [Scripted([echoed], gate) for _ in range(64)]
         sessions = [gateway.open_session(MODEL, lambda agent, one=one: one) for one in scripts]
         async with client(gateway.url) as ai:  # its connections, of which each rollout gets its own
-            asking = [
-                asyncio.create_task(echo(ai.with_options(base_url=one.address()), f"t{at}"))
-                for at, one in enumerate(sessions)
+            request_tasks = [
+                asyncio.create_task(echo(ai.with_options(base_url=one.address()), f"t{index}"))
+                for index, one in enumerate(sessions)
             ]
             async with asyncio.timeout(20):
                 for one in scripts:
                     await one.started.wait()
                 gate.set()
-                assert await asyncio.gather(*asking) == [f"t{at}" for at in range(64)]
+                assert await asyncio.gather(*request_tasks) == [f"t{index}" for index in range(64)]
     assert [len(one.requests) for one in scripts] == [1] * 64
 
 
 async def test_one_agent_may_ask_several_things_at_once() -> None:
-    async with rollout_session(said) as (session, scripted), client(session.address()) as ai:
-        answers = await asyncio.gather(*(echo(ai, f"t{at}") for at in range(20)))
-    assert answers == [f"t{at}" for at in range(20)]
+    async with rollout_session(echoed) as (session, scripted), client(session.address()) as ai:
+        answers = await asyncio.gather(*(echo(ai, f"t{index}") for index in range(20)))
+    assert answers == [f"t{index}" for index in range(20)]
     assert len(scripted.requests) == 20
 
 
@@ -170,10 +170,12 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later(strea
         rollout_session(TWO, gate=asyncio.Event()) as (session, scripted),
         client(session.address()) as ai,
     ):
-        asking = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER, stream=stream))
+        request_task = asyncio.create_task(
+            ai.chat.completions.create(model="m", messages=USER, stream=stream)
+        )
         await asyncio.wait_for(scripted.started.wait(), 10)
         session.close()
-        for request in (asking, ai.chat.completions.create(model="m", messages=USER)):
+        for request in (request_task, ai.chat.completions.create(model="m", messages=USER)):
             with pytest.raises(openai.APIStatusError) as caught:
                 await asyncio.wait_for(request, 10)
             assert (caught.value.status_code, caught.value.code) == (410, "rollout_ended")
@@ -207,12 +209,12 @@ async def test_a_rollout_that_ends_while_a_body_comes_is_not_asked_any_more() ->
 
         async with aiohttp.ClientSession() as http:
             url = session.address() + "/chat/completions"
-            asking = asyncio.create_task(http.post(url, data=slowly()))
+            request_task = asyncio.create_task(http.post(url, data=slowly()))
             await asyncio.sleep(0.1)
             session.close()
             halfway.set()
             async with asyncio.timeout(10):
-                assert (await asking).status == 410
+                assert (await request_task).status == 410
     assert scripted.requests == []
 
 
@@ -224,10 +226,12 @@ async def test_a_client_that_breaks_off_cancels_its_request(
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", keep_alive)
     async with rollout_session(TWO, gate=asyncio.Event()) as (session, scripted):
         async with client(session.address()) as ai:
-            asking = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER, stream=stream))
+            request_task = asyncio.create_task(
+                ai.chat.completions.create(model="m", messages=USER, stream=stream)
+            )
             await asyncio.wait_for(scripted.started.wait(), 10)
             assert not scripted.cancelled.is_set()
-            asking.cancel()
+            request_task.cancel()
         await asyncio.wait_for(scripted.cancelled.wait(), 10)
         assert not session._tasks
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
@@ -248,12 +252,12 @@ async def test_stopping_ends_what_is_under_way() -> None:
     await gateway.start()
     session = gateway.open_session(MODEL, lambda agent: scripted)
     async with client(session.address()) as ai:
-        asking = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER))
+        request_task = asyncio.create_task(ai.chat.completions.create(model="m", messages=USER))
         await asyncio.wait_for(scripted.started.wait(), 10)
         async with asyncio.timeout(4):
             await gateway.stop()
         with pytest.raises(openai.APIStatusError) as caught:
-            await asking
+            await request_task
     assert caught.value.status_code == 410
     assert scripted.cancelled.is_set()
     with pytest.raises(RuntimeError, match="not been started"):

@@ -137,9 +137,9 @@ def check(response: httpx.Response) -> None:
         assert response.content
         return
     assert response.status_code == 400, response.text
-    said = response.json()["error"]
-    assert said["message"] and said["type"] == "invalid_request_error"
-    assert said["param"] or said["code"].startswith("invalid_")
+    error = response.json()["error"]
+    assert error["message"] and error["type"] == "invalid_request_error"
+    assert error["param"] or error["code"].startswith("invalid_")
 
 
 @given(st.dictionaries(st.text(max_size=3), anything))
@@ -192,8 +192,8 @@ def test_any_bytes_are_answered_or_refused(gateway: httpx.Client, path: str, sen
 @pytest.mark.parametrize("where", ["tools", "messages", "input", "text", "metadata", "logit_bias"])
 def test_a_deep_body_is_answered_or_refused(gateway: httpx.Client, path: str, depth: int, where: str) -> None:
     user = [{"role": "user", "content": "hi"}]
-    said = {"messages": user, "input": "hi", where: None}
-    sent = json.dumps(said).replace("null", '{"a":' * depth + "1" + "}" * depth)
+    body = {"messages": user, "input": "hi", where: None}
+    sent = json.dumps(body).replace("null", '{"a":' * depth + "1" + "}" * depth)
     check(gateway.post(path, content=sent.encode()))
 
 

@@ -53,10 +53,10 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
     assert (got.model, got.object, choice.logprobs) == (MODEL, "chat.completion", None)
     assert got.usage is not None
     assert (got.usage.prompt_tokens, got.usage.completion_tokens, got.usage.total_tokens) == (7, 2, 9)
-    (asked,) = scripted.requests
-    assert asked.messages == (Message("user", "1+1?"),)
-    assert (asked.tools, asked.use_tools, asked.max_tokens, asked.stop) == ((), True, None, ())
-    assert (asked.temperature, asked.top_p, asked.top_k) == (None, None, None)
+    (request,) = scripted.requests
+    assert request.messages == (Message("user", "1+1?"),)
+    assert (request.tools, request.use_tools, request.max_tokens, request.stop) == ((), True, None, ())
+    assert (request.temperature, request.top_p, request.top_k) == (None, None, None)
 
 
 async def test_the_synchronous_client_works_too() -> None:
@@ -82,8 +82,8 @@ async def test_tool_calls_come_as_the_model_wrote_them() -> None:
     ]
     assert message.reasoning_content == "I had better add."
     # What only a constrained decoder would read does not get into the prompt.
-    plain = {key: value for key, value in ADD["function"].items() if key != "strict"}
-    assert scripted.requests[0].tools == ({"type": "function", "function": plain},)
+    function = {key: value for key, value in ADD["function"].items() if key != "strict"}
+    assert scripted.requests[0].tools == ({"type": "function", "function": function},)
 
 
 async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
@@ -176,16 +176,16 @@ async def test_wishes_are_passed_on() -> None:
             metadata={"a": "b"},
             extra_body={"top_k": 5, "min_p": 0, "unheard_of": [1]},
         )
-    (asked,) = scripted.requests
-    assert (asked.max_tokens, asked.stop, asked.temperature, asked.top_p, asked.top_k) == (
+    (request,) = scripted.requests
+    assert (request.max_tokens, request.stop, request.temperature, request.top_p, request.top_k) == (
         40,
         ("END",),
         0,
         0.5,
         5,
     )
-    assert not asked.use_tools
-    assert len(asked.tools) == 1
+    assert not request.use_tools
+    assert len(request.tools) == 1
 
 
 @pytest.mark.parametrize(
@@ -211,13 +211,13 @@ async def test_wishes_are_passed_on() -> None:
 )
 async def test_what_would_change_sampling_is_refused(extra: dict[str, Any], parameter: str) -> None:
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said, headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
-    assert (status, said["error"]["param"], said["error"]["code"]) == (
+        status, body, headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
+    assert (status, body["error"]["param"], body["error"]["code"]) == (
         400,
         parameter,
         "unsupported_parameter",
     )
-    assert (said["error"]["type"], headers["x-should-retry"]) == ("invalid_request_error", "false")
+    assert (body["error"]["type"], headers["x-should-retry"]) == ("invalid_request_error", "false")
     assert scripted.requests == []
 
 
@@ -240,8 +240,8 @@ async def test_what_would_change_sampling_is_refused(extra: dict[str, Any], para
 )
 async def test_what_changes_nothing_is_accepted(extra: dict[str, Any]) -> None:
     async with rollout_session(ANSWER) as (session, _):
-        status, said, _headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
-    assert status == 200, said
+        status, body, _headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
+    assert status == 200, body
 
 
 @pytest.mark.parametrize(
@@ -288,9 +288,9 @@ async def test_what_changes_nothing_is_accepted(extra: dict[str, Any]) -> None:
 )
 async def test_a_wrong_value_is_refused_by_its_name(body: dict[str, Any], parameter: str) -> None:
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said, _headers = await post(session.address(), body)
-    assert (status, said["error"]["param"]) == (400, parameter)
-    assert said["error"]["message"]
+        status, received, _headers = await post(session.address(), body)
+    assert (status, received["error"]["param"]) == (400, parameter)
+    assert received["error"]["message"]
     assert scripted.requests == []
 
 
@@ -310,9 +310,9 @@ async def test_a_wrong_value_is_refused_by_its_name(body: dict[str, Any], parame
 )
 async def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said, _headers = await post(session.address(), body)
+        status, received, _headers = await post(session.address(), body)
     assert status == 400
-    assert said["error"]["code"] in ("invalid_json", "invalid_text")
+    assert received["error"]["code"] in ("invalid_json", "invalid_text")
     assert scripted.requests == []
 
 
@@ -336,8 +336,8 @@ async def test_every_kind_of_message_arrives() -> None:
     ]
     body = json.dumps({"messages": messages}).replace("\\ude00", "\\uDE00").encode()
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said, _headers = await post(session.address(), body)
-    assert status == 200, said
+        status, received, _headers = await post(session.address(), body)
+    assert status == 200, received
     assert scripted.requests[0].messages == (
         Message("system", "Be\nbrief."),
         Message("user", "😀 1+1?"),
@@ -378,8 +378,8 @@ async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(
 
 async def test_an_unexpected_failure_names_its_type_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with rollout_session(RuntimeError("secret")) as (session, _):
-        _status, said, _headers = await post(session.address(), {"messages": USER})
-    assert said["error"] == {
+        _status, body, _headers = await post(session.address(), {"messages": USER})
+    assert body["error"] == {
         "message": "the model failed: RuntimeError",
         "type": "server_error",
         "param": None,

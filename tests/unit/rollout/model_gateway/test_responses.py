@@ -53,11 +53,11 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
     assert got.usage is not None
     assert (got.usage.input_tokens, got.usage.output_tokens, got.usage.total_tokens) == (7, 2, 9)
     assert got.usage.output_tokens_details.reasoning_tokens == 0
-    (asked,) = scripted.requests
-    assert asked.messages == (Message("system", "Be brief."), Message("user", "1+1?"))
-    assert (asked.max_tokens, asked.temperature) == (9, 0.5)
+    (request,) = scripted.requests
+    assert request.messages == (Message("system", "Be brief."), Message("user", "1+1?"))
+    assert (request.max_tokens, request.temperature) == (9, 0.5)
     function = {key: ADD[key] for key in ("name", "description", "parameters")}
-    assert asked.tools == ({"type": "function", "function": function},)
+    assert request.tools == ({"type": "function", "function": function},)
 
 
 async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
@@ -200,8 +200,8 @@ async def test_log_probabilities_come_where_they_are_asked_for() -> None:
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
     async with rollout_session(ANSWER) as (session, scripted):
-        status, said = await post(session.address(), {"input": "hi", **extra})
-    assert (status, said["error"]["param"]) == (400, parameter)
+        status, body = await post(session.address(), {"input": "hi", **extra})
+    assert (status, body["error"]["param"]) == (400, parameter)
     assert scripted.requests == []
 
 

@@ -159,7 +159,7 @@ async def test_the_environment_gets_the_gateway_session_s_headers_and_none_of_th
     gateway: ToolGateway, odd: ServerProcess
 ) -> None:
     gateway_session = await gateway.open_session(odd.tools(MCP_SERVERS="a,b"))
-    own = {
+    agent_headers = {
         "Authorization": f"Bearer {gateway_session.token}",
         "MCP_SERVERS": "all",
         "X-Own": "1",
@@ -168,7 +168,7 @@ async def test_the_environment_gets_the_gateway_session_s_headers_and_none_of_th
     from mcp.client.streamable_http import streamablehttp_client
 
     async with (
-        streamablehttp_client(gateway_session.url, headers=own) as (read, write, _),
+        streamablehttp_client(gateway_session.url, headers=agent_headers) as (read, write, _),
         ClientSession(read, write) as session,
     ):
         await session.initialize()
@@ -182,8 +182,8 @@ async def test_the_environment_gets_the_gateway_session_s_headers_and_none_of_th
 async def test_only_who_has_the_key_comes_in_and_only_to_its_own_sessions(
     gateway: ToolGateway, calculator: ServerProcess
 ) -> None:
-    mine, other = [await gateway.open_session(calculator.tools()) for _ in range(2)]
-    assert mine.url != other.url
+    first, other = [await gateway.open_session(calculator.tools()) for _ in range(2)]
+    assert first.url != other.url
     hello = {
         "jsonrpc": "2.0",
         "id": 0,
@@ -195,16 +195,16 @@ async def test_only_who_has_the_key_comes_in_and_only_to_its_own_sessions(
         },
     }
     async with aiohttp.ClientSession() as client:
-        assert (await post(client, mine.url.replace(mine.token, "guess"), hello))[0] == 404
-        assert (await post(client, mine.url, hello, Authorization="Bearer guess"))[0] == 401
-        async with client.post(mine.url, json=hello, headers=HEADERS) as opened:
+        assert (await post(client, first.url.replace(first.token, "guess"), hello))[0] == 404
+        assert (await post(client, first.url, hello, Authorization="Bearer guess"))[0] == 401
+        async with client.post(first.url, json=hello, headers=HEADERS) as opened:
             session = opened.headers["Mcp-Session-Id"]
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        assert (await post(client, mine.url, ping, **{"Mcp-Session-Id": session}))[0] == 200
+        assert (await post(client, first.url, ping, **{"Mcp-Session-Id": session}))[0] == 200
         assert (await post(client, other.url, ping, **{"Mcp-Session-Id": session}))[0] == 404
         assert other.lost is None
-        await mine.close()
-        assert (await post(client, mine.url, ping, **{"Mcp-Session-Id": session}))[0] == 404
+        await first.close()
+        assert (await post(client, first.url, ping, **{"Mcp-Session-Id": session}))[0] == 404
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b"[" * 100_000], ids=str)
@@ -266,8 +266,8 @@ async def test_thirty_two_episodes_at_once_each_get_their_own_answers(
         gateway_session = await gateway.open_session(odd.tools())
         async with agent(gateway_session.url) as session:
             for step in range(4):
-                said = text_of(await session.call_tool("echo", {"value": [number, step]}))
-                assert said == repr([number, step])
+                text = text_of(await session.call_tool("echo", {"value": [number, step]}))
+                assert text == repr([number, step])
             assert text_of(await session.call_tool("count", {})) == "1"
         await gateway_session.close()
         return gateway_session
@@ -419,12 +419,12 @@ async def test_which_answers_mean_a_loss(
         aiohttp.ClientSession() as client,
         client.post(gateway_session.url, json=CALL, headers=HEADERS) as answer,
     ):
-        given = await answer.read()
+        received = await answer.read()
     if status < 500:
-        assert given == (event(body) if streamed else body)
+        assert received == (event(body) if streamed else body)
         assert answer.status == status
     else:
-        assert json.loads(given)["error"]["data"] == {"type": "environment_lost"}
+        assert json.loads(received)["error"]["data"] == {"type": "environment_lost"}
     if lost is None:
         assert gateway_session.lost is None
     elif not streamed or status == 200:
@@ -485,11 +485,11 @@ async def test_an_answer_that_goes_on_in_another_stream_is_seen_there(
 async def test_an_environment_without_room_is_asked_again_and_what_it_has_room_for_passes(
     gateway: ToolGateway,
 ) -> None:
-    asked: list[float] = []
+    times: list[float] = []
 
     async def handler(request: web.Request) -> web.Response:
-        asked.append(time.monotonic())
-        if len(asked) < 3:
+        times.append(time.monotonic())
+        if len(times) < 3:
             return web.Response(status=503, headers={"Retry-After": "1"})
         return web.json_response(
             {"jsonrpc": "2.0", "id": 0, "result": {}}, headers={"Mcp-Session-Id": "first"}
@@ -503,15 +503,15 @@ async def test_an_environment_without_room_is_asked_again_and_what_it_has_room_f
             200,
             {"jsonrpc": "2.0", "id": 0, "result": {}},
         )
-    assert 0.9 < asked[2] - asked[0] < 20
+    assert 0.9 < times[2] - times[0] < 20
     assert gateway_session.mcp_sessions == {"first"} and gateway_session.lost is None
 
-    asked[:] = [0.0] * -100
+    times[:] = [0.0] * -100
     gateway_session = await gateway.open_session(ToolServer(url, {}, connect_timeout=0.5))
-    asked.clear()
+    times.clear()
     async with aiohttp.ClientSession() as client:
-        _, said = await post(client, gateway_session.url, hello)
-    assert said["error"]["data"] == {"type": "environment_lost"}
+        _, response = await post(client, gateway_session.url, hello)
+    assert response["error"]["data"] == {"type": "environment_lost"}
     assert "did not open a session within 0.5 seconds" in str(gateway_session.lost)
     await runner.cleanup()
 
@@ -543,12 +543,12 @@ async def test_an_episode_is_replayed_with_the_environment_switched_off(
     path = tmp_path / "calls.jsonl"
     recorded = await gateway.open_session(odd.tools(), Cassette(path, Mode.record))
     async with agent(recorded.url) as session:
-        made = await ask_all(session)
+        answers = await ask_all(session)
     await recorded.close()
     for _ in range(2):
         replayed = await gateway.open_session(NOWHERE, Cassette(path, Mode.replay))
         async with agent(replayed.url) as session:
-            assert await ask_all(session) == made
+            assert await ask_all(session) == answers
             assert (await session.send_ping()).model_dump(exclude_none=True) == {}
             missed = await session.call_tool("echo", {"value": "y"})
             with pytest.raises(McpError, match="resources/list"):
@@ -568,13 +568,13 @@ async def test_our_own_loop_replays_what_an_agent_recorded_and_the_other_way_rou
 ) -> None:
     gateway_session = await gateway.open_session(odd.tools(), Cassette(tmp_path / "agents", Mode.record))
     async with agent(gateway_session.url) as session:
-        made = await ask_all(session)
+        recorded = await ask_all(session)
     async with RecordedTools(NOWHERE, Cassette(tmp_path / "agents", Mode.replay)) as tools:
         assert [one["function"]["name"] for one in await tools.schemas()] == [
-            one["name"] for one in made[0]["tools"]
+            one["name"] for one in recorded[0]["tools"]
         ]
         results = [await tools.call(name, arguments) for name, arguments in CALLS]
-    assert [result.is_error for result in results] == [one["isError"] for one in made[1:]]
+    assert [result.is_error for result in results] == [one["isError"] for one in recorded[1:]]
 
     async with RecordedTools(odd.tools(), Cassette(tmp_path / "ours", Mode.record)) as tools:
         await tools.schemas()
@@ -582,7 +582,7 @@ async def test_our_own_loop_replays_what_an_agent_recorded_and_the_other_way_rou
             await tools.call(name, arguments)
     gateway_session = await gateway.open_session(NOWHERE, Cassette(tmp_path / "ours", Mode.replay))
     async with agent(gateway_session.url) as session:
-        assert (await ask_all(session))[1:] == made[1:]
+        assert (await ask_all(session))[1:] == recorded[1:]
 
 
 async def test_gaps_are_filled_and_what_is_there_is_not_asked_for(
@@ -650,8 +650,8 @@ async def test_a_lost_episode_s_session_does_not_keep_its_worker(gateway: ToolGa
         message = await request.json()
         if message["method"] == "tools/call":
             return web.Response(status=500)
-        said = {"jsonrpc": "2.0", "id": 0, "result": {}}
-        return web.json_response(said, headers={"Mcp-Session-Id": "mine"})
+        opened = {"jsonrpc": "2.0", "id": 0, "result": {}}
+        return web.json_response(opened, headers={"Mcp-Session-Id": "mine"})
 
     runner, url = await scripted(handler)
     gateway_session = await gateway.open_session(ToolServer(url, {}))
