@@ -65,9 +65,9 @@ async def test_what_the_gateway_adds_to_a_call(
     tool = "calculator" if "calculator_over_http" in str(server._command) else "echo"
     cassette = Cassette(tmp_path / "c", Mode.record)
     cassette.keep_tools("local", [])
-    passing = await gateway.admit(server.tools())
-    recorded = await gateway.admit(server.tools(), cassette)
-    replayed = await gateway.admit(server.tools(), Cassette(tmp_path / "c", Mode.replay))
+    passing = await gateway.open_session(server.tools())
+    recorded = await gateway.open_session(server.tools(), cassette)
+    replayed = await gateway.open_session(server.tools(), Cassette(tmp_path / "c", Mode.replay))
     own = {"Accept": HEADERS["Accept"]}
     async with aiohttp.ClientSession() as http:
         sessions = {

@@ -19,7 +19,7 @@ from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
-from aworld_train.rollout.model_gateway import llm_gateway
+from aworld_train.rollout.model_gateway import model_gateway
 from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
 
 
@@ -29,8 +29,8 @@ class ExternalAgent(EpisodeAgent):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        llm = (await llm_gateway()).admit(model_name, result.episode.conversation)
-        tools = await (await tool_gateway()).admit(self.server, self.settings.cassette)
+        llm = (await model_gateway()).open_session(model_name, result.episode.conversation)
+        tools = await (await tool_gateway()).open_session(self.server, self.settings.cassette)
         context = EpisodeContext(
             llm_url=llm.address,
             llm_key=llm.api_key,

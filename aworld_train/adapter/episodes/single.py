@@ -132,9 +132,9 @@ class SingleEpisodes:
 
     async def close(self) -> None:
         """End what episodes had in common in this process."""
-        from aworld_train.rollout.model_gateway import llm_gateway
+        from aworld_train.rollout.model_gateway import model_gateway
         from aworld_train.rollout.tool_gateway import tool_gateway
 
-        await (await llm_gateway()).stop()
+        await (await model_gateway()).stop()
         await (await tool_gateway()).stop()
         await self._model.close()
