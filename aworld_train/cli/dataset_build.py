@@ -1,4 +1,4 @@
-"""``aworld-train dataset build``: options or a recipe become a dataset directory, and an account of what was seen."""
+"""``aworld-train dataset build``: options or a recipe become a dataset directory, and a table of counts is printed."""
 
 import inspect
 from collections.abc import Callable, Sequence

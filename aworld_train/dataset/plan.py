@@ -48,9 +48,9 @@ class BuildPlan:
         splits: Fraction of the tasks by split.
         seed: Seed of the order, the splits and of what sources generate.
         limit: Most tasks over all splits.
-        dedupe: Leave out questions that are nearly another of the dataset.
+        dedupe: Leave out near-duplicates of other questions of the dataset.
         against: Dataset directories or parquet files whose tasks are left out.
-        strict: Whether the first piece of input that is dropped is an error.
+        strict: Whether the first dropped piece of input is an error.
     """
 
     sources: Sequence[PlannedSource]

@@ -21,7 +21,7 @@ from aworld_train.dataset.sources.values import (
     label_text,
     question_text,
 )
-from aworld_train.dataset.tasks import NOT_ASKED_FOR, Dropped, Shared, Task, TaskKind, TaskTable
+from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
 from aworld_train.errors import DatasetError
 
 Record = tuple[int, object, Mapping[str, object] | str]
@@ -118,7 +118,7 @@ class RecordReader:
         question, system = question_text(get("query"))
         level = label_text(get("level"), "level")
         if self._levels and level not in self._levels:
-            raise UnusableRecord(NOT_ASKED_FOR)
+            raise UnusableRecord(LEVEL_NOT_SELECTED)
         shared = (
             self._defaults if _RARE_FIELDS.isdisjoint(fields) else self._shared_fields(fields, file, line)
         )
