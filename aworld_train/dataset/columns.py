@@ -80,11 +80,11 @@ class FamilyIndex:
         return len(self._numbers)
 
     def listed(self) -> list[Family]:
-        return [_family(*known) for known in self._numbers]
+        return [_family(*family_fields) for family_fields in self._numbers]
 
     def place(self, source: int, table: TaskTable) -> tuple[list[int], list[str], list[str]]:
         """For each task the number of its family, and the parts of message and system prompt that the family lacks."""
-        found: list[int] = []
+        family_numbers: list[int] = []
         afters: list[str] = []
         systems: list[str] = []
         numbers, shared_befores, shared_systems = self._numbers, self._befores, self._systems
@@ -102,16 +102,16 @@ class FamilyIndex:
                     after = message[at + len(subject) :]
             if not _is_shared(system, shared_systems):
                 system, task_system = "", system
-            known = (source, shared, has_system, has_subject, system, before, level)
-            number = numbers.get(known)
+            family_fields = (source, shared, has_system, has_subject, system, before, level)
+            number = numbers.get(family_fields)
             if number is None:
                 # Raises where a value is not a text.
                 "".join((*shared[1:], system, before, level)).encode()
-                number = numbers[known] = len(numbers)
-            found.append(number)
+                number = numbers[family_fields] = len(numbers)
+            family_numbers.append(number)
             afters.append(after)
             systems.append(task_system)
-        return found, afters, systems
+        return family_numbers, afters, systems
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
@@ -129,7 +129,7 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
-    found, afters, systems = families.place(source, table)
+    family_numbers, afters, systems = families.place(source, table)
     subjects = texts(table.subjects)
     keys = question_keys(table.subjects, subjects)
     for position, shared in enumerate(table.shared):
@@ -138,7 +138,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
     return pa.RecordBatch.from_arrays(
         [
             binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
-            numbers(found, pa.int32()),
+            numbers(family_numbers, pa.int32()),
             subjects,
             texts(afters),
             texts(systems),

@@ -18,7 +18,7 @@ from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
-from aworld_train.dataset.spool import Spool, SpoolPart, words
+from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
 CONFLICT = "same question with another answer"
@@ -62,7 +62,7 @@ class DistinctTasks:
         self._folder.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._spool.parts()):
             kept = self._keep(part, families, reference_digests, near, drops)
-            np.save(self._kept_file(number), kept)
+            np.save(self._positions_file(number), kept)
             np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
 
@@ -74,7 +74,7 @@ class DistinctTasks:
     def batches(self) -> Iterator[tuple[pa.RecordBatch, Positions]]:
         """Each part's batch and the positions of the distinct tasks in it, in final order."""
         for number, part in enumerate(self._spool.parts()):
-            yield part.batch, np.load(self._kept_file(number))
+            yield part.batch, np.load(self._positions_file(number))
 
     def _keep(
         self,
@@ -86,9 +86,9 @@ class DistinctTasks:
     ) -> Positions:
         batch, order = part.batch, part.order
         order = order[~self._in_reference(batch, reference_digests)[order]]
-        sorted_words = words(batch)[order]
+        sorted_numbers = digest_numbers(batch)[order]
         repeats = np.zeros(len(order), dtype=bool)
-        repeats[1:] = (sorted_words[1:] == sorted_words[:-1]).all(axis=1)
+        repeats[1:] = (sorted_numbers[1:] == sorted_numbers[:-1]).all(axis=1)
         if repeats.any():
             self._merge(batch, order, repeats, families, drops)
         kept = order[~repeats]
@@ -138,7 +138,7 @@ class DistinctTasks:
             distinct.append(position)
         return np.array(distinct, dtype=np.int64)
 
-    def _kept_file(self, number: int) -> Path:
+    def _positions_file(self, number: int) -> Path:
         return self._folder / f"{number}.kept.npy"
 
     def _family_file(self, number: int) -> Path:

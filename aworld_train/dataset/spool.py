@@ -152,16 +152,16 @@ def digests(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.u
     return flat[start : start + len(column) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
 
 
-def words(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
+def digest_numbers(batch: pa.RecordBatch) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
     """The digests of a batch as numbers that sort in the same order, [tasks, 4]."""
     return digests(batch).view(">u8").astype(np.uint64)
 
 
 def _in_order(batch: pa.RecordBatch) -> SpoolPart:
-    parts = words(batch)
-    order = np.argsort(parts[:, 0], kind="stable")
-    firsts = parts[order, 0]
+    sort_keys = digest_numbers(batch)
+    order = np.argsort(sort_keys[:, 0], kind="stable")
+    firsts = sort_keys[order, 0]
     if (firsts[1:] == firsts[:-1]).any():
         # There are repeats, or, very rarely, different digests with the same first eight bytes.
-        order = np.lexsort(parts.T[::-1])
+        order = np.lexsort(sort_keys.T[::-1])
     return SpoolPart(batch, order)

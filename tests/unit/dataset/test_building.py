@@ -1,4 +1,4 @@
-"""A build accounts for everything it saw, repeats byte for byte, and never destroys what it did not write."""
+"""A build counts everything that it reads, repeats byte for byte, and never destroys files that it did not write."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What is sorted on disk comes back as if it had been sorted in memory, each task once."""
+"""Sorting on disk gives the same order as sorting in memory, with each task once."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""JSON lines as a source: what a line becomes, and that every line becomes something."""
+"""JSON lines as a source: the task of a line, and no line without a task or a reason."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""Every option of a source is declared once: the command line and recipes have it by that declaration."""
+"""Every option of a source is declared once; the command line and recipes derive theirs from the declaration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Parquet files as a source: any column type that can be said as text."""
+"""Parquet files as a source: any column type that can be written as text."""
 
 import datetime
 from decimal import Decimal
