@@ -24,7 +24,7 @@ class BuildReport:
         dedupe: Whether near-duplicates within the dataset were left out.
         against_files: Name and sha256 of each file whose tasks were left out.
         seen: Tasks and unusable pieces of input that the sources yielded.
-        kept: The tasks among these.
+        kept: Those that were not dropped; all are tasks.
         dropped: The unusable pieces and the tasks with conflicting answers, by reason; each is listed in
             ``dropped.jsonl``.
         merged: Tasks that repeat an earlier one.
