@@ -1,4 +1,4 @@
-"""What cannot be trained on is told before training, in one paragraph that names the file and the row."""
+"""Rows that cannot be trained on are reported before training, in one paragraph that names the file and the row."""
 
 from pathlib import Path
 from typing import Any
