@@ -58,7 +58,7 @@ def check_composite(settings: CompositeSettings) -> None:
         find_scorer(settings.correct)
 
 
-@register_scorer("composite", wants_no_answer=True, delegates=True)
+@register_scorer("composite", scores_missing_answers=True, delegates=True)
 async def composite(answer: str | None, ground_truth: str, context: ScoringContext) -> Score:
     """The weighted sum of the parts, or 0 where a gate is shut; None where ``correct`` has no score."""
     from aworld_train.reward.scoring import score_extracted

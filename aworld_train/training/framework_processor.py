@@ -17,7 +17,7 @@ from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.loading import has_verl_signature, load_function
+from aworld_train.reward.loading import is_reward_function, load_function
 from aworld_train.reward.naming import name_reward
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.processor import TrainerProcessor
@@ -75,7 +75,7 @@ class VerlProcessor(TrainerProcessor):
         if reward_func is None:
             return None
         spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
-        if ":" in spec and has_verl_signature(load_function(spec)):
+        if ":" in spec and is_reward_function(load_function(spec)):
             self._given["reward"] = {"function": spec}
         else:
             find_scorer(spec)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from aworld_train.reward import workers
+from aworld_train.reward.scorers import ScorerKind
 from aworld_train.reward.workers import Job, ScorerFailure, ScorerPool, ScorerTimeout
 from tests.environments import eventually
 
@@ -47,7 +48,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
     path.write_text(OWN)
 
     def job(name: str, answer: str = "1", seconds: float = 30.0) -> Job:
-        return Job(f"{path}:{name}", answer, "1", None, seconds)
+        return Job(ScorerKind.scorer, f"{path}:{name}", answer, "1", None, seconds)
 
     return job
 
@@ -100,7 +101,7 @@ def test_the_answers_beside_one_that_is_stuck_are_scored(pool: ScorerPool, own: 
 
 def test_loading_a_scorer_is_not_within_its_time(pool: ScorerPool, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\ndef own(answer, truth): return 1\n")
-    job = Job(f"{tmp_path}/slow.py:own", "", "", None, 0.5)
+    job = Job(ScorerKind.scorer, f"{tmp_path}/slow.py:own", "", "", None, 0.5)
     assert pool.submit(job).result().value == 1.0
 
 
@@ -177,8 +178,8 @@ def test_workers_end_with_their_parent_however_that_ends(
     program = f"""
 import os, time
 from aworld_train.reward import workers
-pool = workers.WorkerPool(1)
-future = pool.submit(workers.Job({job.reference!r}, "1", "1", None, 1000))
+pool = workers.ScorerPool(1)
+future = pool.submit(workers.Job(workers.ScorerKind.scorer, {job.reference!r}, "1", "1", None, 1000))
 while not any(worker._loaded for worker in workers._alive):
     time.sleep(0.01)
 time.sleep(0.2)
@@ -200,9 +201,10 @@ time.sleep(1000)
 def test_a_program_that_ends_leaves_no_worker(own: Callable[..., Job]) -> None:
     program = f"""
 from aworld_train.reward import workers
-pool = workers.WorkerPool(2)
-assert pool.submit(workers.Job({own("same").reference!r}, "1", "1", None, 9)).result().value == 1
-pool.submit(workers.Job({own("sleeps").reference!r}, "1", "1", None, 1000))
+pool = workers.ScorerPool(2)
+job = workers.Job(workers.ScorerKind.scorer, {own("same").reference!r}, "1", "1", None, 9)
+assert pool.submit(job).result().value == 1
+pool.submit(workers.Job(workers.ScorerKind.scorer, {own("sleeps").reference!r}, "1", "1", None, 1000))
 print([worker.pid for worker in workers._alive])
 """
     began = time.monotonic()
