@@ -4,6 +4,10 @@ A worker takes one answer at a time. When its time is up it is killed, and the n
 that died or ran out of memory. The time limit counts the scorer alone: starting a worker and loading a scorer have a
 limit of their own, and waiting for a free worker has none. Threads hand the answers to the workers, so a waiting event
 loop is never blocked, and any thread may submit.
+
+Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
+scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
+task, and killing its workers fails the tasks that wait. Neither is faster: 0.13 to 0.17 ms for a task, here 0.17 ms.
 """
 
 import atexit

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from aworld_train.reward.judge import llm_judge
 from aworld_train.reward.judge.panel import Backoff, Judgement, JudgePanel
-from aworld_train.reward.judge.question import Question, own_instructions
+from aworld_train.reward.judge.question import Question, default_instructions
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoringContext
 from aworld_train.reward.scoring import score as score_row
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
@@ -42,7 +42,7 @@ from tests.judge_server import (
     says,
 )
 
-SOON = Backoff(first=0.002, most=0.01)
+SOON = Backoff(first=0.002, max_seconds=0.01)
 LIMIT = 60.0  # seconds that no test takes
 KEY = "sk-very-secret"
 VARIABLE = "JUDGE_KEY"
@@ -60,11 +60,11 @@ async def panel_of(*models: JudgeModel, **settings: Any) -> AsyncIterator[JudgeP
 
 
 def about(answer: str, truth: str = "42") -> Question:
-    return Question("What is 6*7?", truth, answer, own_instructions())
+    return Question("What is 6*7?", truth, answer, default_instructions())
 
 
 def verdict(judgement: Judgement) -> str | None:
-    return judgement.ruling and judgement.ruling.verdict
+    return judgement.judged and judgement.judged.verdict
 
 
 def patience(fault: str, seconds: float) -> float:
@@ -123,12 +123,12 @@ async def test_the_judge_is_asked_at_temperature_0_with_the_texts_word_for_word(
     assert asked.request.headers.get("Authorization") is None
 
 
-async def test_one_s_own_instructions_take_the_place_of_the_package_s() -> None:
+async def test_one_s_default_instructions_take_the_place_of_the_package_s() -> None:
     with JudgeServer() as server:
         await llm_judge("42", "42", scoring(judge(server), prompt="Be kind."))
     system = server.asked[0].body["messages"][0]["content"]
     assert system.startswith("Be kind.")
-    assert own_instructions() not in system
+    assert default_instructions() not in system
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_a_judge_that_only_fails_gives_no_verdict_and_the_steps_say_why(fa
         async with panel_of(judge(server, timeout=patience(fault, 0.2)), attempts=2) as panel:
             for answer in ("42", "43"):
                 judgement = await panel.judge(about(answer), LIMIT)
-                assert judgement.ruling is None
+                assert judgement.judged is None
                 assert judgement.calls == (2 if fault in AGAIN else 1)
                 assert len(judgement.steps) == judgement.calls
                 assert all(step.startswith("first: ") for step in judgement.steps)
@@ -268,13 +268,13 @@ async def test_a_wait_that_a_server_asks_for_is_kept_and_one_beyond_the_limit_is
     with JudgeServer(status(429, **{"Retry-After": "3600"})) as server:
         async with panel_of(judge(server)) as panel:
             judgement = await panel.judge(about("42"), LIMIT)
-    assert judgement.ruling is None
+    assert judgement.judged is None
     assert judgement.steps[-1] == "first: there was no time to ask again"
     assert len(server.asked) == 1
 
 
 def test_waits_grow_up_to_the_most_and_vary_in_full() -> None:
-    backoff = Backoff(first=1.0, most=8.0)
+    backoff = Backoff(first=1.0, max_seconds=8.0)
     for failures, most in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 8.0), (2000, 8.0)]:
         waits = [backoff.seconds(failures) for _ in range(200)]
         assert 0 <= min(waits) < most / 4
@@ -351,7 +351,7 @@ async def test_only_what_is_the_same_question_to_the_same_model_is_found_again(t
 async def test_what_was_no_verdict_is_not_kept(tmp_path: Path) -> None:
     with JudgeServer(words("Not correct")) as server:
         async with panel_of(judge(server), attempts=1, cache=str(tmp_path)) as panel:
-            assert (await panel.judge(about("42"), LIMIT)).ruling is None
+            assert (await panel.judge(about("42"), LIMIT)).judged is None
             server.script = honest
             judgement = await panel.judge(about("42"), LIMIT)
     assert verdict(judgement) == "correct"
@@ -508,8 +508,8 @@ async def test_a_mix_of_all_faults_never_gives_a_wrong_score(tmp_path: Path) -> 
             judgements = await asyncio.gather(*asking)
     for (at, right), judgement in zip(rows, judgements, strict=True):
         assert verdict(judgement) in (None, "correct" if right else "incorrect"), (at, judgement)
-        assert judgement.ruling is not None or judgement.steps
-    without = sum(judgement.ruling is None for judgement in judgements)
+        assert judgement.judged is not None or judgement.steps
+    without = sum(judgement.judged is None for judgement in judgements)
     assert 0 < without < 200
     assert len(kept_in(tmp_path)) == len(rows) - without
 
@@ -548,17 +548,17 @@ async def test_what_is_hardly_http_is_no_verdict(raw: bytes) -> None:
 
 
 def test_connections_end_with_their_loop_and_the_next_loop_has_its_own() -> None:
-    from aworld_train.reward.judge.scorer import _benches
+    from aworld_train.reward.judge.scorer import _states
 
     async def twice(context: ScoringContext) -> list[float | None]:
         scores = [(await llm_judge(answer, "42", context)).value for answer in ("42", "43")]
-        assert len(_benches) == 1
+        assert len(_states) == 1
         return scores
 
     with JudgeServer() as server:
         for _ in range(2):
             assert asyncio.run(twice(scoring(judge(server)))) == [1.0, 0.0]
-            assert not _benches
+            assert not _states
     assert len({asked.request.transport for asked in server.asked}) <= 2
 
 
