@@ -94,14 +94,14 @@ def suspicions(
     return found
 
 
-def look(query: str, said: str, answer: str | None, truth: str) -> Mapping[str, str | None]:
+def look(query: str, text: str, answer: str | None, ground_truth: str) -> Mapping[str, str | None]:
     """The part of a suspicious episode that is stored for a person to check."""
     extracted = None if answer is None else answer[:_MAX_SHOWN]
     return {
         "query": query[:1000],
-        "said": said[-2000:],
+        "said": text[-2000:],
         "extracted": extracted,
-        "ground_truth": truth[:_MAX_SHOWN],
+        "ground_truth": ground_truth[:_MAX_SHOWN],
     }
 
 

@@ -335,8 +335,8 @@ def test_a_long_answer_is_cut_for_people_and_whole_for_programs(run: Any, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", "--prediction", "x"), "what the right answer is"),
-        (("explain", "--answer", "x"), "what the assistant said"),
+        (("explain", "--prediction", "x"), "Give the right answer"),
+        (("explain", "--answer", "x"), "the assistant's text"),
         (("explain", "--answer", "x", "--prediction", "@/nowhere"), "/nowhere cannot be read"),
         (("explain", "--id", "1", "--prediction", "x"), "go together"),
         (("explain", "--answer", "x", "--prediction", "x", "--scorer", "gaja"), "Did you mean 'gaia'"),

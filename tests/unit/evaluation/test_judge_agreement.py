@@ -13,7 +13,12 @@ from typer.testing import CliRunner
 
 from aworld_train.cli.reward_judge import judge_eval
 from aworld_train.errors import DatasetError, UsageError
-from aworld_train.evaluation.judge_agreement import Labelled, agreement_of, measure, read_labelled
+from aworld_train.evaluation.judge_agreement import (
+    LabelledAnswer,
+    agreement_of,
+    measure_agreement,
+    read_labelled,
+)
 from aworld_train.reward.scored import Score
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import words
@@ -22,9 +27,9 @@ from tests.judge_server import JudgeServer, ParsedRequest, honest, rules
 ROW = {"id": "a", "query": "What is 6*7?", "answer": "42", "prediction": "42", "label": 1}
 
 
-def judged(label: bool, value: float | None, cost: float = 0.0) -> tuple[Labelled, Score]:
+def judged(label: bool, value: float | None, cost: float = 0.0) -> tuple[LabelledAnswer, Score]:
     parts = {"judge_cost": cost, "judge_calls": 1.0, "judge_cached": 0.0}
-    return Labelled("x", "q", "42", "42", label), Score(value, parts, ("why",))
+    return LabelledAnswer("x", "q", "42", "42", label), Score(value, parts, ("why",))
 
 
 def of(right: int, missed: int, wrongly: int, refused: int, abstained: int = 0) -> Any:
@@ -138,13 +143,14 @@ async def lenient(asked: ParsedRequest) -> Any:
 
 async def test_what_is_measured_is_the_judge_with_the_settings_of_a_run() -> None:
     rows = [
-        Labelled(str(at), "q", "42", prediction, right) for at, (prediction, right) in enumerate(LABELLED)
+        LabelledAnswer(str(at), "q", "42", prediction, right)
+        for at, (prediction, right) in enumerate(LABELLED)
     ]
     seen: list[int] = []
     with JudgeServer(lenient) as server:
         model = JudgeModel("judge", server.url, "big", price_in=1.0)
         settings = RewardSettings(timeout=60, judge=JudgeSettings((model,), concurrency=2, attempts=1))
-        found = await measure(rows, settings, seen.append)
+        found = await measure_agreement(rows, settings, seen.append)
     assert found.confusion == {
         "correct": {"correct": 2, "incorrect": 0, "abstained": 1},
         "incorrect": {"correct": 1, "incorrect": 0, "abstained": 0},
