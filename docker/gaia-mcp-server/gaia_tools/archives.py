@@ -82,7 +82,7 @@ def listed(path: Path) -> list[Entry]:
 
 
 def extract(
-    path: Path, folder: str, wanted: list[str], overwrite: bool, password: str
+    path: Path, folder: str, names: list[str], overwrite: bool, password: str
 ) -> tuple[list[str], list[str]]:
     """Write the files of an archive, those named or all, into a folder of the workspace.
 
@@ -97,7 +97,7 @@ def extract(
     room = _MOST_BYTES
     with entries(path, password) as found:
         for entry in found:
-            if entry.kind == "folder" or (wanted and entry.name not in wanted):
+            if entry.kind == "folder" or (names and entry.name not in names):
                 continue
             if reason := _unsafe(entry):
                 left_out.append(f"{entry.name!r}: {reason}")
@@ -116,8 +116,8 @@ def extract(
                 continue
             room -= _write(entry, target, room, path.name)
             written.append(shown(target))
-    if wanted and not written and not left_out:
-        raise ToolError(f"{path.name} has none of {', '.join(wanted)}: list_archive names what is in it.")
+    if names and not written and not left_out:
+        raise ToolError(f"{path.name} has none of {', '.join(names)}: list_archive names what is in it.")
     return written, left_out
 
 

@@ -93,9 +93,9 @@ def _book(book: zipfile.ZipFile, name: str, chapter: int) -> tuple[str, dict[str
     if chapter > len(texts):
         raise ToolError(f"{name} has {some(len(texts), 'chapter')}; there is no chapter {chapter}.")
     facts = {
-        "title": _said(package, "title"),
-        "author": _said(package, "creator"),
-        "language": _said(package, "language"),
+        "title": _metadata(package, "title"),
+        "author": _metadata(package, "creator"),
+        "language": _metadata(package, "language"),
         "chapters": chapters,
     }
     return texts[chapter - 1] if chapter else "\n\n".join(texts), facts
@@ -135,6 +135,6 @@ def _xml(book: zipfile.ZipFile, part: str) -> Element:
     return root
 
 
-def _said(package: Element, what: str) -> str:
+def _metadata(package: Element, what: str) -> str:
     found = package.findall(f"{{*}}metadata/{{http://purl.org/dc/elements/1.1/}}{what}")
     return ", ".join(one.text.strip() for one in found if one.text)

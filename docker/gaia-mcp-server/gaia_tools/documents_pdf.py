@@ -73,11 +73,11 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
     began = time.monotonic()
     expect(path, "pdf")
     found, count, title = _opened(path, password)
-    wanted = _numbers(pages, count)
+    numbers = _numbers(pages, count)
     parts: list[str] = []
     by_ocr: list[int] = []
     room = MAX_CHARACTERS
-    for number in wanted:
+    for number in numbers:
         text, was_ocr = _page(found[number - 1] if found else None, number, path, password)
         if parts and len(text) > room:
             break
@@ -89,8 +89,8 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
     facts = {
         "pages": count,
         "title": " ".join(title.split())[:_MOST_OF_A_TITLE],
-        "shown": ranges(wanted[: len(parts)]),
-        "next_pages": ranges(wanted[len(parts) :]),
+        "shown": ranges(numbers[: len(parts)]),
+        "next_pages": ranges(numbers[len(parts) :]),
         "pages_by_ocr": by_ocr,
     }
     return parts, facts

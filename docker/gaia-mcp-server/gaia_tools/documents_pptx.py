@@ -163,10 +163,10 @@ def _picture(shape: Any, pictures: Pictures | None) -> str:
     name = " ".join(name.split())
     try:
         image = shape.image
-        kept = pictures.keep(image.blob, image.content_type) if pictures else None
+        path = pictures.keep(image.blob, image.content_type) if pictures else None
     except (ValueError, KeyError, AttributeError):
         return f"[Picture: {name}, which is not in the file]"
-    return f"![{name}]({kept})" if kept else f"[Picture: {name}]"
+    return f"![{name}]({path})" if path else f"[Picture: {name}]"
 
 
 def _diagram(shape: Any) -> str:

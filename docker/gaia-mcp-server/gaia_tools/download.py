@@ -38,8 +38,8 @@ async def download_file(
 ) -> CallToolResult:
     """Download a file of up to 200 MB from the web and save it in the workspace, for other tools to read."""
     # Not compressed on the way: what is saved is what is there, also if that is a compressed file.
-    asked = {"Accept-Encoding": "identity"}
-    async with web.opened(url, headers=asked, seconds=timeout, tries=_TRIES) as response:
+    headers = {"Accept-Encoding": "identity"}
+    async with web.opened(url, headers=headers, seconds=timeout, tries=_TRIES) as response:
         if response.status != 200:
             raise ToolError(f"{url} answered {response.status} ({response.reason}); nothing was saved.")
         if (response.content_length or 0) > _MOST_BYTES:

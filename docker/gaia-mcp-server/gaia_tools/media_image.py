@@ -65,17 +65,17 @@ async def analyze_image_ai(
     llm.check_configured(PREFIX)
     address, size = await isolated(pictures.as_data_url, path, _LONGEST, megabytes=pictures.MEGABYTES)
     seen = [{"type": "image_url", "image_url": {"url": address}}, {"type": "text", "text": task}]
-    said = await llm.reply(
+    reply = await llm.reply(
         PREFIX, [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": seen}]
     )
-    text, _ = page(said.text, 0)
+    text, _ = page(reply.text, 0)
     structured = {
         "file": str(path),
         "width": size[0],
         "height": size[1],
         "made_smaller": max(size) > _LONGEST,
         "answer": text,
-        **said.described(),
+        **reply.described(),
     }
     return answer(text, structured)
 

@@ -167,16 +167,16 @@ async def _watched(
                 until = min(end or float("inf"), seconds or start + most / per_second)
                 times = video_frames.spread(start, until, per_second, most)
                 frames = await video_frames.at_times(video, times, Path(folder), _LONGEST)
-                said, asked = await _seen(frames, task, at_once)
+                reply, requests = await _look_at(frames, task, at_once)
     except TimeoutError:
         raise ToolError(
             f"Watching it took longer than {_SECONDS:g} seconds: ask for a stretch of it, with start_time and end_time."
         ) from None
-    wanted = int((until - start) * per_second) + 1
+    planned = int((until - start) * per_second) + 1
     notes = []
-    if wanted > most:
+    if planned > most:
         notes.append(
-            f"{len(frames)} frames were looked at, not {wanted}: ask for a shorter stretch to see more of it."
+            f"{len(frames)} frames were looked at, not {planned}: ask for a shorter stretch to see more of it."
         )
     return {
         "video": video_url,
@@ -184,31 +184,31 @@ async def _watched(
         "start": start,
         "end": round(until, 2),
         "frames": [one.seconds for one in frames],
-        "requests": asked,
+        "requests": requests,
         "notes": notes,
-        "answer": page(said.text, 0)[0],
-        **said.described(),
+        "answer": page(reply.text, 0)[0],
+        **reply.described(),
     }
 
 
-async def _seen(frames: Sequence[Frame], task: str, at_once: int) -> tuple[llm.Reply, int]:
+async def _look_at(frames: Sequence[Frame], task: str, at_once: int) -> tuple[llm.Reply, int]:
     """What a model says of the frames, and how many requests that took."""
     parts = [frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE)]
     if len(parts) == 1:
-        return await _asked_about(parts[0], task), 1
+        return await _ask_about(parts[0], task), 1
     few = asyncio.Semaphore(at_once)
 
     async def noted(part: Sequence[Frame]) -> str:
         async with few:
-            said = await _asked_about(part, _NOTE.format(task=task))
-        return f"From {part[0].seconds:g} to {part[-1].seconds:g} seconds:\n{said.text}"
+            reply = await _ask_about(part, _NOTE.format(task=task))
+        return f"From {part[0].seconds:g} to {part[-1].seconds:g} seconds:\n{reply.text}"
 
     notes = await video_frames.together(noted(part) for part in parts)
     request = _MERGE.format(task=task, notes="\n\n".join(notes))
     return await llm.reply(PREFIX, [{"role": "user", "content": request}]), len(parts) + 1
 
 
-async def _asked_about(frames: Sequence[Frame], task: str) -> llm.Reply:
+async def _ask_about(frames: Sequence[Frame], task: str) -> llm.Reply:
     seen: list[dict[str, Any]] = []
     for frame in frames:
         content = await asyncio.to_thread(frame.path.read_bytes)

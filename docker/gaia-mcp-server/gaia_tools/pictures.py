@@ -196,8 +196,8 @@ def _from_heic(path: Path) -> io.BytesIO:
             raise ToolError(f"{path.name} took longer than {_HEIC_SECONDS} seconds to be read.") from error
         written = sorted(Path(folder).glob("picture*.png"))  # one for each picture, if it has more than one
         if not written:
-            said = ended.stderr.decode(errors="replace").strip()[-300:]
-            raise ToolError(f"{path.name} is HEIC and cannot be read: {said or 'it is damaged'}.")
+            errors = ended.stderr.decode(errors="replace").strip()[-300:]
+            raise ToolError(f"{path.name} is HEIC and cannot be read: {errors or 'it is damaged'}.")
         return io.BytesIO(written[0].read_bytes())
 
 

@@ -72,10 +72,10 @@ def _written(code: str, path: Path) -> Path:
 
 
 def _variables() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
+    passed_on = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
     return {
         "LANG": "C.UTF-8",
-        **kept,
+        **passed_on,
         "HOME": str(workspace()),
         "WORKSPACE": str(workspace()),
         "ATTACHMENTS": str(attachments()),

@@ -162,8 +162,8 @@ async def _tavily(url: str, images: bool) -> _Reading:
     )
     data = web.decode_json(fetched, "Tavily's reader")
     if not data.get("results"):
-        said = "; ".join(str(one.get("error")) for one in data.get("failed_results") or []) or "no result"
-        raise ToolError(f"Tavily's reader could not read it: {said[:300]}")
+        errors = "; ".join(str(one.get("error")) for one in data.get("failed_results") or []) or "no result"
+        raise ToolError(f"Tavily's reader could not read it: {errors[:300]}")
     first = data["results"][0]
     return _other(url, "Tavily's reader", first.get("title"), first.get("raw_content"))
 

@@ -79,10 +79,10 @@ def formatting(content: io.BytesIO, sheet: str, first: int, last: int | None) ->
 
 
 def _first(where: dict[str, Any]) -> dict[str, Any]:
-    kept = dict(list(where.items())[:_MOST_LISTED])
-    if len(kept) < len(where):
-        kept["..."] = f"{len(where) - len(kept)} more: choose rows with start_row and max_rows"
-    return kept
+    listed = dict(list(where.items())[:_MOST_LISTED])
+    if len(listed) < len(where):
+        listed["..."] = f"{len(where) - len(listed)} more: choose rows with start_row and max_rows"
+    return listed
 
 
 def _ranges(places: list[tuple[int, int]]) -> list[str]:

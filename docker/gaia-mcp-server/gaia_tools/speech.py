@@ -144,9 +144,9 @@ def _by_whisper(raw: Path, model: Path) -> tuple[list[tuple[float, float, str]],
         late = late or time.monotonic() > deadline
         return late
 
-    heard = loaded.transcribe(samples, abort_callback=is_late)
+    segments = loaded.transcribe(samples, abort_callback=is_late)
     # Its times are in hundredths of a second.
-    found = [(one.t0 / 100, min(one.t1 / 100, seconds), one.text.strip()) for one in heard]
+    found = [(one.t0 / 100, min(one.t1 / 100, seconds), one.text.strip()) for one in segments]
     return found, (found[-1][1] if found else 0.0) if late else seconds
 
 

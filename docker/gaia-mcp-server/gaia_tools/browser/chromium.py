@@ -474,9 +474,9 @@ def _target(url: str) -> str:
     return ""
 
 
-def _free_name(folder: Path, wanted: str) -> Path:
+def _free_name(folder: Path, suggested: str) -> Path:
     """A file of about that name that is not there yet."""
-    name = re.sub(r"[^\w.() -]", "_", Path(wanted).name)[-100:].lstrip(".") or "download"
+    name = re.sub(r"[^\w.() -]", "_", Path(suggested).name)[-100:].lstrip(".") or "download"
     target = folder / name
     number = 1
     while target.exists():
