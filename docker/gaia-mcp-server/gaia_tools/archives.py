@@ -21,8 +21,8 @@ from gaia_tools.files import shown, writable
 from gaia_tools.kinds import expect
 from gaia_tools.zips import opened
 
-MOST_FILES = 5000
-_MOST_BYTES = 500 << 20
+MAX_FILES = 5000
+_MAX_BYTES = 500 << 20
 _CHUNK = 1 << 20
 _SINGLE = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
 _DAMAGE = (
@@ -76,9 +76,9 @@ def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
 
 
 def listed(path: Path) -> list[Entry]:
-    """All that is in an archive, of which only ``MOST_FILES`` are looked at."""
+    """All that is in an archive, of which only ``MAX_FILES`` are looked at."""
     with entries(path) as found:
-        return [entry for entry, _ in zip(found, range(MOST_FILES + 1), strict=False)]
+        return [entry for entry, _ in zip(found, range(MAX_FILES + 1), strict=False)]
 
 
 def extract(
@@ -94,7 +94,7 @@ def extract(
     """
     written: list[str] = []
     left_out: list[str] = []
-    room = _MOST_BYTES
+    room = _MAX_BYTES
     with entries(path, password) as found:
         for entry in found:
             if entry.kind == "folder" or (names and entry.name not in names):
@@ -106,9 +106,9 @@ def extract(
                 raise ToolError(
                     f"{entry.name} in {path.name} is encrypted. Give the password with password=..."
                 )
-            if len(written) >= MOST_FILES:
+            if len(written) >= MAX_FILES:
                 raise ToolError(
-                    f"{path.name} has more than {MOST_FILES} files; name those you want with files=[...]."
+                    f"{path.name} has more than {MAX_FILES} files; name those you want with files=[...]."
                 )
             target = writable(f"{folder}/{_clean(entry.name)}", overwrite)
             if not target.is_relative_to(writable(f"{folder}/x", overwrite=True).parent):
@@ -129,7 +129,7 @@ def _write(entry: Entry, target: Path, room: int, name: str) -> int:
                 size += len(chunk)
                 if size > room:
                     raise ToolError(
-                        f"{name} has more than {_MOST_BYTES >> 20} MB in it: name what you want with files=[...]. "
+                        f"{name} has more than {_MAX_BYTES >> 20} MB in it: name what you want with files=[...]. "
                         "What was written before remains."
                     )
                 copy.write(chunk)

@@ -22,7 +22,7 @@ from gaia_tools.zips import office
 
 server = FastMCP("documents-docx-server", log_level="WARNING")
 _FORMATS = {".docx .docm .dotx": "Word"}
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
@@ -54,7 +54,7 @@ async def extract_docx_content(
 
     Merged cells of tables repeat their text.
     """
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     ready("mammoth", *FOR_HTML)
     content, facts = await isolated(
         _read, path, password, extract_images, extract_tables, extract_headers_footers, include_structure

@@ -25,7 +25,7 @@ server = FastMCP("documents-epub-server", log_level="WARNING")
 _FORMATS = {".epub": "books"}
 # How fonts are obfuscated (https://www.w3.org/TR/epub-33/#sec-font-obfuscation); all other encryption is for good.
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
-_MOST_OF_A_NAME = 80
+_MAX_NAME_CHARS = 80
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
@@ -113,7 +113,7 @@ def _heading(text: str) -> str:
     """The first heading, or else the beginning."""
     lines = text.splitlines()
     found = next((line for line in lines if line.startswith("#")), lines[0])
-    return found.lstrip("# ")[:_MOST_OF_A_NAME]
+    return found.lstrip("# ")[:_MAX_NAME_CHARS]
 
 
 def _refuse_encrypted(book: zipfile.ZipFile, name: str) -> None:

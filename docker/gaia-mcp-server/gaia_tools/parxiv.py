@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 server = FastMCP("parxiv-server", log_level="WARNING")
 _SECONDS = 60.0
 _PDF_SECONDS = 180.0
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _CHUNK = 1 << 18
 _PAUSE = 3.0  # https://info.arxiv.org/help/api/tou.html
 _ATOM, _ARXIV = "{http://www.w3.org/2005/Atom}", "{http://arxiv.org/schemas/atom}"
@@ -278,7 +278,7 @@ async def _download(identifier: str, name: str) -> None:
             response.content.iter_chunked(_CHUNK),
             name,
             overwrite=False,
-            most_bytes=_MOST_BYTES,
+            most_bytes=_MAX_BYTES,
             what=url,
             magic=b"%PDF-",
         )

@@ -112,7 +112,7 @@ class _Gone(ToolError):
 
 
 async def _local(url: str, images: bool, whole: bool) -> _Reading:
-    fetched = await web.fetch(url, seconds=_SECONDS, most_bytes=pages.MOST_BYTES, cut=True, tries=_TRIES)
+    fetched = await web.fetch(url, seconds=_SECONDS, most_bytes=pages.MAX_BYTES, cut=True, tries=_TRIES)
     if fetched.status in _GONE:
         raise _Gone(
             f"{url} answered {fetched.status}: there is no such page. Check the address, "

@@ -22,7 +22,7 @@ from gaia_tools import upstream
 from gaia_tools.addresses import Refused, Service, checked, may_reach, refusal_in, resolver, service
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_BYTES",
     "SECONDS",
     "Fetched",
     "Refused",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 SECONDS = 30.0
-MOST_BYTES = 20 << 20
+MAX_BYTES = 20 << 20
 _MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
@@ -84,7 +84,7 @@ async def fetch(
     params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     cut: bool = False,
     tries: int = 1,
 ) -> Fetched:
@@ -113,7 +113,7 @@ async def api(
     headers: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
     seconds: float = SECONDS,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     secret: str = "",
 ) -> Fetched:
     """What a service answers, whatever its status; asked again where it is busy or fails.

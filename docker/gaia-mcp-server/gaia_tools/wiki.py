@@ -26,7 +26,7 @@ from gaia_tools.results import answer, page
 
 server = FastMCP("wiki-server", log_level="WARNING")
 _SECONDS = 60.0
-_MOST_REQUESTS = 20
+_MAX_REQUESTS = 20
 # https://foundation.wikimedia.org/wiki/Policy:Wikimedia_Foundation_User-Agent_Policy
 _USER_AGENT = "gaia-tools/1.0 (aworld-train; reads single articles for a research agent) aiohttp"
 _WITHOUT = (
@@ -277,7 +277,7 @@ async def _page(language: str, title: str, **query: str) -> dict[str, Any]:
     lists = {name: list(value) for name, value in first.items() if isinstance(value, list)}
     if "revisions" in query.get("prop", ""):
         return first
-    for _ in range(_MOST_REQUESTS):
+    for _ in range(_MAX_REQUESTS):
         if not (more := answered.get("continue")):
             return {**first, **lists}
         answered = await _query(language, titles=_title(title), redirects="1", **query, **more)
