@@ -14,7 +14,7 @@ from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import UsageError
-from aworld_train.user_code import load_own, own_parts
+from aworld_train.user_code import load_user_code, user_code_location
 
 Builder = Callable[..., Any]
 
@@ -27,7 +27,7 @@ class BuilderAgent:
 
     def __init__(self, spec: str):
         self._spec = spec
-        own_parts(spec, "builder")
+        user_code_location(spec, "builder")
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
@@ -56,7 +56,7 @@ def load_builder(spec: str) -> Builder:
     """
     with _loading:
         if spec not in _loaded:
-            _loaded[spec] = load_own(spec, "builder")
+            _loaded[spec] = load_user_code(spec, "builder")
         return _loaded[spec]
 
 

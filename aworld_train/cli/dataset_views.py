@@ -55,9 +55,9 @@ def show_command(
 
       aworld-train dataset show data/gsm8k/val.parquet --index 17 --full
     """
-    from aworld_train.dataset.check import find_task, first_rows
+    from aworld_train.dataset.check import find_row, first_rows
 
-    rows = first_rows(file, number) if index is None else [find_task(file, index)]
+    rows = first_rows(file, number) if index is None else [find_row(file, index)]
     if as_json:
         console.print_json({"file": str(file), "rows": rows})
         return

@@ -63,7 +63,7 @@ def rollout(
     import tempfile
 
     from aworld_train import recipe as recipes
-    from aworld_train.dataset.check import find_task
+    from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
     from aworld_train.training.environment import run_environment
@@ -75,7 +75,7 @@ def rollout(
         raise UsageError(
             f"The recipe {loaded.name} has no dataset: set dataset.val, or name one with --dataset."
         )
-    row = find_task(tasks, task)
+    row = find_row(tasks, task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
         run_environment(

@@ -114,7 +114,7 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
         return list(islice(rows, count))
 
 
-def find_task(path: str | Path, index: int | None) -> dict[str, Any]:
+def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
     """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values.
 
     Raises:

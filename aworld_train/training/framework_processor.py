@@ -20,7 +20,7 @@ from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.loading import has_verl_signature, load_function
+from aworld_train.reward.loading import is_reward_function, load_function
 from aworld_train.reward.naming import name_reward
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.processor import TrainerProcessor
@@ -88,7 +88,7 @@ class FrameworkProcessor(TrainerProcessor):
         if reward_func is None:
             return None
         spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
-        if ":" in spec and has_verl_signature(load_function(spec)):
+        if ":" in spec and is_reward_function(load_function(spec)):
             self._explicit["reward"] = {"function": spec}
         else:
             find_scorer(spec)

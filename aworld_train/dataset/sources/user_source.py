@@ -16,7 +16,7 @@ from aworld_train.dataset.sources.records import Record, RecordReader, printable
 from aworld_train.dataset.sources.values import UnusableRecord, answer_text, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
-from aworld_train.user_code import load_own
+from aworld_train.user_code import load_user_code
 
 if TYPE_CHECKING:
     from aworld_train.dataset.sources import Source
@@ -28,7 +28,7 @@ def load_source(spec: str) -> "Source":
     Raises:
         UsageError: It cannot be found or imported, or its parameters are not those of a source.
     """
-    function = load_own(spec, "source")
+    function = load_user_code(spec, "source")
     takes_options = _takes_options(spec, function)
 
     def source(options: SourceOptions) -> Iterator[Task | Dropped]:

@@ -12,7 +12,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
-from aworld_train.user_code import load_own
+from aworld_train.user_code import load_user_code
 from tests.locations import REPOSITORY
 
 SECONDS = 120
@@ -87,9 +87,9 @@ def test_a_module_beside_the_user_is_found_and_one_that_is_installed_comes_first
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(user))])
-    assert load_own("beside:function", "reward")() == 7
+    assert load_user_code("beside:function", "reward")() == 7
     assert sys.path[-1] == str(user)
-    assert load_own("yaml:safe_load", "reward")("a: 1") == {"a": 1}
+    assert load_user_code("yaml:safe_load", "reward")("a: 1") == {"a": 1}
 
 
 def test_every_worker_of_ray_is_set_up(tmp_path: Path) -> None:
