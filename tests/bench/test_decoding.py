@@ -30,7 +30,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, Request
+from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, GenerationRequest
 from aworld_train.adapter.verl.cpu.sampling import GenerationParams
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3000)]
@@ -102,8 +102,8 @@ def continuous(batcher: ContinuousBatcher, tasks: list[Task], arrivals: list[flo
         while coming and arrivals[coming[-1]] <= clock:
             index = coming.pop()
             params = GenerationParams(max_tokens=tasks[index].wanted, temperature=0)
-            batcher.submit(Request(str(index), tasks[index].prompt, params))
-        done: list[Request] = []
+            batcher.submit(GenerationRequest(str(index), tasks[index].prompt, params))
+        done: list[GenerationRequest] = []
         clock += seconds(lambda done=done: done.extend(batcher.step()))
         for request in done:
             tokens[int(request.request_id)] = request.tokens

@@ -8,7 +8,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aworld_train.dataset.sources.columns import Columns, value_at
 from aworld_train.dataset.sources.options import SourceOptions
@@ -18,11 +18,8 @@ from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
 from aworld_train.user_code import load_user_code
 
-if TYPE_CHECKING:
-    from aworld_train.dataset.sources import Source
 
-
-def load_source(spec: str) -> "Source":
+def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]]:
     """The source that ``spec`` names; a relative path counts from the working directory.
 
     Raises:

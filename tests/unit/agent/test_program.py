@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from aworld_train.adapter.episodes.agents import external_agent
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes.external_agent import external_agent
 from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.agent import AgentFailed, AgentTimedOut
 from aworld_train.agent.program import ProgramAgent
