@@ -4,8 +4,6 @@ import errno
 import ipaddress
 import socket
 
-import httpx
-
 from aworld_train.errors import EnvironmentFailure, UsageError
 
 
@@ -71,19 +69,6 @@ def is_free(address: str, port: int) -> bool:
 def url(ip: str, port: int, path: str) -> str:
     """The HTTP address of ``path`` there."""
     return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
-
-
-def is_near(address: str) -> bool:
-    """Whether the host of a URL is this machine or its network, which a proxy in the environment is not meant for.
-
-    Raises:
-        httpx.InvalidURL: It is no URL.
-    """
-    host = httpx.URL(address).host
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return host == "localhost"
 
 
 def is_loopback(host: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from aworld_train.env.address import is_near
 from aworld_train.errors import EnvironmentFailure
+from aworld_train.network import is_near
 from aworld_train.serving.manifest import TestCall
 
 

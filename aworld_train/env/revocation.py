@@ -8,9 +8,10 @@ import time
 
 import httpx
 
-from aworld_train.env import address, registry
+from aworld_train.env import registry
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.network import is_near
 from aworld_train.serving import tokens
 from aworld_train.serving.tokens import InvalidToken, Revocation
 
@@ -47,7 +48,7 @@ def revoke(record: Record, token: str) -> tuple[str, int, bool]:
             url,
             headers={"Authorization": f"Bearer {order}"},
             timeout=_SECONDS,
-            trust_env=not address.is_near(url),
+            trust_env=not is_near(url),
         )
         response.raise_for_status()
         answer = response.json()

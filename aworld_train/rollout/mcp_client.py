@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import httpx
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
