@@ -18,7 +18,7 @@ from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 if TYPE_CHECKING:
     from aworld_train.env import EnvStatus
-    from aworld_train.env.backend import Tell
+    from aworld_train.env.backend import ProgressReporter
     from aworld_train.env.record import Record
 
 app = typer.Typer(no_args_is_help=True, help="Start and stop tool environments.")
@@ -150,7 +150,7 @@ def up_command(
     size = Size(cpus, _bytes(memory))
     if cpus <= 0:
         raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
-    with _progress() as tell:
+    with _progress() as report_progress:
         connection = up(
             docker_dir,
             name=name,
@@ -171,7 +171,7 @@ def up_command(
             wait=wait,
             pull=pull,
             rebuild=rebuild,
-            tell=tell,
+            tell=report_progress,
         )
     if not is_loopback(host):
         console.note(
@@ -205,8 +205,8 @@ def build_command(
 
     directory, only = find_directory(docker_dir), _names(servers)
     check_names(directory.manifest, only)
-    with _progress() as tell:
-        image = build_image(directory, tell, only=only, pull=pull, rebuild=rebuild)
+    with _progress() as report_progress:
+        image = build_image(directory, report_progress, only=only, pull=pull, rebuild=rebuild)
     if as_json:
         console.print_json({"image": image})
     else:
@@ -457,7 +457,7 @@ def _revoke(record: "Record", token: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _progress() -> "Iterator[Tell]":
+def _progress() -> "Iterator[ProgressReporter]":
     """Lines about what is being done, on stderr: plain, or for a person the last one with the time it takes."""
     if not console.err.is_terminal:
         yield console.note

@@ -1,4 +1,4 @@
-"""Addresses and ports of this machine: what to listen on, what to tell others, what is free."""
+"""Addresses and ports of this machine: which to listen on, which others can reach, which are free."""
 
 import errno
 import ipaddress

@@ -1,10 +1,10 @@
-"""What runs an environment's gateway and workers: containers, or processes of this machine.
+"""What a backend is: a way to run an environment's gateway and workers, as containers or as processes of this machine.
 
-A backend starts, stops, finds and looks; it knows nothing of names, health or tools. Those are the same for every
-backend and live in ``lifecycle``.
+A backend starts, stops, finds and lists environments. Names, health and tools are the same for every backend and are
+left to ``lifecycle``; ``backend_choice`` decides which backend runs an environment.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,11 +12,9 @@ from typing import Protocol
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
 from aworld_train.env.record import Credentials, Owner, Record
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
-from aworld_train.serving.manifest import ServerEntry
 
-Tell = Callable[[str], None]
-"""Takes a line about what is being done, for a person."""
+ProgressReporter = Callable[[str], None]
+"""Takes a line about the current step, for a person."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Backend(Protocol):
         """The environment of that name."""
         ...
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Make what it runs from, and name it: an image, or an interpreter with the packages needed. May take minutes.
 
         Raises:
@@ -151,69 +149,3 @@ class Backend(Protocol):
     def remove(self, name: str) -> None:
         """Remove everything of that name, whatever state it is in."""
         ...
-
-
-BACKENDS = ("docker", "process")
-
-
-def open_backend(name: str) -> Backend:
-    """The backend of that name.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work here.
-    """
-    if name == "docker":
-        from aworld_train.env.containers import DockerBackend
-
-        return DockerBackend()
-    if name == "process":
-        from aworld_train.env.process import ProcessBackend
-
-        return ProcessBackend()
-    guess = nearest(name, ("auto", *BACKENDS))
-    hint = f"; did you mean {guess!r}?" if guess else "."
-    raise UsageError(f"There is no backend {name!r}{hint} It is auto, docker or process.")
-
-
-def choose_backend(name: str, servers: Mapping[str, ServerEntry], tell: Tell) -> Backend:
-    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough.
-
-    What is not protected is told.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work here, or servers that execute code would become plain processes unasked.
-    """
-    from aworld_train.env.containers import engine_answers, engine_host
-
-    executing = [server for server, entry in servers.items() if entry.executes_code]
-    if name == "auto" and engine_answers():
-        return open_backend("docker")
-    if name == "auto" and executing:
-        raise EnvironmentFailure(
-            f"No Docker engine answers at {engine_host()}, and {_listed(executing)} can be made to run what a model "
-            "writes: as a plain process, that code could read, change and send away whatever your account can. Start "
-            "the engine, or accept this with --backend process (in a recipe: env.backend=process)."
-        )
-    if name == "auto":
-        tell(f"No Docker engine answers at {engine_host()}: tools run as plain processes of your account.")
-        return open_backend("process")
-    if name == "process" and executing:
-        tell(
-            f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read its "
-            "files and keys, use its network, outlive a session. Only containers protect from that."
-        )
-    return open_backend(name)
-
-
-def _listed(servers: Sequence[str]) -> str:
-    shown = ", ".join(servers[:3])
-    return f"{shown} and {len(servers) - 3} more" if len(servers) > 3 else shown
-
-
-def usable_backends() -> list[Backend]:
-    """Those that can have environments here: processes always, containers where an engine answers."""
-    from aworld_train.env.containers import engine_answers
-
-    return [open_backend(name) for name in BACKENDS if name != "docker" or engine_answers()]

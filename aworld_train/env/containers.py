@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.env import address, attachments
-from aworld_train.env.backend import EnvPlan, Size, Tell
+from aworld_train.env.backend import EnvPlan, ProgressReporter, Size
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import egress_settings, forbidden_networks, machine_addresses
 from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
@@ -61,10 +61,15 @@ def engine_host() -> str:
 
 
 def build_image(
-    directory: EnvDirectory, tell: Tell, *, only: tuple[str, ...] = (), pull: bool, rebuild: bool
+    directory: EnvDirectory,
+    report_progress: ProgressReporter,
+    *,
+    only: tuple[str, ...] = (),
+    pull: bool,
+    rebuild: bool,
 ) -> str:
     """The image of an environment, built if it is not there; see ``images.build``."""
-    return build(_engine(), directory, tell, only=only, pull=pull, rebuild=rebuild)
+    return build(_engine(), directory, report_progress, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
@@ -87,11 +92,18 @@ class DockerBackend:
         containers = self._containers(name)
         return _record(name, containers) if containers else None
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Build the image; see `Backend.prepare`."""
         if plan.egress:
-            build_egress_image(self._client, tell, pull=plan.pull, rebuild=plan.rebuild)
-        return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
+            build_egress_image(self._client, report_progress, pull=plan.pull, rebuild=plan.rebuild)
+        return build(
+            self._client,
+            plan.directory,
+            report_progress,
+            only=plan.only,
+            pull=plan.pull,
+            rebuild=plan.rebuild,
+        )
 
     def start(self, plan: EnvPlan) -> Record:
         """Start a network, volumes, workers and the gateway; see `Backend.start`."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import aworld_train
 from aworld_train.env import images
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 
 _PACKAGES = ("aiohttp",)
 _FILES_BYTES = 16 << 20
@@ -40,7 +40,9 @@ def egress_image_name() -> str:
     return f"{images.LABEL}/egress:{hashed.hexdigest()[:12]}"
 
 
-def build_egress_image(client: Any, tell: Tell, *, pull: bool = False, rebuild: bool = False) -> str:
+def build_egress_image(
+    client: Any, report_progress: ProgressReporter, *, pull: bool = False, rebuild: bool = False
+) -> str:
     """The image, built if it is not there; the arguments are those of ``images.build``.
 
     Returns:
@@ -56,9 +58,11 @@ def build_egress_image(client: Any, tell: Tell, *, pull: bool = False, rebuild: 
         with contextlib.suppress(ImageNotFound):
             client.images.get(name)
             return name
-    tell("Building the image of the way out; the first time takes a minute.")
+    report_progress("Building the image of the way out; the first time takes a minute.")
     labels = {f"{images.LABEL}.role": "egress"}
-    images._build(client, images._tar(_files()), name, labels, tell, pull=pull, nocache=rebuild)
+    images.build_context(
+        client, images.pack(_files()), name, labels, report_progress, pull=pull, nocache=rebuild
+    )
     return name
 
 
@@ -74,7 +78,7 @@ def _files() -> dict[str, bytes]:
     ]
     return {
         **{f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files},
-        "run.py": images._RUN.format(place=images.PLACE).encode(),
+        "run.py": images.RUN_SCRIPT.format(place=images.PLACE).encode(),
         "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
         "Dockerfile": _DOCKERFILE.encode(),
     }

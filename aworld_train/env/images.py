@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import aworld_train
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.errors import EnvironmentFailure, UsageError
 
@@ -31,7 +31,7 @@ _LOG_LINES = 25
 _STEP = re.compile(r"^Step \d+/\d+ : ")
 _SERVERS_ARGUMENT = re.compile(r"^\s*ARG\s+SERVERS\b", re.MULTILINE | re.IGNORECASE)
 _LAYER_DONE = ("Already exists", "Pull complete")
-_RUN = """\
+RUN_SCRIPT = """\
 import runpy, sys
 sys.path[:0] = ["{place}/lib", "{place}"]
 sys.argv = sys.argv[1:]
@@ -63,7 +63,7 @@ def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
 def build(
     client: Any,
     directory: EnvDirectory,
-    tell: Tell,
+    report_progress: ProgressReporter,
     *,
     only: tuple[str, ...] = (),
     pull: bool = False,
@@ -74,7 +74,7 @@ def build(
     Args:
         client: A Docker client.
         directory: What to build.
-        tell: Told of each step.
+        report_progress: Told of each step.
         only: The servers that it has to have; empty: all. A Dockerfile that says ``ARG SERVERS`` is told, and may leave
             out what the others need; an image with everything will do, where it is there.
         pull: Look for a newer base image.
@@ -99,11 +99,13 @@ def build(
         raise UsageError(f"{directory.path} has no Dockerfile; it can only be run with --backend process.")
     own = f"{name}-own"
     labels = {f"{LABEL}.directory": directory.name}
-    tell(f"Building the image of {directory.name}; the first time takes minutes.")
+    report_progress(f"Building the image of {directory.name}; the first time takes minutes.")
     arguments = {"SERVERS": ",".join(only)} if only and _can_have_less(directory) else {}
     context = _directory_context(directory)
-    _build(client, context, own, labels, tell, pull=pull, nocache=rebuild, buildargs=arguments)
-    _build(client, _runtime_context(directory, own), name, labels, tell)
+    build_context(
+        client, context, own, labels, report_progress, pull=pull, nocache=rebuild, buildargs=arguments
+    )
+    build_context(client, _runtime_context(directory, own), name, labels, report_progress)
     client.images.remove(own, noprune=True)  # the name only: the layers are in the other one
     return name
 
@@ -113,7 +115,27 @@ def _can_have_less(directory: EnvDirectory) -> bool:
     return dockerfile.is_file() and bool(_SERVERS_ARGUMENT.search(dockerfile.read_text(encoding="utf-8")))
 
 
-def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: Tell, **options: Any) -> None:
+def build_context(
+    client: Any,
+    context: bytes,
+    tag: str,
+    labels: dict[str, str],
+    report_progress: ProgressReporter,
+    **options: Any,
+) -> None:
+    """Build an image from a build context.
+
+    Args:
+        client: A Docker client.
+        context: A tar archive with the Dockerfile and the files that it names; see `pack`.
+        tag: The image's name.
+        labels: The image's labels.
+        report_progress: Called with a line about each step.
+        options: More arguments of docker's ``build``.
+
+    Raises:
+        EnvironmentFailure: It could not be built; the end of the log is in the message.
+    """
     from docker.errors import APIError
 
     said: deque[str] = deque(maxlen=_LOG_LINES)
@@ -137,9 +159,9 @@ def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: 
             for line in _lines(part):
                 said.append(line)
                 if _STEP.match(line):
-                    tell(line)
+                    report_progress(line)
             if part.get("status") in _LAYER_DONE:
-                tell(f"layer {part.get('id')}: {part['status']}")
+                report_progress(f"layer {part.get('id')}: {part['status']}")
     except APIError as error:
         raise EnvironmentFailure(
             f"The image of {tag} could not be built: {error.explanation or error}"
@@ -160,14 +182,14 @@ def _directory_context(directory: EnvDirectory) -> bytes:
     patterns = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
     # Secrets are never in an image, whatever its author forgot to leave out.
     chosen = exclude_paths(str(directory.path), [*patterns, "**/.env", "**/__pycache__"])
-    return _tar(
+    return pack(
         {name: (directory.path / name) for name in sorted(chosen) if (directory.path / name).is_file()}
     )
 
 
 def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
     dockerfile = _DOCKERFILE.format(base=base, place=PLACE, user=USER).encode()
-    return _tar({**_runtime(directory), "Dockerfile": dockerfile})
+    return pack({**_runtime(directory), "Dockerfile": dockerfile})
 
 
 def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
@@ -178,13 +200,13 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
         **{
             f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files if file.is_file()
         },
-        "run.py": _RUN.format(place=PLACE).encode(),
+        "run.py": RUN_SCRIPT.format(place=PLACE).encode(),
         "manifest.json": json.dumps(asdict(directory.manifest)).encode(),
         "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
     }
 
 
-def _tar(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
+def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
     """The same files give the same bytes: the builder's cache goes by them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:

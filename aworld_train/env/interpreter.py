@@ -14,7 +14,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.errors import EnvironmentFailure
 
@@ -23,7 +23,7 @@ _INSTALL_SECONDS = 1800.0
 _LOG_LINES = 15
 
 
-def find_interpreter(directory: EnvDirectory, tell: Tell) -> str:
+def find_interpreter(directory: EnvDirectory, report_progress: ProgressReporter) -> str:
     """Path of a Python that has what the directory's requirements name.
 
     Raises:
@@ -38,7 +38,9 @@ def find_interpreter(directory: EnvDirectory, tell: Tell) -> str:
     with Path(f"{own}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (own / "complete").exists():
-            tell(f"Installing what {directory.name} needs into {own}; the first time takes some minutes.")
+            report_progress(
+                f"Installing what {directory.name} needs into {own}; the first time takes some minutes."
+            )
             shutil.rmtree(own, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(own)])
             _run(

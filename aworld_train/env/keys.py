@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest
 
@@ -28,7 +28,7 @@ def read_keys(manifest: Manifest, env_file: Path | None) -> dict[str, str]:
 
 
 def choose_servers(
-    manifest: Manifest, asked: tuple[str, ...], keys: Mapping[str, str], tell: Tell
+    manifest: Manifest, asked: tuple[str, ...], keys: Mapping[str, str], report_progress: ProgressReporter
 ) -> tuple[str, ...]:
     """The servers to run: those asked for, or all that have their keys.
 
@@ -45,7 +45,7 @@ def choose_servers(
     if asked:
         return asked
     for name, lacking in missing.items():
-        tell(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
+        report_progress(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
     on = tuple(name for name in manifest.servers if name not in missing)
     if not on:
         raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")

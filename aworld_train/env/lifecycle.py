@@ -19,15 +19,8 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import (
-    Backend,
-    EnvPlan,
-    Size,
-    Tell,
-    choose_backend,
-    open_backend,
-    usable_backends,
-)
+from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Size
+from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
@@ -70,7 +63,7 @@ def up(
     pull: bool = False,
     rebuild: bool = False,
     owner_pid: int | None = None,
-    tell: Tell = lambda _: None,
+    tell: ProgressReporter = lambda _: None,
 ) -> EnvConnection:
     """Start an environment and prove that its tools work; what is up and unchanged is returned at once.
 
@@ -103,7 +96,7 @@ def up(
         pull: Look for a newer base image.
         rebuild: Build the image from nothing.
         owner_pid: A process; when that ends, by whatever cause, so does the environment.
-        tell: Told what is being done.
+        tell: Called with a line about each step.
 
     Returns:
         How to reach it.

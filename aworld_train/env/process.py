@@ -21,7 +21,7 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import EnvPlan, Tell
+from aworld_train.env.backend import EnvPlan, ProgressReporter
 from aworld_train.env.interpreter import find_interpreter
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
@@ -55,13 +55,13 @@ class ProcessBackend:
         """See `Backend.find`."""
         return registry.read(name)
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Find an interpreter that has what the directory's requirements name, or make one; see `Backend.prepare`."""
         if plan.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
         if plan.runtime:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
-        return find_interpreter(plan.directory, tell)
+        return find_interpreter(plan.directory, report_progress)
 
     def start(self, plan: EnvPlan) -> Record:
         """Start everything under a guard; see `Backend.start`."""

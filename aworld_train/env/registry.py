@@ -117,7 +117,7 @@ def remove(name: str) -> None:
 
 
 @contextmanager
-def locked(name: str, wait: float, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def locked(name: str, wait: float, report_progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     """Be the only one who changes that environment.
 
     Raises:
@@ -132,7 +132,7 @@ def locked(name: str, wait: float, tell: Callable[[str], None] = lambda _: None)
                 f"Another program has been starting or stopping {name!r} for {wait:.0f} s; try again later."
             )
         if not told:
-            tell(f"Another program is starting or stopping {name}; waiting for it.")
+            report_progress(f"Another program is starting or stopping {name}; waiting for it.")
             told = True
         time.sleep(0.1)
     try:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aworld_train import process_supervisor
-from aworld_train.env.backend import open_backend, usable_backends
+from aworld_train.env.backend_choice import open_backend, usable_backends
 from aworld_train.env.health import read_health
 from aworld_train.env.record import Record
 
