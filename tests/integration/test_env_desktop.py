@@ -21,7 +21,7 @@ from aworld_train.env import EnvConnection, down, up
 from aworld_train.errors import UsageError
 from aworld_train.serving.env_gateway.desktop import WRONG_TRIES
 from aworld_train.serving.manifest import Manifest, ServerEntry
-from aworld_train.serving.worker.launcher import Places, Spawner
+from aworld_train.serving.worker.launcher import CommandPaths, Spawner
 from tests.environments import call, eventually, need_docker, session
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def test_a_desktop_is_only_for_images_that_have_one() -> None:
 async def test_an_order_that_is_given_up_does_not_take_the_answer_to_the_next(tmp_path: Path) -> None:
     entry = ServerEntry(command=("sleep", "60"))
     manifest = Manifest("one", {"sleeper": entry})
-    spawner = Spawner(manifest, Places(sys.executable, tmp_path, tmp_path), os.environ, ())
+    spawner = Spawner(manifest, CommandPaths(sys.executable, tmp_path, tmp_path), os.environ, ())
     await spawner.ready()
     nothing = os.open(os.devnull, os.O_RDWR)
     try:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from aworld_train.serving.channel import Channel
 from aworld_train.serving.env_gateway import exchange
-from aworld_train.serving.env_gateway.app import EpisodeLimits, Gateway
+from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
@@ -69,7 +69,7 @@ async def between(socket: str, break_off: Callable[[bytes], bool], folder: Path)
 async def gateway(socket: str, folder: Path | None = None) -> AsyncIterator[Client]:
     """A gateway of that worker, and a client with a token; what is revoked is remembered in that folder."""
     revoked = [] if folder is None else [folder / "revoked"]
-    made = Gateway("name", SECRET, [socket], EpisodeLimits(queue_seconds=WITHIN), revoked)
+    made = Gateway("name", SECRET, [socket], GatewayLimits(queue_seconds=WITHIN), revoked)
     async with (
         asyncio.timeout(WITHIN),
         listening(made.application(), made.admission.connections, "127.0.0.1", 0) as port,

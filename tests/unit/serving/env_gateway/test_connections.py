@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.env_gateway import connections, desktop, intake
-from aworld_train.serving.env_gateway.app import EpisodeLimits, Gateway
+from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 from aworld_train.serving.tokens import new_secret, sign
@@ -33,7 +33,7 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def gateway(pages: web.Application | None = None) -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway without workers, and its port."""
-    made = Gateway("name", SECRET, [], EpisodeLimits(queue_seconds=0.1))
+    made = Gateway("name", SECRET, [], GatewayLimits(queue_seconds=0.1))
     app = made.application()
     if pages is not None:
         app.add_subapp(PREFIX, pages)
