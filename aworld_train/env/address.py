@@ -13,10 +13,10 @@ def machine() -> str:
 
 
 def listen_address(host: str) -> str:
-    """The IP address that ``host`` (a name or an address) means.
+    """The IP address of ``host``, a name or an address.
 
     Raises:
-        UsageError: It means none.
+        UsageError: It has none.
     """
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
@@ -27,7 +27,7 @@ def listen_address(host: str) -> str:
 def public_address(listening: str) -> str:
     """The address at which others reach a server that listens on ``listening``.
 
-    The same, unless that is the wildcard: then the address of the interface that the default route uses.
+    It is ``listening`` itself, or for the wildcard the address of the interface that the default route uses.
     """
     if not ipaddress.ip_address(listening).is_unspecified:
         return listening
@@ -48,11 +48,11 @@ def free_port(address: str) -> int:
 
 
 def check_free(address: str, port: int) -> None:
-    """Make sure that a server can listen there.
+    """Check that a server can listen there.
 
     Raises:
         EnvironmentFailure: The port is in use.
-        UsageError: The address or the port can never be listened on.
+        UsageError: No server can ever listen on that address or port.
     """
     _bind(address, port)
 
@@ -67,12 +67,12 @@ def is_free(address: str, port: int) -> bool:
 
 
 def url(ip: str, port: int, path: str) -> str:
-    """The HTTP address of ``path`` there."""
+    """The HTTP URL of ``path`` at that address and port."""
     return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine reaches a server that listens on ``host``."""
     return ipaddress.ip_address(listen_address(host)).is_loopback
 
 

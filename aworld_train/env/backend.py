@@ -36,28 +36,28 @@ class EnvPlan:
 
     Attributes:
         name: Its name.
-        directory: What to run.
+        directory: Its tool servers.
         servers: Which tool servers, by name; the others are off.
-        only: Which of them the image has to have, where that was said; empty: all.
+        only: The servers that the user named, which the image has to have; empty: all.
         host: Address to listen on.
-        port: Port to listen on; free a moment ago.
-        workers: How many.
-        size: How large each of them.
+        port: Port to listen on.
+        workers: How many run agents' sessions.
+        size: Limits of each worker.
         credentials: What its tokens are made of.
         keys: Variables with secrets, for the servers that declare them.
         fingerprint: A hash of all that decides what runs.
-        limits: Of the gateway; see ``serving.gateway.app.Limits``.
+        limits: Of the environment gateway; see ``serving.env_gateway.app.GatewayLimits``.
         owner: The process it ends with, if any.
         starter: The process that starts it.
         data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
-        egress: What each server may reach, by server; those that may reach nothing are not there.
-        egress_passwords: What these servers show to the proxy.
-        scoring_workers: How many more there are that run the code of answers to be scored, and serve no agent.
+        egress: What each server may reach, by server; a server that may reach nothing has no entry.
+        egress_passwords: The passwords of these servers for the proxy.
+        scoring_workers: How many more workers run the code of answers that are scored, and serve no agent.
         runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
         pull: Whether to look for a newer base image.
         rebuild: Whether to build the image from nothing.
-        prepared: What `Backend.prepare` gave.
+        prepared: The result of `Backend.prepare`.
     """
 
     name: str
@@ -86,12 +86,12 @@ class EnvPlan:
 
     @property
     def all_workers(self) -> int:
-        """How many there are of both kinds; those for scoring come last."""
+        """The number of workers of both kinds; those for scoring come last."""
         return self.workers + self.scoring_workers
 
 
 class Backend(Protocol):
-    """A way of running environments. Every call but `prepare` and following logs is bounded in time."""
+    """A way to run environments. Every call but `prepare` and following logs ends within a limited time."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class Backend(Protocol):
         ...
 
     def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
-        """Make what it runs from, and name it: an image, or an interpreter with the packages needed. May take minutes.
+        """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path.
 
         Raises:
             EnvironmentFailure: It cannot be made; the end of the log is in the message.
@@ -115,7 +115,7 @@ class Backend(Protocol):
         ...
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start what was prepared, and return at once, before it answers.
+        """Start what was prepared, and return before it answers.
 
         Raises:
             EnvironmentFailure: It cannot be started; nothing is left running.
@@ -123,11 +123,11 @@ class Backend(Protocol):
         ...
 
     def mark_ready(self, record: Record) -> None:
-        """Remember that its tools have been seen to work."""
+        """Record that its tools have been tested and work."""
         ...
 
     def stop(self, record: Record) -> None:
-        """Stop all of it and forget it; nothing happens where it has ended already.
+        """Stop all of it and remove its record; one that has ended already is no error.
 
         Raises:
             EnvironmentFailure: Something is still there.
@@ -135,15 +135,15 @@ class Backend(Protocol):
         ...
 
     def runs(self, record: Record) -> bool:
-        """Whether the environment that ``record`` means, and no other, is still running."""
+        """Whether the environment of ``record``, and no other of its name, is still running."""
         ...
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The last lines that it wrote, and those to come."""
+        """The last lines that it wrote; with ``follow``, also those to come."""
         ...
 
     def leftovers(self) -> list[str]:
-        """Names of which there is something, but no environment: what a start that was killed left behind."""
+        """Names that have parts of an environment, but no whole one: a start that was killed left them behind."""
         ...
 
     def remove(self, name: str) -> None:

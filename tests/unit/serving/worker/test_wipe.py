@@ -69,7 +69,7 @@ def test_every_process_is_ended_but_those_spared() -> None:
         root.returncode = 0
         ended = [*others, stopped, left, root.pid, branch]
         before = [lives(pid) for pid in [spared, *ended]]
-        wipe(Ground((), frozenset({os.getpid(), spared})))
+        wipe(SharedResources((), frozenset({os.getpid(), spared})))
         print(json.dumps([before, lives(spared), [lives(pid) for pid in ended]]))
         os.kill(spared, signal.SIGKILL)
     """)
@@ -82,7 +82,7 @@ def test_processes_of_others_are_left_alone() -> None:
         assert (
             run("""
             one = started()
-            wipe(Ground((), frozenset({os.getpid()})))
+            wipe(SharedResources((), frozenset({os.getpid()})))
             print(json.dumps(lives(one)))
         """)
             is False
@@ -97,7 +97,7 @@ def test_a_spared_process_that_was_stopped_goes_on() -> None:
     state = run("""
         spared = started()
         os.kill(spared, signal.SIGSTOP)
-        wipe(Ground((), frozenset({os.getpid(), spared})))
+        wipe(SharedResources((), frozenset({os.getpid(), spared})))
         time.sleep(0.1)
         print(json.dumps(Path(f"/proc/{spared}/stat").read_text().rpartition(")")[2].split()[0]))
         os.kill(spared, signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_folders_are_emptied_and_kept(tmp_path: Path) -> None:
     fill(folders[0], outside)
     run(
         """
-        wipe(Ground(folders, frozenset({os.getpid()})))
+        wipe(SharedResources(folders, frozenset({os.getpid()})))
         print(json.dumps("wiped"))
         """,
         *folders,
@@ -151,14 +151,14 @@ def fill(folder: Path, outside: Path) -> None:
 def test_what_is_left_is_seen(tmp_path: Path, left: str, said: str) -> None:
     found = run(
         f"""
-        ground = Ground(folders, frozenset({{os.getpid()}}))
-        verify(ground)
+        resources = SharedResources(folders, frozenset({{os.getpid()}}))
+        verify(resources)
         {left}
         try:
-            verify(ground)
+            verify(resources)
         except NotClean as reason:
             print(json.dumps(str(reason)))
-        wipe(ground)
+        wipe(resources)
         """,
         tmp_path,
     )
