@@ -67,7 +67,7 @@ def _revocation(record: Record, token: str) -> Revocation:
             raise UsageError("--revoke needs a token, or the id of one (`env token --json` prints it).")
         return Revocation(token, None)
     try:
-        grant = tokens.verify(record.credentials.secret, record.name, token)
+        claims = tokens.verify(record.credentials.secret, record.name, token)
     except InvalidToken as reason:
         raise UsageError(f"There is nothing to revoke in {record.name!r}: {reason}.") from reason
-    return Revocation(grant.token_id, grant.expires)
+    return Revocation(claims.token_id, claims.expires)

@@ -19,7 +19,7 @@ from aworld_train.env.egress import (
     machine_addresses,
 )
 from aworld_train.env.egress_image import build_egress_image, egress_container_options
-from aworld_train.env.images import PLACE, USER
+from aworld_train.env.images import RUNTIME_FOLDER, USER
 from aworld_train.serving.egress.hosts import resolve_hosts
 from aworld_train.serving.worker.egress import proxy_variables
 from tests.environments import eventually, need_docker
@@ -238,4 +238,4 @@ def test_an_egress_container_is_stopped_at_once(client: Any, image: str, network
         container.stop(timeout=20)
         container.reload()
         assert container.attrs["State"]["ExitCode"] == 0  # 137 would be one that was killed
-        assert PLACE in " ".join(container.attrs["Config"]["Entrypoint"])
+        assert RUNTIME_FOLDER in " ".join(container.attrs["Config"]["Entrypoint"])

@@ -19,7 +19,7 @@ import pytest
 
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.errors import UsageError
-from aworld_train.serving.env_gateway.desktop import WRONG_TRIES
+from aworld_train.serving.env_gateway.desktop import MAX_WRONG_TRIES
 from aworld_train.serving.manifest import Manifest, ServerEntry
 from aworld_train.serving.worker.launcher import CommandPaths, Spawner
 from tests.environments import call, eventually, need_docker, session
@@ -214,7 +214,7 @@ async def test_viewers_come_and_go_and_leave_no_process_behind(shown: EnvConnect
 async def test_guessing_is_slowed_down(shown: EnvConnection) -> None:
     headers = {"Origin": f"http://{shown.ip}:{shown.port}"}
     async with httpx.AsyncClient() as http:
-        for _ in range(WRONG_TRIES):
+        for _ in range(MAX_WRONG_TRIES):
             wrong = await http.post(str(shown.vnc_url), data={"password": "guess"}, headers=headers)
         assert wrong.status_code == 401
         right = {"password": str(shown.vnc_password)}

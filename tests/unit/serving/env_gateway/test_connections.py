@@ -203,7 +203,7 @@ async def test_an_address_has_so_many_connections_without_a_token_and_the_oldest
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", WITHIN)
-    monkeypatch.setattr(connections, "MAX_OF_ADDRESS", 10)
+    monkeypatch.setattr(connections, "MAX_PER_ADDRESS", 10)
     async with gateway() as (made, port):
         clients = [await Client.connect(port) for _ in range(15)]
         assert [await client.is_closed(WITHIN) for client in clients[:5]] == [True] * 5

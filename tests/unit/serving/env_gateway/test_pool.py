@@ -17,12 +17,12 @@ def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:
     link = WorkerLink(
         number, "", Channel("a secret"), scoring, lambda: None, lambda link: None, lambda *_: None
     )
-    link._take({"ready": True, "slots": slots, "servers": [], "broken": {}})
+    link._handle_line({"ready": True, "slots": slots, "servers": [], "broken": {}})
     return link
 
 
-def pool(*links: WorkerLink, longest_queue: int = 100) -> Pool:
-    made = Pool(longest_queue)
+def pool(*links: WorkerLink, max_queue: int = 100) -> Pool:
+    made = Pool(max_queue)
     made.links = list(links)
     return made
 
@@ -132,7 +132,7 @@ async def test_who_gives_up_in_the_moment_of_being_served_gives_the_worker_to_th
 
 async def test_a_full_queue_turns_away_only_who_would_have_to_wait() -> None:
     one = worker(0)
-    made = pool(one, longest_queue=1)
+    made = pool(one, max_queue=1)
     await made.reserve("first", 0)
     (waiter,) = await waiting(made, "waiter")
     with pytest.raises(Busy, match="1 sessions are waiting"):
@@ -140,7 +140,7 @@ async def test_a_full_queue_turns_away_only_who_would_have_to_wait() -> None:
     assert made.queued == 1
     made.release(one, "first")
     assert await waiter is one
-    nobody_waits = pool(worker(0), longest_queue=0)
+    nobody_waits = pool(worker(0), max_queue=0)
     await nobody_waits.reserve("a", 60)
     with pytest.raises(Busy, match="0 sessions are waiting"):
         await nobody_waits.reserve("b", 60)
@@ -177,10 +177,10 @@ def test_states_count_every_worker_once() -> None:
     assert pool(ready, busy, cleaning, down).states() == {"ready": 1, "busy": 1, "cleaning": 1, "down": 1}
 
 
-def test_a_session_knows_when_it_was_last_seen() -> None:
+def test_a_session_knows_when_it_was_last_active() -> None:
     session = WorkerSession("a", worker(0), "token")
     assert (session.requests, session.vanished) == (0, None)
-    assert session.last_seen > 0
+    assert session.last_active > 0
 
 
 STEPS = st.lists(
@@ -197,7 +197,7 @@ def test_whatever_happens_the_order_is_kept_and_no_worker_has_too_many_or_stands
 
 async def play(slots: list[int], steps: list[tuple[str, int]]) -> None:
     links = [worker(number, many) for number, many in enumerate(slots)]
-    made = pool(*links, longest_queue=8)
+    made = pool(*links, max_queue=8)
     came: dict[str, asyncio.Task[WorkerLink]] = {}
     served: list[str] = []
 

@@ -17,7 +17,7 @@ import pytest
 from aworld_train.env.directory import find_directory
 from aworld_train.serving.channel import VARIABLE, Channel, derive_secret
 from aworld_train.serving.tokens import new_secret
-from aworld_train.serving.worker.launcher import START_ANEW
+from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART
 from tests.environments import HEADERS, HELLO, ODD, eventually
 
 WITHIN = 30.0
@@ -135,7 +135,7 @@ async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is
             async with http.delete(MCP, headers=SESSION) as closed:
                 assert closed.status == 200
             assert [await said.get(), await said.get()] == [False, None]
-        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
 HANGS = """
@@ -167,8 +167,8 @@ async def test_a_worker_that_cannot_be_reached_at_its_socket_ends_itself(tmp_pat
             await asyncio.to_thread(Path(socket).unlink)
             if change == "replaced":
                 async with await asyncio.start_unix_server(lambda *_: None, socket):
-                    assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
-        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+                    assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
 @pytest.mark.parametrize("secret", ["", "another"])

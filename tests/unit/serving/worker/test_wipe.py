@@ -21,7 +21,7 @@ from aworld_train.serving.worker.wipe import empty
 PROGRAM = """
 import ctypes, json, os, signal, subprocess, sys, time
 from pathlib import Path
-from aworld_train.serving.worker.wipe import SharedResources, NotClean, bury, verify, wipe
+from aworld_train.serving.worker.wipe import SharedResources, NotClean, reap_children, verify, wipe
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as a worker: what is left behind becomes its child
 folders = tuple(map(Path, sys.argv[1:]))
