@@ -51,7 +51,7 @@ def run(program: str, *folders: Path) -> Any:
 
 
 def test_every_process_is_ended_but_those_spared() -> None:
-    found = run("""
+    result = run("""
         spared = started()
         others = [
             started(),
@@ -73,7 +73,7 @@ def test_every_process_is_ended_but_those_spared() -> None:
         print(json.dumps([before, lives(spared), [lives(pid) for pid in ended]]))
         os.kill(spared, signal.SIGKILL)
     """)
-    assert found == [[True] * 8, True, [False] * 7]
+    assert result == [[True] * 8, True, [False] * 7]
 
 
 def test_processes_of_others_are_left_alone() -> None:
@@ -138,18 +138,18 @@ def fill(folder: Path, outside: Path) -> None:
     (folder / ".hidden" / "to-a-folder").symlink_to(outside)
     os.link(outside / "file", folder / "linked")
     os.mkfifo(folder / "pipe")
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(folder / "socket"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
     (folder / "a\nline \udc80").write_text("x")
     (folder / "big").write_bytes(bytes(1 << 20))
 
 
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("left", "pattern"),
     [("(folders[0] / 'kept').touch()", "still has kept"), ("started()", r"processes \[")],
 )
-def test_what_is_left_is_seen(tmp_path: Path, left: str, said: str) -> None:
-    found = run(
+def test_what_is_left_is_seen(tmp_path: Path, left: str, pattern: str) -> None:
+    error_message = run(
         f"""
         resources = SharedResources(folders, frozenset({{os.getpid()}}))
         verify(resources)
@@ -162,7 +162,7 @@ def test_what_is_left_is_seen(tmp_path: Path, left: str, said: str) -> None:
         """,
         tmp_path,
     )
-    assert __import__("re").search(said, found)
+    assert __import__("re").search(pattern, error_message)
 
 
 names = st.text(
@@ -180,12 +180,12 @@ def test_any_tree_is_emptied(
     folder = tmp_path_factory.mktemp("tree")
 
     def plant(place: Path, inside: dict[str, Any]) -> None:
-        for name, what in inside.items():
-            if what is None:
+        for name, content in inside.items():
+            if content is None:
                 (place / name).write_text("x")
             else:
                 (place / name).mkdir()
-                plant(place / name, what)
+                plant(place / name, content)
                 (place / name).chmod(mode)
 
     plant(folder, tree)
