@@ -1,4 +1,4 @@
-"""A way out for tests: the real Squid and Unbound on this machine, and name servers and sites of the test's own.
+"""An egress proxy for tests: the real Squid and Unbound on this machine, and name servers and sites of the test's own.
 
 The addresses 127.77.0.0/16 count as public here, so that something on this machine can be a public site.
 """

@@ -79,7 +79,7 @@ def up_command(
         typer.Option(
             "--egress-hosts",
             metavar="A,B",
-            help="Hosts that tools with a way out may reach, private ones too: pypi.org, .example.org, 10.0.0.7:8000.",
+            help="Hosts that tools with egress may also reach, even private: pypi.org, .example.org, 10.0.0.7:8000.",
         ),
     ] = "",
     scoring_workers: Annotated[
@@ -125,7 +125,7 @@ def up_command(
     rebuild: RebuildOption = False,
     wait: Annotated[
         float,
-        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, beside the build."),
+        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, without the build."),
     ] = 60.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")

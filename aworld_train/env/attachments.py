@@ -64,7 +64,7 @@ def identity(folder: Path | None) -> list[int | str]:
 
 
 def _check_no_answers(file: Path) -> None:
-    """GAIA's snapshots have the answers beside the files of its questions, and datasets beside their attachments."""
+    """Refuse files with answers: GAIA's snapshots and datasets have them in the same folder as the attachments."""
     columns = {column for name, column in _ANSWER_COLUMNS.items() if fnmatchcase(file.name, name)}
     if not columns or not file.is_file():
         return

@@ -62,7 +62,7 @@ def mcp_servers_config(
     Args:
         url: MCP endpoint.
         token: Bearer token.
-        servers: Tool servers the agent may use; empty means all that the environment has.
+        servers: Tool servers the agent may use; empty: all of the environment.
         timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
 
     Returns:
@@ -91,7 +91,7 @@ def get_agent_tool_env_and_servers(
     """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
 
     Args:
-        servers: Tool servers the agent may use; none means all that the environment has.
+        servers: Tool servers the agent may use; None or empty: all of the environment.
         url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
             directory.
         token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.

@@ -68,7 +68,7 @@ def build_image(
     pull: bool,
     rebuild: bool,
 ) -> str:
-    """The image of an environment, built if it is not there; see ``images.build``."""
+    """Build the image of an environment unless it exists; see ``images.build``."""
     return build(_engine(), directory, report_progress, only=only, pull=pull, rebuild=rebuild)
 
 

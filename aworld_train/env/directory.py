@@ -26,7 +26,7 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files; another one means that the server was changed.
+        """A hash of the names and contents of its files; it differs after any change.
 
         Caches do not count: ``__pycache__`` and hidden folders.
         """

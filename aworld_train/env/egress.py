@@ -10,7 +10,7 @@ three words, and hosts of its own:
 | ``open``, or not set | nothing | its hosts, the environment's | those, and every public address |
 
 So a ceiling never gives a server more than its manifest does. The environment's hosts, which the operator names, are
-added for every server that may reach any. A server that is ``listed`` and names no host has no way out unless the
+added for every server that may reach any. A server that is ``listed`` and names no host has no egress unless the
 environment names one.
 
 A host that is named may be at any address, a private one too. Below a domain (``.example.org``) and for ``open``, an
@@ -55,7 +55,7 @@ _NOT_PUBLIC = (
     # Public by its number, but the host of a machine at Azure (https://learn.microsoft.com/azure/virtual-network/
     # what-is-ip-address-168-63-129-16).
     "168.63.129.16/32",
-    # RFC 4291: global unicast is 2000::/3. What is outside is local, reserved, or leads to an IPv4 address.
+    # RFC 4291: global unicast is 2000::/3. All else is local, reserved, or stands for an IPv4 address.
     "::/3",
     "4000::/2",
     "8000::/1",
@@ -89,7 +89,7 @@ def egress_rules(
     ceiling: str | None = None,
     hosts: Collection[str] = (),
 ) -> dict[str, EgressRule]:
-    """The rules of the servers that have a way out, by server.
+    """The rules of the servers that have egress, by server.
 
     Args:
         manifest: The servers' own rules.
@@ -125,7 +125,7 @@ def egress_rules(
 
 
 def egress_passwords(rules: Mapping[str, EgressRule]) -> dict[str, str]:
-    """A new password for the proxy for each server that has a way out."""
+    """A new password for the proxy for each server that has egress."""
     return {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in rules}
 
 
@@ -201,7 +201,7 @@ def _common_hosts(hosts: Collection[str]) -> tuple[Host, ...]:
     except ValueError as error:
         raise UsageError(
             f"The environment cannot have its egress_hosts: {error}. They are names (`pypi.org`, `.wikipedia.org` with "
-            "its subdomains), addresses and networks, with a port (`pypi.org:443`) if no other is meant."
+            "its subdomains), addresses and networks, with a port (`pypi.org:443`) to allow only that one."
         ) from error
 
 

@@ -33,7 +33,7 @@ _PASSED_VARIABLES = {
     *("REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 }
-"""Variables of the caller's environment that every server gets, beside ``LC_*``."""
+"""Variables of the caller's environment that every server gets, with those named ``LC_*``."""
 _SUPERVISOR_START_SECONDS = 30.0
 """For the supervisor to start; it takes a fraction of a second, unless the machine is very busy."""
 _STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0

@@ -125,7 +125,7 @@ def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
     """The content of the order.
 
     Raises:
-        InvalidToken: It is no order for ``environment``, or an old one.
+        InvalidToken: It is no valid order for ``environment``, or it has expired.
     """
     claims = _verified(secret, environment, order, _ORDERS)
     until = claims.get("until")

@@ -1,4 +1,4 @@
-"""The way out of an environment, with the real Squid: each server reaches what it may, and nothing else."""
+"""The egress of an environment, with the real Squid: each server reaches what it may, and nothing else."""
 
 import asyncio
 import base64

@@ -67,7 +67,7 @@ async def _run(settings: Settings) -> int:
                 await stack.enter_async_context(_forward_socket(path, settings.squid_port))
             await stack.enter_async_context(_serve_counts(settings.counts, counts))
             sys.stderr.write(
-                f"{len(settings.accounts)} servers have a way out, by {len(settings.sockets)} sockets.\n"
+                f"{len(settings.accounts)} servers have egress, through {len(settings.sockets)} sockets.\n"
             )
             return await _wait_for_end(stopped, (unbound, squid))
 

@@ -284,7 +284,7 @@ class Gateway:
     async def _end(self, session: WorkerSession, cause: str) -> None:
         """End a session, at its worker too; the worker gets new sessions once it reports that it is ready.
 
-        A cancelled caller does not cancel this: a worker that does not learn of the end would stay reserved for ever.
+        A cancelled caller does not cancel this: a worker that does not learn of the end would stay reserved.
         """
         if self.pool.sessions.pop(session.session_id, None) is None:
             return

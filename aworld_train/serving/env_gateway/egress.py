@@ -60,12 +60,14 @@ class EgressCounts(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """For a registry of prometheus_client."""
-        yield GaugeMetricFamily("aworld_egress_up", "Whether the way out answers.", value=float(self._is_up))
+        yield GaugeMetricFamily(
+            "aworld_egress_up", "Whether the egress proxy answers.", value=float(self._is_up)
+        )
         requests = CounterMetricFamily(
-            "aworld_egress_requests", "Requests to the way out.", labels=["server", "outcome"]
+            "aworld_egress_requests", "Requests to the egress proxy.", labels=["server", "outcome"]
         )
         transferred = CounterMetricFamily(
-            "aworld_egress_bytes", "Bytes by the way out.", labels=["server", "direction"]
+            "aworld_egress_bytes", "Bytes through the egress proxy.", labels=["server", "direction"]
         )
         for family, key in ((requests, "requests"), (transferred, "bytes")):
             for server, values in self._counts[key].items():

@@ -67,7 +67,7 @@ class ProcessCleaner:
         await self._spawner.wait_until_idle()
         await self._run(wipe)
         if any(entry != self._socket for entry in self._socket.parent.iterdir()):
-            raise NotClean("there is something beside the socket")
+            raise NotClean("there is another file in the folder of the socket")
 
     async def _run(self, work: Callable[[SharedResources], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, work, self._resources)

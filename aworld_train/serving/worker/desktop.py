@@ -105,7 +105,7 @@ class Desktop:
         try:
             async with self._changing:
                 if not self._is_up:
-                    raise CallFailure("tool_unavailable", "the desktop is being started anew")
+                    raise CallFailure("tool_unavailable", "the desktop is being restarted")
                 await self._run(_VIEWER, viewer_end.fileno(), viewer_end.fileno())
             return await asyncio.open_connection(sock=worker_end)
         except BaseException:

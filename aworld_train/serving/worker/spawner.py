@@ -186,7 +186,7 @@ def _kill_group(pid: int) -> None:
 def _wipe(user: ToolUser | None, wipe_module: ModuleType) -> dict[str, Any]:
     """End the session's processes by a signal, and remove its files in a process of its own user."""
     if user is None:
-        return {"error": "without a user of their own, tools are not told apart from others"}
+        return {"error": "without a user of their own, the processes of tools cannot be identified"}
     spared = frozenset({1, os.getpid()})
     try:
         wipe_module.end_all_but(spared)
