@@ -24,7 +24,7 @@ from aworld_train.env.egress_image import build_egress_image, egress_container_o
 from aworld_train.env.images import LABEL, RUNTIME_FOLDER, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
-from aworld_train.serving import channel
+from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 _ENGINE_SECONDS = 60
@@ -211,7 +211,7 @@ class DockerBackend:
         settings = _worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
         self._client.containers.run(
             plan.prepared,
-            ["worker"],
+            [worker.__name__],
             name=f"aworld-{plan.name}-worker-{number}",
             hostname=f"worker-{number}",
             detach=True,
@@ -249,7 +249,7 @@ class DockerBackend:
     def _run_gateway(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
         self._client.containers.run(
             plan.prepared,
-            ["gateway"],
+            [env_gateway.__name__],
             name=f"aworld-{plan.name}-gateway{_STARTING}",
             detach=True,
             labels={**_labels(plan, "gateway"), **_description(plan)},

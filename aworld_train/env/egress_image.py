@@ -12,6 +12,7 @@ from typing import Any
 import aworld_train
 from aworld_train.env import images
 from aworld_train.env.backend import ProgressReporter
+from aworld_train.serving import egress
 
 _PACKAGES = ("aiohttp",)
 _FILES_BYTES = 16 << 20
@@ -28,7 +29,7 @@ RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-use
 COPY . {images.RUNTIME_FOLDER}
 RUN python3 -m compileall -q {images.RUNTIME_FOLDER}/aworld_train
 USER {images.USER}:{images.USER}
-ENTRYPOINT ["python3", "-P", "{images.RUNTIME_FOLDER}/run.py", "egress"]
+ENTRYPOINT ["python3", "-P", "{images.RUNTIME_FOLDER}/run.py", "{egress.__name__}"]
 """
 
 

@@ -35,7 +35,7 @@ RUN_SCRIPT = """\
 import runpy, sys
 sys.path[:0] = ["{folder}/lib", "{folder}"]
 sys.argv = sys.argv[1:]
-runpy.run_module("aworld_train.serving." + sys.argv[0], run_name="__main__", alter_sys=True)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 # The user of gateways and workers owns the folder of the worker's socket and nothing else; tools run as other users.
 _DOCKERFILE = """\

@@ -88,15 +88,15 @@ def record_of(name: str) -> Record:
 
 
 def processes_of(name: str) -> list[psutil.Process]:
-    """The guard and all below it."""
-    guard = psutil.Process(record_of(name).handle["pid"])
-    return [guard, *guard.children(recursive=True)]
+    """The supervisor and its descendants."""
+    supervisor = psutil.Process(record_of(name).handle["pid"])
+    return [supervisor, *supervisor.children(recursive=True)]
 
 
 def part_of(name: str, module: str) -> psutil.Process:
     """The process that runs that module of ``aworld_train.serving``."""
     command_end = ["-m", f"aworld_train.serving.{module}"]
-    _, *rest = processes_of(name)  # the guard's command ends with the one that it guards
+    _, *rest = processes_of(name)  # the supervisor's command ends with the one that it supervises
     matching = [one for one in rest if command_of(one)[-2:] == command_end]
     assert len(matching) == 1, matching
     return matching[0]
@@ -210,7 +210,7 @@ async def test_a_value_is_text_and_a_failure_is_an_error_with_a_short_text(calcu
 
 
 def test_hundreds_of_sessions_leave_no_memory_and_no_connections_behind(calculator: EnvConnection) -> None:
-    parts = [part_of("shared", "gateway"), part_of("shared", "worker")]
+    parts = [part_of("shared", "env_gateway"), part_of("shared", "worker")]
 
     def play(sessions: int) -> None:
         headers = {**HEADERS, "Authorization": f"Bearer {calculator.token}"}
@@ -520,7 +520,7 @@ async def test_a_killed_worker_is_started_again_and_what_its_tools_left_is_gone(
 
 def test_a_killed_gateway_is_started_again_on_its_port(fresh: str) -> None:
     connection = up(CALCULATOR, name=fresh)
-    part_of(fresh, "gateway").kill()
+    part_of(fresh, "env_gateway").kill()
     assert eventually(lambda: probe(f"http://{connection.ip}:{connection.port}/health"))
     assert check_tools(connection.mcp_url, connection.token) == ["calculator"]
 
@@ -599,8 +599,8 @@ def test_nothing_outlives_the_guard(tmp_path: Path, before: str) -> None:
     try:
         # The workers start their servers anew after the session in which they were tested.
         assert eventually(lambda: len(processes_of("made")) == 9)
-        guard, *rest = processes_of("made")
-        guard.kill()
+        supervisor, *rest = processes_of("made")
+        supervisor.kill()
         assert have_ended(rest)
     finally:
         down("made")
@@ -632,8 +632,8 @@ async def test_tools_get_what_they_need_and_no_secret_of_the_caller(
         assert not [name for name in seen if name.startswith(("AWORLD_", "OPENAI_", "PYTHONPATH"))]
         secret = record_of("made").credentials.secret
         processes = processes_of("made")
-        # The guard starts the parts, and of these only the gateway has to know it.
-        knows = [processes[0], part_of("made", "local"), part_of("made", "gateway")]
+        # The supervisor starts the parts, and of these only the gateway has to know it.
+        knows = [processes[0], part_of("made", "local"), part_of("made", "env_gateway")]
         for process in processes:
             try:
                 variables = process.environ()
