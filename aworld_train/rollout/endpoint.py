@@ -12,7 +12,7 @@ from typing import Any, Self
 import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.tls import tls_context

@@ -25,7 +25,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import httpx
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.sse import EventReader
 from aworld_train.rollout.tls import tls_context
 

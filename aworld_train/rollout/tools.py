@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import httpx
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 

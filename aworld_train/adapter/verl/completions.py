@@ -10,8 +10,8 @@ import httpx
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in
-from aworld_train.env.address import is_near
 from aworld_train.errors import ModelError
+from aworld_train.network import is_near
 from aworld_train.rollout.endpoint import what_failed
 
 KEY_VARIABLE = "OPENAI_API_KEY"

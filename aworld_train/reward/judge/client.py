@@ -25,7 +25,7 @@ import aiohttp
 import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.reward.settings import JudgeModel
 
 _MAX_BYTES = 4 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 
 _SERVERS_HEADERS = ("mcp_servers", "mcp-servers")
 

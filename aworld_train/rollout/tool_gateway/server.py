@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 from aiohttp import web
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
