@@ -10,7 +10,7 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$root/.venv
 constraints=$root/requirements/cpu.txt
 stamp=$venv/aworld-train.stamp
-pip_log=$venv/pip.log
+install_log=$venv/install.log
 
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*" >&2; }
 
@@ -133,62 +133,108 @@ fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13)
 
 version_of() { "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null || echo "not to be had"; }
 
+never_imported='site-packages/(.*/tests?/|pip/|torch/(testing/_internal|_inductor)/|transformers/models/'
+never_imported+='|ray/(data|llm|rllib|serve|train|tune)/)'
+
 install_packages() {
     local torch have
+    find_uv
     torch=$(grep '^torch==' "$constraints")
     have=$("$venv/bin/python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null) || true
     if [[ ${have%%+*} != "${torch#*==}" ]]; then
         warn_of_cuda "$torch"
         # On its own and first: a CPU build that pip can find wins over whatever the other packages would settle on.
         say "Installing $torch."
-        run_pip install -c "$constraints" "$torch"
+        install -c "$constraints" "$torch"
     fi
     say "Installing aworld-train[$1]; the first time takes some minutes."
-    run_pip install -c "$constraints" -e "${root}[$1]"
-    # As pip does it, but on all processors. Some packages have templates and tests that are not for this Python.
+    install -c "$constraints" -e "${root}[$1]"
+    # On all processors, and without the third of the source that no run imports. Some packages have templates that are
+    # not for this Python.
     say "Compiling what was installed."
-    "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages "$root/aworld_train" >/dev/null 2>&1 || true
+    "$venv/bin/python" -m compileall -q -j 0 -x "$never_imported" "$venv"/lib/python*/site-packages \
+        "$root/aworld_train" >/dev/null 2>&1 || true
+}
+
+# Sets `uv`, which installs several times as fast as pip: the one in .venv, on PATH, or from the package index. It is
+# empty where none of them is to be had, or INSTALLER is pip. What pip is configured to do is in `uv_settings`.
+find_uv() {
+    local setting
+    uv="" uv_settings=()
+    [[ ${INSTALLER:-} != pip ]] || return 0
+    if [[ -x $venv/bin/uv ]]; then
+        uv=$venv/bin/uv
+    elif ! uv=$(command -v uv); then
+        pip install --quiet --retries 1 --timeout 15 --only-binary :all: uv >/dev/null 2>&1 || true
+        uv=$venv/bin/uv
+        if [[ ! -x $uv ]]; then
+            uv=""
+            say "uv could not be installed, so pip does it all, which takes longer."
+            return
+        fi
+    fi
+    while IFS= read -r setting; do
+        uv_settings+=("$setting")
+    done < <(pip config list 2>/dev/null | "$venv/bin/python" "$root/scripts/uv_settings.py")
+}
+
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
+
+# run_installer ARGUMENTS of `install`, with the same indexes whichever it is.
+run_installer() {
+    if [[ -z $uv ]]; then
+        pip install --no-compile --progress-bar off ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "$@"
+    else
+        # pip takes the best version of all indexes; uv would stop at the first index that has the package.
+        env ${uv_settings[@]+"${uv_settings[@]}"} "$uv" pip install --python "$venv/bin/python" --no-progress \
+            --index-strategy unsafe-best-match ${TORCH_INDEX_URL:+--index "$TORCH_INDEX_URL"} "$@"
+    fi
 }
 
 # warn_of_cuda REQUIREMENT: PyPI's torch for Linux is the CUDA build, with gigabytes that this profile never uses.
 warn_of_cuda() {
-    local report
+    local plan
     [[ $(uname -sm) == "Linux x86_64" ]] || return 0
     # If this look ahead fails, the installation will too, and says why.
-    report=$("$venv/bin/python" -m pip install --quiet --dry-run --no-deps --report - \
-        ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "$1" 2>/dev/null) || return 0
-    [[ $report != *"\"version\": \"${1#*==}+cpu\""* ]] || return 0
+    plan=$(run_installer --dry-run --no-deps "$1" 2>&1) || return 0
+    [[ $plan != *"torch"[-=]*"${1#*==}+cpu"* ]] || return 0
     say "Only torch's CUDA build is found: it works, and is several GB larger. Set TORCH_INDEX_URL for the CPU build."
     need_disk 14 "the installation with CUDA"
 }
 
-# What pip says when there is no network.
+# What pip and uv say when there is no network.
 unreachable='NewConnectionError|NameResolutionError|Max retries exceeded|Network is unreachable|ProxyError'
 unreachable+='|name resolution|ConnectTimeout|ReadTimeout|Connection (refused|reset|broken)|connection broken'
+unreachable+='|error sending request|Request failed after|operation timed out'
 
-# run_pip ARGUMENTS: pip with its output in a file, of which the big downloads are shown, and the end if it fails.
-run_pip() {
-    local code=0
-    "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" --no-compile --progress-bar off \
-        ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} 2>&1 | tee "$pip_log" | show_progress || code=$?
+# install ARGUMENTS: the output is kept in a file; the big downloads are shown, and the end of the file if it fails.
+install() {
+    local code=0 installer=uv other=" INSTALLER=pip installs with pip instead."
+    [[ -n $uv ]] || installer=pip other=""
+    run_installer "$@" 2>&1 | tee "$install_log" | show_progress || code=$?
     ((code == 0)) && return
-    printf '%s\n' "--- the end of $pip_log" >&2
-    tail -n 15 "$pip_log" >&2
-    if tail -n 20 "$pip_log" | grep -qE "$unreachable"; then
-        die 1 "pip could not reach the package index: is there a network, or a proxy to be set? Run this again to go on."
-    elif grep -q 'No space left on device' "$pip_log"; then
+    printf '%s\n' "--- the end of $install_log" >&2
+    tail -n 15 "$install_log" >&2
+    if tail -n 20 "$install_log" | grep -qE "$unreachable"; then
+        die 1 "$installer could not reach the package index: is there a network, or a proxy to be set? Run this again" \
+            "to go on."
+    elif grep -q 'No space left on device' "$install_log"; then
         die 1 "The disk is full. Make room and run this again."
     fi
-    die 1 "pip failed; its last lines are above, all of them in $pip_log."
+    die 1 "$installer failed; its last lines are above, all of them in $install_log.$other"
 }
 
+# Of the lines of pip ("Downloading torch-2.13.0-...whl (187.0 MB)") and of uv ("Downloading torch (178.3MiB)").
 show_progress() {
-    local line big='Downloading ([^-]+-[^-]+)-.*\(([0-9]{2,}\.[0-9] MB|.* GB)\)'
+    local line of_pip='Downloading ([^ -]+-[^-]+)-.*\(([0-9]{2,}\.[0-9] MB|.* GB)\)'
+    local of_uv='^Downloading ([^ ]+) \(([0-9]{2,}\.[0-9]MiB|.*GiB)\)' prepared='^Prepared ([0-9]+) packages? in'
     while IFS= read -r line; do
-        if [[ $line =~ $big ]]; then
+        if [[ $line =~ $of_pip || $line =~ $of_uv ]]; then
             say "  downloading ${BASH_REMATCH[1]} (${BASH_REMATCH[2]})"
         elif [[ $line == "Installing collected packages:"* ]]; then
             say "  unpacking $(tr -cd , <<<"$line," | wc -c | tr -d ' ') packages"
+        elif [[ $line =~ $prepared ]]; then
+            say "  unpacking ${BASH_REMATCH[1]} packages"
         fi
     done
 }

@@ -17,6 +17,8 @@ Environment:
   PYTHON           the Python to make .venv with, 3.11 or 3.12; else the first of python3.11, python3.12, python3
   TORCH_INDEX_URL  a package index that has torch's CPU builds; on Linux, PyPI has the CUDA build only, which works
                    and is several GB larger (for the address choose Linux, Pip, CPU on pytorch.org/get-started)
+  INSTALLER        pip: do not install with uv, which otherwise does it with the indexes, the certificates and the
+                   proxy that pip is configured with
 END
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: scripts/test.sh [PYTEST ARGUMENT ...]
 #
-# Without arguments, every check: lint, format, types, dependencies, then all tests but the benchmarks, several at a time
-# (see tests/conftest.py). With arguments only pytest, and with these; paths are relative to the repository. Exits with
-# non-zero if anything failed.
-# PYTHON and TORCH_INDEX_URL as in quickstart.sh.
+# Without arguments, every check: lint, format, types, the order of the folders, dependencies, then all tests but the
+# benchmarks, several at a time (see tests/conftest.py). The figures of scripts/shape.py are printed and fail nothing.
+# With arguments only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything failed.
+# PYTHON, TORCH_INDEX_URL and INSTALLER as in quickstart.sh.
 set -euo pipefail
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
 cd -- "$root"
@@ -13,14 +13,19 @@ set_up cpu,dev
 (($# == 0)) || exec python -m pytest "$@"
 
 failed=()
+# check NAME PYTHON-ARGUMENT...
 check() {
-    say "$*"
-    python -m "$@" || failed+=("$*")
+    say "$1"
+    python "${@:2}" || failed+=("$1")
 }
-check ruff check .
-check ruff format --check .
-check mypy
-check pip check
+check "ruff check" -m ruff check .
+check "ruff format" -m ruff format --check .
+check mypy -m mypy
+# By its file, for it cannot be run with -m, and a script's first line names the folder that it was installed in.
+check lint-imports "$venv/bin/lint-imports"
+check "pip check" -m pip check
+say "shape"
+python scripts/shape.py || true
 
 # pytest comes last and has the last word of the output; what failed before it is said first.
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."

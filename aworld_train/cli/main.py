@@ -1,43 +1,64 @@
 """The command ``aworld-train``: gathers the nouns, and is the one place where errors become exit codes.
 
-Only typer and rich are imported here and in the files of the nouns; whatever a command needs beyond that it
-imports when it runs, so that ``--help`` costs a fraction of a second.
+A command's file is imported when the command is called, and what the command works with when it runs, so that
+``--help`` costs hardly more than typer. For that reason the list of commands is also printed without rich.
 """
 
 import json
 import sys
-import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from aworld_train import __version__
-from aworld_train.cli import dataset, env, model, recipe, reward
-from aworld_train.cli.evaluate import evaluate
-from aworld_train.cli.rollout import rollout
-from aworld_train.cli.train import train
+from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.errors import AworldTrainError
 from aworld_train.masking import mask
 
 INTERRUPTED = 130
 
+COMMANDS = (
+    LazyCommand("train", "aworld_train.cli.train:train", "Train the agent that a recipe describes."),
+    LazyCommand(
+        "eval",
+        "aworld_train.cli.evaluate:evaluate",
+        "Measure a model: every task once, greedily, with the recipe's agent and tools.",
+    ),
+    LazyCommand(
+        "rollout",
+        "aworld_train.cli.rollout:rollout",
+        "Play single episodes without training: turns, tool calls, tokens and which of them are trained on, reward,"
+        " time.",
+    ),
+    LazyCommand("env", "aworld_train.cli.env:app", "Start and stop tool environments."),
+    LazyCommand("dataset", "aworld_train.cli.dataset:app", "Build, check and look at datasets of tasks."),
+    LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),
+    LazyCommand("recipe", "aworld_train.cli.recipe:app", "Look at recipes and check them."),
+    LazyCommand(
+        "reward", "aworld_train.cli.reward:app", "Score answers offline, and see how a score came about."
+    ),
+)
+"""In the order of the help, whose lines are the first paragraphs of the commands' own help."""
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        for command in COMMANDS:
+            self.add_command(command)
+
+
 app = typer.Typer(
     name="aworld-train",
+    cls=_Commands,
     help="Train tool-using LLM agents from one YAML recipe.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(env.app, name="env")
-app.add_typer(dataset.app, name="dataset")
-app.add_typer(model.app, name="model")
-app.add_typer(recipe.app, name="recipe")
-app.add_typer(reward.app, name="reward")
-app.command("train")(train)
-app.command("eval")(evaluate)
-app.command("rollout")(rollout)
 
 
 def _print_version(asked: bool) -> None:
@@ -68,7 +89,7 @@ def main() -> None:
         code = error.exit_code
         _report(error.kind, error.message, as_json)
         if debug:
-            traceback.print_exc()
+            _print_traceback()
     except Exception as error:
         code = _report_click(error, as_json, debug)
     if code == INTERRUPTED:  # typer turns an interrupt inside a command into this code
@@ -89,9 +110,19 @@ def _report_click(error: Exception, as_json: bool, debug: bool) -> int:
         return INTERRUPTED
     show = getattr(error, "format_message", None)
     if show is not None:
-        _report("usage", show(), as_json)
+        message = show()
+        if type(error).__name__ != "NoArgsIsHelpError":
+            _report("usage", message, as_json)
+        elif message:  # the help, unless rich has printed it
+            typer.echo(message)
         return int(getattr(error, "exit_code", 2))
     _report("internal", f"{type(error).__name__}: {error} (run with --debug for the traceback)", as_json)
     if debug:
-        traceback.print_exc()
+        _print_traceback()
     return 1
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-LIMIT = 0.30
-"""CPU-seconds. A shell user notices half a second; typer and rich with their help page take half of this."""
+MAX_RATIO = 1.5
+"""CPU time against ``import typer``, the least that a command line made with typer can cost. Measured: 1.1."""
+RUNS = 15
 
 
 def cpu_seconds(command: list[str]) -> float:
@@ -21,7 +22,14 @@ def cpu_seconds(command: list[str]) -> float:
 
 
 @pytest.mark.bench
-def test_help_costs_at_most_a_third_of_a_second() -> None:
-    command = [str(Path(sys.executable).parent / "aworld-train"), "--help"]
-    cpu_seconds(command)
-    assert statistics.median(cpu_seconds(command) for _ in range(5)) <= LIMIT
+def test_help_costs_at_most_half_as_much_again_as_importing_typer() -> None:
+    help_command = [str(Path(sys.executable).parent / "aworld-train"), "--help"]
+    floor_command = [sys.executable, "-c", "import typer"]
+    for command in (help_command, floor_command):
+        cpu_seconds(command)
+    pairs = [(cpu_seconds(help_command), cpu_seconds(floor_command)) for _ in range(RUNS)]
+    help_cost, floor_cost = (statistics.median(costs) for costs in zip(*pairs, strict=True))
+    print(
+        f"help {help_cost * 1000:.0f} ms of CPU, typer {floor_cost * 1000:.0f} ms: {help_cost / floor_cost:.2f}"
+    )
+    assert help_cost <= MAX_RATIO * floor_cost

@@ -37,6 +37,7 @@ PYTHON = """\
 [[ $1 == -m && $2 == pytest ]] && {{ shift 2; printf 'pytest %s\\n' "$*"; exit "${{PYTEST_CODE:-0}}"; }}
 [[ $1 == -m && $2 == pip && $* == *install* ]] && {{ {pip} ; }}
 [[ $1 == -m && $2 != pip && $2 != venv ]] && {{ printf '%s\\n' "$*"; [[ $2 != "${{FAILING:-}}" ]]; exit; }}
+[[ $1 == */bin/lint-imports ]] && {{ echo lint-imports; [[ lint-imports != "${{FAILING:-}}" ]]; exit; }}
 exec {real} "$@"
 """
 
@@ -56,7 +57,13 @@ def path_with(folder: Path) -> str:
 def checkout(tmp_path: Path) -> Path:
     """A repository without .venv, in a folder with a space in its name."""
     root = tmp_path / "a checkout"
-    for name in [*SCRIPTS, "pyproject.toml", "requirements/cpu.txt"]:
+    for name in [
+        *SCRIPTS,
+        "scripts/shape.py",
+        "scripts/uv_settings.py",
+        "pyproject.toml",
+        "requirements/cpu.txt",
+    ]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     return root
@@ -65,15 +72,23 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 def installed(checkout: Path) -> Path:
     """The same with a .venv that counts as set up, whose programs only note how they were called."""
-    stand_in(checkout, pip="exit 9")
+    stand_in(checkout, install="exit 9")
     executable(checkout / ".venv/bin/aworld-train", CLI)
     sourced(checkout, 'fingerprint >"$stamp"; echo cpu,dev >>"$stamp"')
     return checkout
 
 
-def stand_in(root: Path, *, pip: str) -> None:
-    """A .venv whose Python answers ``pip install`` with the shell commands ``pip``."""
-    executable(root / ".venv/bin/python", PYTHON.format(pip=pip, real=sys.executable))
+def stand_in(root: Path, *, install: str) -> None:
+    """A .venv with a Python and a uv that do the shell commands ``install`` for ``pip install``."""
+    executable(root / ".venv/bin/python", PYTHON.format(pip=install, real=sys.executable))
+    executable(root / ".venv/bin/uv", f"#!/usr/bin/env bash\n{install}\n")
+
+
+@pytest.fixture(params=["uv", "pip"])
+def installer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which one installs, as INSTALLER says to the scripts."""
+    monkeypatch.setenv("INSTALLER", request.param)
+    return str(request.param)
 
 
 def run(
@@ -90,11 +105,14 @@ def run(
     )
 
 
-def sourced(root: Path, commands: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def sourced(
+    root: Path, commands: str, input: str = "", **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run commands after sourcing ``_setup.sh``, as the scripts do."""
     return subprocess.run(
         ["bash", "-c", f'set -euo pipefail; source "$1/scripts/_setup.sh"; {commands}', "bash", root],
         env={**os.environ, **environment},
+        input=input,
         capture_output=True,
         text=True,
         timeout=60,
@@ -179,52 +197,130 @@ def test_too_little_disk_stops_before_anything_is_made(checkout: Path, tmp_path:
     assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
+FAILURES = {
+    "pip": [
         ("NewConnectionError: Failed to establish a new connection", "is there a network"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("ERROR: Could not build wheels for antlr4", "pip failed"),
     ],
-)
-def test_failure_of_pip_ends_with_its_last_lines_and_what_they_mean(
-    checkout: Path, said: str, meant: str
+    "uv": [
+        ("error: Request failed after 3 retries in 8.9s", "is there a network"),
+        ("  cause: failed to write to file: No space left on device (os error 28)", "The disk is full"),
+        ("  x No solution found when resolving dependencies", "INSTALLER=pip installs with pip instead"),
+    ],
+}
+
+
+@pytest.mark.parametrize("failure", range(3))
+def test_failed_installation_ends_with_its_last_lines_and_what_to_do(
+    checkout: Path, installer: str, failure: int
 ) -> None:
-    stand_in(checkout, pip=f"echo '{said}'; exit 1")
+    line, advice = FAILURES[installer][failure]
+    stand_in(checkout, install=f"echo '{line}'; exit 1")
     done = run(checkout, "scripts/quickstart.sh")
     assert done.returncode == 1
-    assert said in done.stderr
-    assert meant in done.stderr.splitlines()[-1]
+    assert line in done.stderr
+    assert advice in done.stderr.splitlines()[-1]
     assert not (checkout / ".venv/aworld-train.stamp").exists()
 
 
-def test_installation_leaves_a_stamp_and_is_not_repeated(checkout: Path) -> None:
+RECORD = 'echo "$*" >>calls; cp cli .venv/bin/aworld-train; exit 0'
+
+
+def installations(root: Path) -> list[str]:
+    """The arguments of each installation after the options that all of them have."""
+    lines = [line for line in (root / "calls").read_text().splitlines() if "--dry-run" not in line]
+    return [line[line.index("-c ") :] for line in lines if "-c " in line]
+
+
+def test_installation_leaves_a_stamp_and_is_not_repeated(checkout: Path, installer: str) -> None:
     executable(checkout / "cli", CLI)
-    stand_in(checkout, pip='echo "$*" >>pip.calls; cp cli .venv/bin/aworld-train; exit 0')
+    stand_in(checkout, install=RECORD)
     first, second = (sourced(checkout, 'cd "$root"; set_up cpu') for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0)
     assert "Installed." in first.stderr
     assert "Nothing to install" in second.stderr
-    constraints = checkout / "requirements/cpu.txt"
-    asked = [line for line in (checkout / "pip.calls").read_text().splitlines() if "--dry-run" not in line]
-    assert [line.split(" install ")[1].split(" --")[0] for line in asked][
-        -1
-    ] == f"-c {constraints} -e {checkout}[cpu]"
+    assert installations(checkout)[-1] == f"-c {checkout}/requirements/cpu.txt -e {checkout}[cpu]"
 
 
-def test_torch_is_installed_before_all_else_and_from_the_index_asked_for(checkout: Path) -> None:
+def test_torch_is_installed_before_all_else_and_from_the_index_asked_for(
+    checkout: Path, installer: str
+) -> None:
     executable(checkout / "cli", CLI)
-    stand_in(checkout, pip='echo "$*" >>pip.calls; cp cli .venv/bin/aworld-train; exit 0')
+    stand_in(checkout, install=RECORD)
     done = sourced(
         checkout,
-        'cd "$root"; make_venv; printf "torch==9.9\\n" >requirements/cpu.txt; install_packages cpu',
+        'cd "$root"; make_venv; printf "torch==9.9\n" >requirements/cpu.txt; install_packages cpu',
         TORCH_INDEX_URL="http://index.invalid/cpu",
     )
     assert done.returncode == 0, done.stderr
-    asked = [line for line in (checkout / "pip.calls").read_text().splitlines() if "--dry-run" not in line]
-    assert " torch==9.9 " in asked[0]
-    assert "[cpu]" in asked[1]
-    assert all("--extra-index-url http://index.invalid/cpu" in line for line in asked)
+    torch, rest = installations(checkout)
+    assert torch.endswith(" torch==9.9")
+    assert rest.endswith("[cpu]")
+    option = {"pip": "--extra-index-url", "uv": "--index"}[installer]
+    lines = (checkout / "calls").read_text().splitlines()
+    assert all(f"{option} http://index.invalid/cpu" in line for line in lines)
+
+
+def test_uv_gets_the_indexes_and_the_way_there_that_pip_is_configured_with(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("UV_INDEX_URL", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    executable(checkout / "cli", CLI)
+    stand_in(checkout, install=f"env >uv.env; {RECORD}")
+    configuration = checkout / "pip.conf"
+    configuration.write_text(
+        "[global]\nindex-url = http://mirror.invalid/simple\nproxy = http://proxy.invalid:8\n"
+    )
+    done = sourced(
+        checkout,
+        'cd "$root"; set_up cpu; env >after.env',
+        PIP_CONFIG_FILE=str(configuration),
+        PIP_INDEX_URL="http://nearer.invalid/simple",
+    )
+    assert done.returncode == 0, done.stderr
+    variables = (checkout / "uv.env").read_text().splitlines()
+    assert "UV_INDEX_URL=http://nearer.invalid/simple" in variables
+    assert "HTTPS_PROXY=http://proxy.invalid:8" in variables
+    assert "HTTPS_PROXY=http://proxy.invalid:8" not in (checkout / "after.env").read_text().splitlines()
+
+
+def test_pip_installs_where_uv_is_not_to_be_had(checkout: Path, tmp_path: Path) -> None:
+    executable(checkout / "cli", CLI)
+    stand_in(checkout, install=f"[[ $* != *' uv' ]] || exit 1; {RECORD}")
+    (checkout / ".venv/bin/uv").unlink()
+    done = sourced(checkout, 'cd "$root"; command() { [[ $2 != uv ]] && builtin command "$@"; }; set_up cpu')
+    assert done.returncode == 0, done.stderr
+    assert "uv could not be installed, so pip does it all" in done.stderr
+    assert all("-m pip" in line for line in (checkout / "calls").read_text().splitlines())
+
+
+def test_uv_comes_from_the_index_where_there_is_none(checkout: Path) -> None:
+    executable(checkout / "cli", CLI)
+    stand_in(checkout, install=f"[[ $* == *' uv' ]] && mv aside .venv/bin/uv; {RECORD}")
+    (checkout / ".venv/bin/uv").rename(checkout / "aside")
+    done = sourced(checkout, 'cd "$root"; command() { [[ $2 != uv ]] && builtin command "$@"; }; set_up cpu')
+    assert done.returncode == 0, done.stderr
+    lines = (checkout / "calls").read_text().splitlines()
+    assert ["-m pip" in line for line in lines] == [True] + [False] * (len(lines) - 1)
+    assert installations(checkout)[-1].endswith("[cpu]")
+
+
+@pytest.mark.parametrize(
+    ("line", "progress"),
+    [
+        ("Downloading torch-2.13.0-cp311-cp311-linux.whl (187.0 MB)", "downloading torch-2.13.0 (187.0 MB)"),
+        ("Downloading torch (178.3MiB)", "downloading torch (178.3MiB)"),
+        ("Downloading six-1.17.0-py2.py3-none-any.whl (11 kB)", None),
+        ("Downloading numpy (6.1MiB)", None),
+        ("Installing collected packages: a, b, c", "unpacking 3 packages"),
+        ("Prepared 141 packages in 4.50s", "unpacking 141 packages"),
+    ],
+)
+def test_big_downloads_and_the_unpacking_are_shown(checkout: Path, line: str, progress: str | None) -> None:
+    done = sourced(checkout, "show_progress", input=line + "\n")
+    assert [text.split("s]   ")[1] for text in done.stderr.splitlines()] == ([progress] if progress else [])
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/cpu.txt"])
@@ -246,13 +342,16 @@ def test_extras_that_are_there_are_enough_for_fewer_and_are_kept(installed: Path
     assert sourced(installed, "with_earlier_extras cpu").stdout == "cpu,dev\n"
 
 
-def test_cuda_build_of_torch_is_announced_and_needs_more_disk(checkout: Path, tmp_path: Path) -> None:
+def test_cuda_build_of_torch_is_announced_and_needs_more_disk(
+    checkout: Path, tmp_path: Path, installer: str
+) -> None:
     executable(tmp_path / "bin/df", "#!/bin/sh\necho head\necho /dev/x 9 9 10000000 1% /\n")
     executable(tmp_path / "bin/uname", "#!/bin/sh\necho Linux x86_64\n")
     path = path_with(tmp_path / "bin")
     for version, code in {"2.13.0": 2, "2.13.0+cpu": 0}.items():
-        stand_in(checkout, pip=f'echo \'{{"metadata": {{"version": "{version}"}}}}\'; exit 0')
-        done = sourced(checkout, "warn_of_cuda torch==2.13.0", PATH=path)
+        plan = {"pip": f"Would install torch-{version}", "uv": f" + torch=={version}"}[installer]
+        stand_in(checkout, install=f"echo '{plan}'; exit 0")
+        done = sourced(checkout, "find_uv; warn_of_cuda torch==2.13.0", PATH=path)
         assert (done.returncode, "TORCH_INDEX_URL" in done.stderr) == (code, code == 2)
 
 
@@ -335,7 +434,9 @@ def test_help_needs_no_set_up(checkout: Path) -> None:
 
 
 def test_interrupt_during_installation_leaves_with_130_and_one_line(checkout: Path) -> None:
-    stand_in(checkout, pip=": >under-way; exec sleep 60")  # a shell that waits for `touch` may outlive Ctrl-C
+    stand_in(
+        checkout, install=": >under-way; exec sleep 60"
+    )  # a shell that waits for `touch` may outlive Ctrl-C
     process = subprocess.Popen(
         [checkout / "scripts/quickstart.sh"],
         cwd=checkout,
@@ -356,22 +457,31 @@ def test_interrupt_during_installation_leaves_with_130_and_one_line(checkout: Pa
 
 
 def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> None:
+    executable(installed / "aworld_train/one.py", "def f(): ...")
     done = run(installed, "scripts/test.sh")
     assert done.returncode == 0, done.stderr
-    ruff, formatting, mypy, *_, pytest_line = done.stdout.splitlines()
-    assert ruff.startswith("-m ruff check")
-    assert formatting.startswith("-m ruff format --check")
-    assert mypy == "-m mypy"
+    ruff, formatting, mypy, imports, *_, pytest_line = done.stdout.splitlines()
+    assert ruff == "-m ruff check ."
+    assert formatting == "-m ruff format --check ."
+    assert (mypy, imports) == ("-m mypy", "lint-imports")
+    assert "functions fully typed" in done.stdout
     words, _, marks = pytest_line.partition(" -m ")
     assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
     assert marks == "not bench and not install"
 
 
-def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path) -> None:
-    done = run(installed, "scripts/test.sh", FAILING="mypy")
+@pytest.mark.parametrize("check", ["mypy", "lint-imports"])
+def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path, check: str) -> None:
+    done = run(installed, "scripts/test.sh", FAILING=check)
     assert done.returncode == 1
-    assert "Failed so far: mypy;" in done.stderr
+    assert f"Failed so far: {check};" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("pytest ")
+
+
+def test_figures_of_the_package_that_cannot_be_had_fail_nothing(installed: Path) -> None:
+    done = run(installed, "scripts/test.sh")
+    assert done.returncode == 0
+    assert "aworld_train has no Python files" in done.stderr
 
 
 def test_exit_code_of_pytest_is_passed_on(installed: Path) -> None:

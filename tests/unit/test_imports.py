@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from aworld_train.cli.main import COMMANDS
+
 HEAVY = ["docker", "mcp", "omegaconf", "ray", "torch", "transformers", "verl", "vllm"]
 
 
@@ -27,8 +29,13 @@ except SystemExit as end:
 """
 
 
-def test_help_imports_nothing_heavy() -> None:
-    assert imported_by(COMMAND.format(["--help"]), HEAVY) == "[]"
+def test_help_imports_nothing_heavy_and_no_command() -> None:
+    commands = [command.target.split(":")[0] for command in COMMANDS]
+    assert imported_by(COMMAND.format(["--help"]), [*HEAVY, *commands, "rich"]) == "[]"
+
+
+def test_help_of_a_command_imports_nothing_heavy() -> None:
+    assert imported_by(COMMAND.format(["train", "--help"]), HEAVY) == "[]"
 
 
 @pytest.mark.parametrize("command", ["reward --help", "reward score --help", "recipe check quickstart"])

@@ -1,0 +1,65 @@
+"""The list of commands, which is written down where it is printed, and the commands themselves."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from aworld_train.cli.lazy_command import LazyCommand
+from aworld_train.cli.main import COMMANDS
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "aworld_train", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_listed_command_has_the_name_and_the_first_lines_of_the_one_that_is_called(
+    command: LazyCommand,
+) -> None:
+    loaded = command.load()
+    first_paragraph = inspect.cleandoc(loaded.help).split("\n\n")[0]
+    assert (command.name, command.help) == (loaded.name, " ".join(first_paragraph.split()))
+
+
+def test_help_lists_every_command_with_its_whole_line() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    words = " ".join(done.stdout.split())
+    assert all(f" {command.name} {command.help}" in words for command in COMMANDS)
+
+
+def test_help_lists_the_options() -> None:
+    assert all(option in run("-h").stdout for option in ("--version", "--debug", "-h, --help"))
+
+
+def test_nothing_given_prints_the_help_and_counts_as_misuse() -> None:
+    done, help_page = run(), run("--help")
+    assert (done.returncode, done.stdout, done.stderr) == (2, help_page.stdout, "")
+
+
+def test_a_group_without_a_command_prints_its_help_once() -> None:
+    done = run("env")
+    assert (done.returncode, done.stdout.count("Usage:"), done.stderr) == (2, 1, "")
+
+
+def test_help_of_a_command_is_the_command_s_own() -> None:
+    help_page = run("train", "-h").stdout
+    assert all(text in help_page for text in ("RUNS/<name>", "--dry-run", "recipes/quickstart.yaml --resume"))
+
+
+@pytest.mark.parametrize(("arguments", "nearest"), [(["trian"], "'train'"), (["env", "upp"], "'up'")])
+def test_an_unknown_command_gets_the_nearest_one(arguments: list[str], nearest: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: No such command '{arguments[-1]}'. Did you mean {nearest}?\n"
+
+
+def test_debug_shows_the_traceback_of_an_error() -> None:
+    quiet, debug = run("recipe", "check", "no-such"), run("--debug", "recipe", "check", "no-such")
+    assert (quiet.returncode, debug.returncode) == (2, 2)
+    assert "Traceback" not in quiet.stderr
+    assert debug.stderr.startswith(quiet.stderr)
+    assert "Traceback" in debug.stderr
