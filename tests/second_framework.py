@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from aworld_train.adapter.base import Checkpoint, Mode, RunPlan, StepRow
+from aworld_train.adapter.base import Checkpoint, RunMode, RunPlan, StepRow
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.episodes.single import play_row
 from aworld_train.json_lines import JsonLinesTail
@@ -27,7 +27,7 @@ class Counting:
     name, packages = "counting", ("pyyaml",)
     owned_keys: Mapping[str, str] = {"steps": "trainer.steps says how many there are."}
 
-    def compile(self, recipe: Recipe, folder: Path, mode: Mode) -> RunPlan:
+    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         config = self.composed(recipe, folder) | {"mode": mode.value}
         return RunPlan(
             files={"counting.yaml": to_yaml(config), **episode_files(recipe)},
@@ -96,7 +96,7 @@ async def main(folder: Path, validate_first: bool) -> None:
 
     if validate_first:
         await validated(done)
-    if config["mode"] == Mode.measure.value:
+    if config["mode"] == RunMode.measure.value:
         return
     for step in range(done + 1, config["steps"] + 1):
         reward = await play(folder, model, train[: config["batch"]] * config["n"], step, validate=False)

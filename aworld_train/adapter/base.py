@@ -23,7 +23,7 @@ from aworld_train.rollout.model import LanguageModel
 ENTRY_POINTS = "aworld_train.frameworks"
 
 
-class Mode(Enum):
+class RunMode(Enum):
     """What a framework is started for: to train, or to play the validation tasks once, greedily."""
 
     train = "train"
@@ -126,7 +126,7 @@ class TrainingFramework(Protocol):
     packages: Sequence[str]
     owned_keys: Mapping[str, str]
 
-    def compile(self, recipe: Recipe, folder: Path, mode: Mode) -> RunPlan:
+    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """How the framework runs a recipe in ``folder``; writes nothing.
 
         Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import Mode, TrainingFramework, framework_of
+from aworld_train.adapter.base import RunMode, TrainingFramework, framework_of
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
@@ -162,7 +162,7 @@ class _Measurement:
         """
         began = time.monotonic()
         recipe = self._recipe
-        plan = self._framework.compile(recipe, self._folder, Mode.measure)
+        plan = self._framework.compile(recipe, self._folder, RunMode.measure)
         with (
             run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
             progress,

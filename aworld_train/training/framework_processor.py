@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import Mode, RunPlan, TrainingFramework, framework_of
+from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, framework_of
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
@@ -124,7 +124,7 @@ class FrameworkProcessor(TrainerProcessor):
         )
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
-        self._plan = self._framework.compile(recipe, self.run_dir(recipe), Mode.train)
+        self._plan = self._framework.compile(recipe, self.run_dir(recipe), RunMode.train)
         self.loaded = loaded
         return recipe
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import Checkpoint, LoadedModel, Mode, RunPlan, StartFiles, StepReader
+from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.verl import log
 from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
@@ -22,7 +22,7 @@ class VerlFramework:
     packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
     owned_keys: Mapping[str, str] = OWNED_KEYS
 
-    def compile(self, recipe: Recipe, folder: Path, mode: Mode) -> RunPlan:
+    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """As ``TrainingFramework.compile``."""
 
         def environment(start: StartFiles) -> Mapping[str, str]:
@@ -30,7 +30,7 @@ class VerlFramework:
             private.fill()
             return verl_environment(recipe, start.metrics, private)
 
-        config = compose(recipe, folder, val_only=mode is Mode.measure)
+        config = compose(recipe, folder, val_only=mode is RunMode.measure)
         return RunPlan(
             files={
                 CONFIG_FILE: to_yaml(config),

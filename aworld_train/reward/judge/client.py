@@ -1,7 +1,7 @@
 """One request to a judge: its completion and token counts, or why there is none and whether a retry may help.
 
-Whatever a server does, a request raises only `RequestFailure`, and no API key is in its message. The whole request, to
-the last byte of the response, has one time limit and one size limit.
+Whatever a server does, a request raises only `JudgeRequestFailure`, and no API key is in its message. The whole
+request, to the last byte of the response, has one time limit and one size limit.
 
 The openai SDK (3.52) was measured and not taken: 1.5 ms of CPU time per request (here 0.2 ms), 0.45 s to import (here
 0.25 s), and no size limit for responses. Its own retries, which the rate limit of the panel would not see, and its
@@ -39,7 +39,7 @@ _ABOUT_THE_FORMAT = re.compile(
 )
 
 
-class RequestFailure(Exception):
+class JudgeRequestFailure(Exception):
     """A request to a judge gave no completion.
 
     Attributes:
@@ -58,7 +58,7 @@ class RequestFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Completion:
+class JudgeReply:
     """A judge's chat completion.
 
     Attributes:
@@ -81,11 +81,11 @@ class JudgeClient:
     model: JudgeModel
     session: aiohttp.ClientSession
 
-    async def complete(self, body: Mapping[str, Any], seconds: float) -> Completion:
+    async def complete(self, body: Mapping[str, Any], seconds: float) -> JudgeReply:
         """The completion for a chat completion request.
 
         Raises:
-            RequestFailure: No readable chat completion within so many seconds.
+            JudgeRequestFailure: No readable chat completion within so many seconds.
         """
         key = self._key()
         try:
@@ -101,19 +101,21 @@ class JudgeClient:
             ):
                 content = await _read(response)
         except TimeoutError as error:
-            raise RequestFailure(f"no answer in {seconds:.3g} s", retryable=True) from error
+            raise JudgeRequestFailure(f"no answer in {seconds:.3g} s", retryable=True) from error
         except (aiohttp.InvalidURL, httpx.InvalidURL) as error:
-            raise RequestFailure(f"{self.model.url!r} is no URL", retryable=False) from error
+            raise JudgeRequestFailure(f"{self.model.url!r} is no URL", retryable=False) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             message = without_key(key, f"{type(error).__name__} {error}")[:_MAX_QUOTED]
-            raise RequestFailure(message, retryable=True) from error
+            raise JudgeRequestFailure(message, retryable=True) from error
         if response.status != 200:
             raise _refusal(response.status, response.headers, without_key(key, _decoded(content)))
         try:
             return _completion(json.loads(content))
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             beginning = without_key(key, _decoded(content))[:_MAX_QUOTED]
-            raise RequestFailure(f"it sent no chat completion but {beginning!r}", retryable=True) from error
+            raise JudgeRequestFailure(
+                f"it sent no chat completion but {beginning!r}", retryable=True
+            ) from error
 
     def without_key(self, text: str) -> str:
         """The text without this judge's API key, which a server may have repeated."""
@@ -123,7 +125,7 @@ class JudgeClient:
         """Check that the API key which the judge needs is set.
 
         Raises:
-            RequestFailure: It is missing, or has characters that no header may have.
+            JudgeRequestFailure: It is missing, or has characters that no header may have.
         """
         self._key()
 
@@ -133,9 +135,11 @@ class JudgeClient:
             return None
         key = key_in(variable)
         if not key:
-            raise RequestFailure(f"it needs its key in the environment variable {variable}", retryable=False)
+            raise JudgeRequestFailure(
+                f"it needs its key in the environment variable {variable}", retryable=False
+            )
         if not can_be_sent(key):
-            raise RequestFailure(f"what is in {variable} cannot be sent as a key", retryable=False)
+            raise JudgeRequestFailure(f"what is in {variable} cannot be sent as a key", retryable=False)
         return key
 
 
@@ -144,12 +148,12 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_any():
         content += chunk
         if len(content) > _MAX_BYTES:
-            raise RequestFailure(f"it sent more than {_MAX_BYTES >> 20} MiB", retryable=False)
+            raise JudgeRequestFailure(f"it sent more than {_MAX_BYTES >> 20} MiB", retryable=False)
     return bytes(content)
 
 
-def _refusal(status: int, headers: Mapping[str, str], text: str) -> RequestFailure:
-    return RequestFailure(
+def _refusal(status: int, headers: Mapping[str, str], text: str) -> JudgeRequestFailure:
+    return JudgeRequestFailure(
         f"HTTP {status} {text[:_MAX_QUOTED]!r}",
         retryable=status in _RETRYABLE or status >= 500,
         retry_after=_retry_after_seconds(headers.get("Retry-After", "")),
@@ -170,14 +174,14 @@ def _retry_after_seconds(value: str) -> float:
     return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
-def _completion(data: Any) -> Completion:
+def _completion(data: Any) -> JudgeReply:
     choice = data["choices"][0]
     text = choice["message"]["content"]
     if not (text is None or isinstance(text, str)):
         raise TypeError("the content is no text")
     finish = choice.get("finish_reason")
     usage = data.get("usage")
-    return Completion(
+    return JudgeReply(
         text=text or "",
         truncated_by=finish if finish in ("length", "content_filter") else "",
         prompt_tokens=_tokens(usage, "prompt_tokens"),

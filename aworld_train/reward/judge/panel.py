@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import aiohttp
 
 from aworld_train.reward.judge.cache import VerdictCache
-from aworld_train.reward.judge.client import Completion, JudgeClient, RequestFailure
+from aworld_train.reward.judge.client import JudgeClient, JudgeReply, JudgeRequestFailure
 from aworld_train.reward.judge.question import Question
 from aworld_train.reward.judge.rate_limiter import RateLimiter, RateLimitTimeout
 from aworld_train.reward.judge.verdict import JudgedVerdict, UnreadableVerdict, read_verdict
@@ -149,7 +149,7 @@ class JudgePanel:
             except UnreadableVerdict as error:
                 report(f"no verdict: {error}")
                 failing = False
-            except RequestFailure as error:
+            except JudgeRequestFailure as error:
                 report(error)
                 if not error.retryable:
                     return None
@@ -171,7 +171,7 @@ class JudgePanel:
         structured = not judge.plain_text
         try:
             completion = await self._send(judge, question, structured, deadline, judgement)
-        except RequestFailure as error:
+        except JudgeRequestFailure as error:
             if not (structured and error.format_refused):
                 raise
             judge.plain_text, structured = True, False
@@ -189,7 +189,7 @@ class JudgePanel:
 
     async def _send(
         self, judge: _JudgeState, question: Question, structured: bool, deadline: float, judgement: Judgement
-    ) -> Completion:
+    ) -> JudgeReply:
         model = judge.model
         body = question.request(model.model, structured=structured)
         judge.client.check_key()

@@ -35,7 +35,7 @@ _MAX_REFUSAL_CHARS = 300  # of a refusal's text, quoted in the reason
 LOST = "the tool environment was lost; what was done in it is gone, and this episode is over"
 
 
-class Relay:
+class CallRelay:
     """Passes on one request and its response.
 
     Args:

@@ -15,7 +15,7 @@ from aworld_train.network import is_near
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
-from aworld_train.rollout.tool_gateway.relay import LOST, Relay
+from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
 from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
 
@@ -164,7 +164,7 @@ async def _answer_request(
             session.forget(mcp_session, message)
             return reply(message, recorded)
     if session.lost is None:
-        return await Relay(session, request, body, message, call).run()
+        return await CallRelay(session, request, body, message, call).run()
     if call is not None:
         session.end_call(call, failed=True)
     if message is None or method is None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import Mode, framework_of
+from aworld_train.adapter.base import RunMode, framework_of
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
@@ -79,7 +79,7 @@ def test_a_measurement_takes_no_step_and_a_resumed_run_does_not_measure_again(tm
     measured = composed(tmp_path, val_only=True)
     assert leaf(measured, "trainer.val_only") is True
     assert leaf(measured, "trainer.resume_mode") == "disable"
-    plan = VerlFramework().compile(recipes.load(BASE), tmp_path, Mode.train)
+    plan = VerlFramework().compile(recipes.load(BASE), tmp_path, RunMode.train)
     assert list(plan.without_first_validation) == ["trainer.val_before_train=False"]
 
 
