@@ -4,8 +4,9 @@ Results, errors, progress and resources pass unchanged. The list comes from the 
 worker starts (an image does not change) and again after a server has announced that its list did.
 
 Gateway and worker are own code instead of the mcp SDK's server and client because they pass messages on without
-validating them again: together they take 1.0 ms of CPU time per tool call, where two proxies made of the SDK's
-streamable HTTP server and client take 3.6 ms (mcp 1.30.0, Python 3.11, results of 200 bytes, the same machine).
+validating them again: together they take 0.65 ms of CPU time per tool call and serve 1,850 calls per second of 8
+sessions, where two proxies made of the SDK's streamable HTTP server and client take 2.0 ms and serve 680 (mcp 1.30.0,
+Python 3.11, 2 cores, results of 200 bytes).
 """
 
 import asyncio
