@@ -18,6 +18,7 @@ from typing import Any, Union, get_args, get_origin
 import typer.main
 import yaml
 
+from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.cli.main import app
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.schema import Recipe
@@ -120,7 +121,8 @@ def cli_page() -> str:
 
 
 def _commands(group: Any, name: str) -> Iterator[str]:
-    for word, command in group.commands.items():
+    for word, listed in group.commands.items():
+        command = listed.load() if isinstance(listed, LazyCommand) else listed
         if getattr(command, "commands", None):
             yield f"\n## `{word}`\n\n{_prose(command.help)[0]}\n"
             yield from _commands(command, f"{name} {word}")

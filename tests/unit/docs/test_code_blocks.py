@@ -20,6 +20,7 @@ import yaml
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import TrainingFramework, framework_names
+from aworld_train.cli.lazy_command import LazyCommand
 from aworld_train.cli.main import app
 from aworld_train.dataset.recipe import read_recipe
 from aworld_train.env.directory import find_directory
@@ -177,6 +178,7 @@ def check_arguments(arguments: list[str]) -> None:
         name, *arguments = arguments
         assert name in command.commands, name
         command = command.commands[name]
+        command = command.load() if isinstance(command, LazyCommand) else command
     context = command.make_context(name, list(arguments))
     recipe = context.params.get("recipe") or context.params.get("source")
     overrides = context.params.get("overrides") or []
