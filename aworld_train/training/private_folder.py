@@ -17,7 +17,7 @@ from pathlib import Path
 
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""
-# Not the folder that TMPDIR names: Ray's sockets need a short path.
+# Not the folder that TMPDIR names: sockets below it need a short path.
 _PARENT = Path("/tmp")
 _PREFIX = "aworld-"
 _NAME = re.compile(re.escape(_PREFIX) + r"[A-Za-z0-9_-]{16}")

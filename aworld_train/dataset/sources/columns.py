@@ -39,7 +39,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 NEEDED = ("query", "answer")
 
 # Where rows of verl's schema, which this package writes too, have the fields.
-_IN_VERL_ROWS: dict[str, Path] = {
+_IN_TRAINING_ROWS: dict[str, Path] = {
     "id": ("extra_info", "id"),
     "answer": ("reward_model", "ground_truth"),
     "scorer": ("extra_info", "scorer"),
@@ -47,7 +47,7 @@ _IN_VERL_ROWS: dict[str, Path] = {
     "level": ("extra_info", "level"),
     "attachments": ("extra_info", "attachments"),
 }
-_IS_VERL = {"prompt", "reward_model", "extra_info"}
+_TRAINING_COLUMNS = {"prompt", "reward_model", "extra_info"}
 _MAX_SHAPES = 256
 
 
@@ -162,7 +162,7 @@ class Columns:
                     )
                 paths[field] = path
                 self._missing_fields.pop(field, None)
-        if set(names) >= _IS_VERL:
+        if set(names) >= _TRAINING_COLUMNS:
             # The question alone: the prompt may have a template around it.
             paths["subject"] = ("extra_info", "question")
         return ColumnPlan(
@@ -202,8 +202,8 @@ def _default_path(field: str, names: Path, where: str) -> Path | None:
     if candidates:
         # Names that differ only in spelling are sorted, so that the order of the columns does not decide.
         return (min(candidates, key=lambda name: (rank_by_name[plain[name]], name)),)
-    path = _IN_VERL_ROWS.get(field)
-    return path if path and set(names) >= _IS_VERL else None
+    path = _IN_TRAINING_ROWS.get(field)
+    return path if path and set(names) >= _TRAINING_COLUMNS else None
 
 
 def _plain(name: str) -> str:
