@@ -1,4 +1,4 @@
-"""Writing so that whoever reads finds the old content or the new, never a part: a file, or a whole directory."""
+"""Atomic writes of a file or a whole directory: a reader finds the old content or the new, never a part."""
 
 import fcntl
 import glob
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_SURELY_HELD_AFTER = 60.0  # seconds
+_MIN_ABANDONED_SECONDS = 60.0
+"""A younger directory may belong to a process that has not locked it yet."""
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace ``path`` with ``text``, readable as ``mode`` says; a crash in between leaves the old file.
+    """Replace the content of ``path``, with the permissions ``mode``; a crash in between leaves the old file.
 
-    By default only its owner reads it: records of a run hold tasks, answers and what tools said.
+    By default only the owner can read it, because records of a run hold tasks, answers and tool results.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -33,18 +34,18 @@ def write_text(path: Path, text: str, mode: int = 0o600) -> None:
 
 @contextmanager
 def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
-    """A directory to write into, which takes the place of ``out`` when the block ends without an error.
+    """A directory to write into, which replaces ``out`` when the block ends without an error.
 
     Args:
-        out: What it becomes, with its links resolved.
-        check: Called just before; raises if what is at ``out`` must not be replaced.
+        out: The path to replace, with its links resolved.
+        check: Called with ``out`` just before the replacement; raises if it must not be replaced.
 
     Raises:
-        OSError: It cannot be written; what was at ``out`` is still there.
+        OSError: It cannot be written; the old content of ``out`` is still there.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(out)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as work, _held(work):
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as work, _locked(work):
         new, old = Path(work, "new"), Path(work, "old")
         new.mkdir()
         yield new
@@ -60,32 +61,32 @@ def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
 
 
 def _remove_abandoned(out: Path) -> None:
-    """Remove what a process that was killed while it wrote ``out`` has left: nobody holds it any more."""
+    """Remove the temporary directories of processes that were killed while they wrote ``out``: these are not locked."""
     for work in out.parent.glob(f".{glob.escape(out.name)}.????????"):
-        # One that has just been made is not held yet; one with an old directory may be all that is left of it.
+        # A new one may not be locked yet, and one with an ``old`` directory may hold the only copy of the old content.
         with suppress(OSError):
             if (
                 Path(work, "new").is_dir()
                 and not Path(work, "old").exists()
-                and _age(work) > _SURELY_HELD_AFTER
+                and _age(work) > _MIN_ABANDONED_SECONDS
             ):
-                with _held(work, must=True):
+                with _locked(work, required=True):
                     shutil.rmtree(work)
 
 
 @contextmanager
-def _held(folder: str | Path, must: bool = False) -> Iterator[None]:
-    """The folder held against `_remove_abandoned`, for as long as this process lives; some file systems cannot.
+def _locked(folder: str | Path, required: bool = False) -> Iterator[None]:
+    """Lock the folder against `_remove_abandoned` while the block runs; not all file systems have locks.
 
     Raises:
-        OSError: It cannot be held and ``must`` be.
+        OSError: It cannot be locked and ``required`` is set.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            if must:
+            if required:
                 raise
         yield
     finally:

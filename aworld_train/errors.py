@@ -1,4 +1,4 @@
-"""The errors a user can meet, each said once and in one paragraph.
+"""The errors that users see, each reported once and in one paragraph.
 
 An error is raised where the fault is seen and caught once, at the command line, which prints ``message`` and
 exits with ``exit_code``; ``kind`` names it for machines (``--json``). The message says what was wrong, where,
@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from aworld_train.masking import mask
 
+NO_SPACE = "No space left on device"
+"""How the system words a full disk."""
+
 
 class AworldTrainError(Exception):
     """Something failed that the user can understand and act on."""
@@ -17,7 +20,7 @@ class AworldTrainError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str):
-        # A message may quote what a recipe took from the environment.
+        # A message may quote a value that a recipe took from the environment.
         super().__init__(mask(message))
 
     @property
@@ -69,19 +72,19 @@ class CassetteError(AworldTrainError):
 
 
 class TrainingFailure(AworldTrainError):
-    """A training run that ended without doing what it was asked to do."""
+    """A training run that ended before it was complete."""
 
     kind = "training"
 
 
 class DiskFull(AworldTrainError):
-    """There was no room for what had to be written."""
+    """The disk was full during a write."""
 
     kind = "disk"
 
 
 class DependencyMissing(AworldTrainError):
-    """A part of the installation that this command needs is not there."""
+    """A part of the installation that this command needs is missing."""
 
     kind = "dependency"
 

@@ -1,8 +1,8 @@
-"""Keeps values of environment variables out of what people and files get to see.
+"""Keeps values of environment variables out of messages, records and logs.
 
-A recipe may refer to an environment variable (``${oc.env:NAME}``) because its value is nobody else's business. Whoever
-looks such a value up hands it to ``remember``; errors, records and logs go through ``mask``, which puts the reference
-where the value stands. What is remembered belongs to this process.
+A recipe may refer to an environment variable (``${oc.env:NAME}``) because its value is secret. Code that resolves such
+a reference passes the value to ``remember``; errors, records and logs go through ``mask``, which replaces the value by
+its reference. Remembered values are kept in this process only.
 """
 
 import json
@@ -10,21 +10,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MIN_LENGTH = 6
-"""Shorter values are not looked for: they are no secrets, and stand in words where they do not belong."""
+"""Shorter values are not masked: they are no secrets, and occur in ordinary words by chance."""
 
 _references: dict[str, str] = {}
 
 
 def remember(value: str, reference: str) -> None:
-    """Have ``mask`` put ``reference`` where ``value`` stands, also where it stands quoted or as part of an address."""
+    """Have ``mask`` replace ``value`` by ``reference``, also where it is quoted or only its host appears."""
     for form in (value, repr(value)[1:-1], json.dumps(value)[1:-1], _authority(value)):
         if len(form) >= MIN_LENGTH:
             _references[form] = reference
 
 
 def mask(text: str) -> str:
-    """``text`` with references in place of the values that are remembered."""
-    # A value may hold another one: the longer one goes first.
+    """``text`` with remembered values replaced by their references."""
+    # Longer values first, because one value may contain another.
     for value in sorted(_references, key=len, reverse=True):
         if value in text:
             text = text.replace(value, _references[value])
@@ -32,7 +32,7 @@ def mask(text: str) -> str:
 
 
 def masked(tree: Any) -> Any:
-    """Plain data with every text masked; keys stay."""
+    """Plain data with every text masked, except keys."""
     if isinstance(tree, str):
         return mask(tree)
     if isinstance(tree, dict):
@@ -41,7 +41,7 @@ def masked(tree: Any) -> Any:
 
 
 def _authority(value: str) -> str:
-    """Host and port of an address, which messages name without the rest; empty for anything else."""
+    """Host and port of an address, which messages may name alone; empty for anything else."""
     if not value.startswith(("http://", "https://")):
         return ""
     try:

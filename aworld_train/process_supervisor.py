@@ -1,17 +1,15 @@
-"""The process above a program: it leaves nothing running, whatever happens to the program, itself, or the owner.
+"""The parent process of a program: it leaves nothing running, whatever happens to the program, itself, or the owner.
 
-It starts the program as its child and waits. When the program ends, when the guard is told to stop (SIGTERM or
-SIGINT), or when the owner is gone (by SIGKILL too: the owner is looked at, not listened to), it ends every descendant
-and then itself. On Linux the program dies with the guard, and descendants that were orphaned become the guard's
-children, so that none escapes.
+It starts the program as its child and waits. When the program ends, when the supervisor gets SIGTERM or SIGINT, or when
+the owner has ended (also by SIGKILL, because the supervisor polls it), it ends every descendant and then itself. On
+Linux the program dies with the supervisor, and orphaned descendants become the supervisor's children, so none escapes.
 
     python -P process_supervisor.py --owner-pid PID --owner-started UNIX_TIME -- COMMAND ...
 
-exits as COMMAND did. With ``--detach LOG`` it first leaves the caller's session, says its own pid on stdout, and
-writes what COMMAND prints to LOG; ``--record FILE`` is deleted if the owner goes first. With ``--stdin`` COMMAND reads
-what the guard was given to read, and ``--grace SECONDS`` is how long it has between SIGTERM and SIGKILL. ``--remove
-FOLDER`` is removed with all that is in it once everything has ended. It imports nothing but the standard library and
-psutil.
+exits with COMMAND's exit code. With ``--detach LOG`` it first leaves the caller's session, prints its own pid, and
+writes the output of COMMAND to LOG; ``--record FILE`` is deleted if the owner ends first. With ``--stdin`` COMMAND
+inherits the standard input, and ``--grace SECONDS`` is the time between SIGTERM and SIGKILL. ``--remove FOLDER`` is
+deleted with its content once everything has ended. It imports only the standard library and psutil.
 """
 
 import argparse
@@ -33,7 +31,7 @@ GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 _INTERVAL = 0.2
 _SAME_START = 2.0
-"""Seconds two readings of one creation time may differ, where the system's clock was set between them."""
+"""Seconds by which two readings of one creation time may differ when the system clock was set in between."""
 # From linux/prctl.h.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -42,8 +40,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def find_process(pid: int, started: float) -> psutil.Process | None:
     """The process ``pid`` that was created at ``started`` (Unix time, seconds), or None where it has ended.
 
-    A pid that has come to mean another process is not found; neither is a process that is dead and only waits
-    for its parent to notice.
+    A pid that was reused by another process is not found; neither is a zombie.
     """
     try:
         process = psutil.Process(pid)
@@ -54,12 +51,12 @@ def find_process(pid: int, started: float) -> psutil.Process | None:
 
 
 def started(pid: int) -> float:
-    """When a process was created, as `find_process` wants it."""
+    """When a process was created, in the form that `find_process` takes."""
     return float(psutil.Process(pid).create_time())
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether ``process`` has not ended; a zombie has."""
+    """Whether ``process`` is running; a zombie is not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -67,7 +64,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def main() -> int:
-    """Guard one command; the exit code is the command's, or 128 + signal."""
+    """Supervise one command; returns the command's exit code, or 128 + signal."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--detach", type=Path, metavar="LOG")
     parser.add_argument("--record", type=Path)
@@ -77,32 +74,32 @@ def main() -> int:
     parser.add_argument("--stdin", action="store_true")
     parser.add_argument("--grace", type=float, default=GRACE)
     parser.add_argument("command", nargs="+")
-    given = parser.parse_args()
+    options = parser.parse_args()
     stopped = _stop_signal()
-    if given.detach is not None:
-        _detach(given.detach)
-    owner = find_process(given.owner_pid, given.owner_started) if given.owner_pid is not None else None
-    orphaned = given.owner_pid is not None and owner is None
+    if options.detach is not None:
+        _detach(options.detach)
+    owner = find_process(options.owner_pid, options.owner_started) if options.owner_pid is not None else None
+    orphaned = options.owner_pid is not None and owner is None
     status: int | None = None
     if not orphaned:
-        program = _start(given.command, None if given.stdin else subprocess.DEVNULL)
+        program = _start(options.command, None if options.stdin else subprocess.DEVNULL)
         while not (orphaned or stopped() or status is not None):
-            status = dict(_buried()).get(program)
+            status = dict(_reap()).get(program)
             if status is None:
                 time.sleep(_INTERVAL)
                 orphaned = owner is not None and not lives(owner)
-    _end_descendants(given.grace)
-    if orphaned and given.record is not None:
-        # Nobody is left to take it down, and the record may hold a secret.
-        given.record.unlink(missing_ok=True)
-    if given.remove is not None:
-        shutil.rmtree(given.remove, ignore_errors=True)
+    _end_descendants(options.grace)
+    if orphaned and options.record is not None:
+        # No owner is left to delete the record, and it may hold a secret.
+        options.record.unlink(missing_ok=True)
+    if options.remove is not None:
+        shutil.rmtree(options.remove, ignore_errors=True)
     code = 128 + signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def _detach(log: Path) -> None:
-    # The caller waits for this process only, and never gets a dead child to bury.
+    # The caller waits only for this process; the fork is not its child, so it never has to reap it.
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -114,40 +111,40 @@ def _detach(log: Path) -> None:
 
 
 def _stop_signal() -> Callable[[], bool]:
-    """From now on SIGTERM and SIGINT end nothing but make the returned function say True."""
+    """Catch SIGTERM and SIGINT; the returned function says whether one was received."""
     received: list[int] = []
 
-    def remember(number: int, _: FrameType | None) -> None:
+    def record(number: int, _: FrameType | None) -> None:
         received.append(number)
 
-    signal.signal(signal.SIGTERM, remember)
-    signal.signal(signal.SIGINT, remember)
+    signal.signal(signal.SIGTERM, record)
+    signal.signal(signal.SIGINT, record)
     return lambda: bool(received)
 
 
 def _start(command: list[str], stdin: int | None) -> int:
     """Start the program as a child that does not outlive this process; its pid."""
-    guard = os.getpid()
+    supervisor = os.getpid()
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     if libc is not None:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
-    def die_with_guard() -> None:
+    def die_with_supervisor() -> None:
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            # The guard may have died before the line above; the signal would then never come.
-            if os.getppid() != guard:
+            # The supervisor may have died before the line above; the signal would then never come.
+            if os.getppid() != supervisor:
                 os._exit(1)
 
     # This process has a single thread: preexec_fn is safe, and the death of "the parent thread", which is
-    # what the kernel watches, is the death of the guard.
-    program = subprocess.Popen(command, stdin=stdin, preexec_fn=die_with_guard)
-    # Reaped by `_buried` with all the others.
+    # what the kernel watches, is the death of the supervisor.
+    program = subprocess.Popen(command, stdin=stdin, preexec_fn=die_with_supervisor)
+    # Reaped by `_reap` with all the others.
     program.returncode = 0
     return program.pid
 
 
-def _buried() -> list[tuple[int, int]]:
+def _reap() -> list[tuple[int, int]]:
     """The children that have ended since the last call, with their wait status."""
     ended: list[tuple[int, int]] = []
     with contextlib.suppress(ChildProcessError):
@@ -159,17 +156,17 @@ def _buried() -> list[tuple[int, int]]:
 def _end_descendants(grace: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + grace
-        told: set[psutil.Process] = set()
+        signalled: set[psutil.Process] = set()
         while (living := _descendants()) and time.monotonic() < deadline:
-            for process in living - told:
+            for process in living - signalled:
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                     process.send_signal(number)
-            told |= living
+            signalled |= living
             time.sleep(0.05)
 
 
 def _descendants() -> set[psutil.Process]:
-    _buried()
+    _reap()
     return set(psutil.Process().children(recursive=True))
 
 

@@ -320,7 +320,9 @@ def _is_typed(function: Function, methods: set[Function]) -> bool:
     positional = [*arguments.posonlyargs, *arguments.args][function in methods :]
     starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     parameters = [*positional, *arguments.kwonlyargs, *starred]
-    return function.returns is not None and all(parameter.annotation for parameter in parameters)
+    # What `__init__` returns goes without saying.
+    returns = function.returns is not None or function.name == "__init__"
+    return returns and all(parameter.annotation for parameter in parameters)
 
 
 def _is_decorated(function: Function, name: str) -> bool:

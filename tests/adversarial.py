@@ -1,4 +1,4 @@
-"""Texts and patterns that make a careless reader slow: what is repeated to fill a long text."""
+"""Texts and patterns that make a careless parser slow, to be repeated in long texts."""
 
 UNITS = ["<answer>", "</answer>", "<think>", "</think>", "<answer></answer>", "<think></think>", "<"]
 UNITS += ["\\boxed{", "\\boxed", "\\boxed ", "\\boxed 5", "\\", "\\\\", "{", "}", "{}", "[]", "[1,"]

@@ -16,9 +16,12 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.agent_loop import EpisodeLoop, McpAgentLoop
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
-from aworld_train.adapter.verl.episode_settings import episode_settings
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.player import EpisodePlayer
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, EpisodeRecord, open_record
+from aworld_train.adapter.episodes.settings import episode_settings
+from aworld_train.adapter.verl.agent_loop import EpisodeLoop
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe.tree import merge
 from tests.tool_servers import TOKEN, ServerProcess
@@ -91,7 +94,7 @@ def call(expression: str) -> str:
 
 
 def loop(
-    kind: type[EpisodeLoop],
+    kind: type[EpisodeAgent],
     engine: Any,
     prompt_length: int = 400,
     response_length: int = 900,
@@ -99,7 +102,7 @@ def loop(
 ) -> EpisodeLoop:
     """An agent loop as VeRL would make it; what is left of ``settings`` is the recipe's."""
     rollout = {"prompt_length": prompt_length, "response_length": response_length}
-    return kind(
+    made = EpisodeLoop(
         trainer_config=DictConfigWrap(OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})),
         server_manager=engine,
         tokenizer=TOKENIZER,
@@ -109,6 +112,8 @@ def loop(
         hf_model_type="qwen3",
         settings=str(settings_file(**settings)),
     )
+    made.player = EpisodePlayer(made.player.settings, kind(made.player.settings))
+    return made
 
 
 def settings_file(recipe: dict[str, Any] | None = None, **settings: Any) -> Path:
@@ -130,7 +135,7 @@ def settings_file(recipe: dict[str, Any] | None = None, **settings: Any) -> Path
 async def play(
     engine: Any,
     messages: list[dict[str, Any]] = MESSAGES,
-    kind: type[EpisodeLoop] = McpAgentLoop,
+    kind: type[EpisodeAgent] = McpAgent,
     validate: bool = False,
     **settings: Any,
 ) -> tuple[list[Any], EpisodeRecord]:

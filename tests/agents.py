@@ -1,4 +1,4 @@
-"""What tests of agents share: surroundings that point at a stub, and a calculator to call."""
+"""What tests of agents share: episode contexts that point at a stub, and a calculator to call."""
 
 import os
 from collections.abc import Iterator

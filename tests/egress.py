@@ -1,4 +1,4 @@
-"""A way out for tests: the real Squid and Unbound on this machine, and name servers and sites of the test's own.
+"""An egress proxy for tests: the real Squid and Unbound on this machine, and name servers and sites of the test's own.
 
 The addresses 127.77.0.0/16 count as public here, so that something on this machine can be a public site.
 """
@@ -31,7 +31,7 @@ from aworld_train.serving.worker.egress import proxy_port, proxy_variables
 REQUIRED = "AWORLD_TRAIN_TESTS_NEED_EGRESS"
 """Set where the absence of Squid and Unbound is a failure."""
 PUBLIC = "127.77.0.1"
-OTHER_PUBLIC = "127.77.0.2"
+SECOND_PUBLIC = "127.77.0.2"
 _UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 _SECONDS = 30.0
 _numbers = itertools.count(1)
@@ -67,23 +67,23 @@ async def resolve(resolver: str, name: str, version: int) -> list[str]:
 
 
 class NameServer:
-    """Answers for the names that it knows, over UDP.
+    """A DNS server for a few names, over UDP.
 
     Attributes:
-        answers: By name, the answers to one question after the other; the last one is repeated.
-        asked: The names that were asked for.
+        answers: By name, the answers to successive queries; the last one is repeated.
+        queried: The names in the queries that it received.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}
-        self.asked: list[str] = []
+        self.queried: list[str] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         threading.Thread(target=self._serve, daemon=True).start()
 
     @property
     def address(self) -> str:
-        """As Unbound wants it."""
+        """Its address in Unbound's notation."""
         return f"127.0.0.1@{self._socket.getsockname()[1]}"
 
     def close(self) -> None:
@@ -101,16 +101,16 @@ class NameServer:
             labels.append(message[at + 1 : at + 1 + message[at]].decode())
             at += 1 + message[at]
         name, (kind,) = ".".join(labels).lower(), struct.unpack_from("!H", message, at + 1)
-        self.asked.append(name)
-        known = name in self.answers
+        self.queried.append(name)
+        is_known = name in self.answers
         records = []
-        if known and kind in (1, 28):
+        if is_known and kind in (1, 28):
             version = 4 if kind == 1 else 6
-            given = self.answers[name]
-            answer = given.pop(0) if len(given) > 1 and kind == 1 else given[0]
+            answers = self.answers[name]
+            answer = answers.pop(0) if len(answers) > 1 and kind == 1 else answers[0]
             records = [address for one in answer if (address := ipaddress.ip_address(one)).version == version]
         # RFC 1035: an answer, recursion available; 3: there is no such name. An address may be kept for 0 seconds.
-        head = message[:2] + struct.pack("!HHHHH", 0x8180 if known else 0x8183, 1, len(records), 0, 0)
+        head = message[:2] + struct.pack("!HHHHH", 0x8180 if is_known else 0x8183, 1, len(records), 0, 0)
         body = b"".join(
             struct.pack("!HHHIH", 0xC00C, kind, 1, 0, len(one.packed)) + one.packed for one in records
         )
@@ -119,13 +119,13 @@ class NameServer:
 
 @dataclass
 class Egress:
-    """A way out that runs.
+    """A running egress proxy.
 
     Attributes:
-        process: The egress itself.
-        port: Where tools find it.
-        passwords: By server.
-        names: The name server behind it.
+        process: The egress process.
+        port: The port at which tools connect.
+        passwords: The passwords, by server.
+        names: The name server that it queries.
     """
 
     process: "subprocess.Popen[bytes]"
@@ -137,7 +137,7 @@ class Egress:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def variables(self, server: str) -> dict[str, str]:
-        """What a tool server has in its environment."""
+        """The environment variables of a tool server."""
         return proxy_variables(server, self.passwords[server], self.port)
 
     def url(self, server: str) -> str:
@@ -148,16 +148,16 @@ class Egress:
             ClientSession(connector=UnixConnector(str(self.folder / "counts.sock"))) as http,
             http.get("http://egress/counts") as response,
         ):
-            found: dict[str, Any] = await response.json()
-            return found
+            counts: dict[str, Any] = await response.json()
+            return counts
 
     async def outcomes(self, server: str, least: int = 1) -> dict[str, int]:
-        """How many requests of a server had which outcome, once there are so many."""
+        """The number of requests of a server by outcome, once there are at least ``least``."""
         async with asyncio.timeout(_SECONDS):
             while True:
-                found: dict[str, int] = (await self.counts())["requests"].get(server, {})
-                if sum(found.values()) >= least:
-                    return found
+                outcomes: dict[str, int] = (await self.counts())["requests"].get(server, {})
+                if sum(outcomes.values()) >= least:
+                    return outcomes
                 await asyncio.sleep(0.05)
 
 
@@ -180,7 +180,7 @@ async def running(rules: dict[str, EgressRule]) -> AsyncIterator[Egress]:
         try:
             async with proxy_port(str(folder / "egress.sock"), port=0) as proxy:
                 egress = Egress(process, folder, proxy.port, passwords, names, folder / "log", settings)
-                await until_up(egress)
+                await wait_until_up(egress)
                 yield egress
         finally:
             names.close()
@@ -200,7 +200,7 @@ def start(settings: dict[str, Any], log: Path) -> "subprocess.Popen[bytes]":
         )
 
 
-async def until_up(egress: Egress) -> None:
+async def wait_until_up(egress: Egress) -> None:
     async with asyncio.timeout(_SECONDS):
         while not (egress.folder / "counts.sock").exists():
             assert egress.process.poll() is None, egress.log.read_text()
@@ -228,8 +228,8 @@ async def site(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
         return port
 
 

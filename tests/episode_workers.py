@@ -9,20 +9,31 @@ import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
-from aworld_train.adapter.verl.agent_loop import EpisodeLoop, EpisodeResult
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.player import EpisodePlayer
+from aworld_train.adapter.verl.agent_loop import EpisodeLoop
 from aworld_train.adapter.verl.worker import EpisodeWorker
+from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message
 from tests.agent_loops import MESSAGES, TOKENIZER, ScriptedEngine, settings_file
 
 WITHIN = 20.0
 
 
-class OneAnswer(EpisodeLoop):
+class OneAnswer(EpisodeAgent):
     """An agent that asks the model once."""
 
-    async def play(self, messages: list[Message], task: dict[str, Any], played: EpisodeResult) -> str:
-        asked = ChatRequest(messages)
-        return (await played.episode.conversation("agent").complete(asked)).content
+    async def play(self, messages: list[Message], task: Any, result: EpisodeResult, model_name: str) -> str:
+        conversation = result.episode.conversation("agent")
+        return (await conversation.complete(ChatRequest(messages))).content
+
+
+class OneAnswerLoop(EpisodeLoop):
+    """VeRL's loop around that agent."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.player = EpisodePlayer(self.player.settings, OneAnswer(self.player.settings))
 
 
 class Client:
@@ -58,7 +69,7 @@ def queue_in_place(monkeypatch: pytest.MonkeyPatch) -> Queue:
     return made
 
 
-def worker(episodes: list[Any], *, n: int, least: int, loop: type[EpisodeLoop] = OneAnswer) -> Any:
+def worker(episodes: list[Any], *, n: int, least: int, loop: type[EpisodeLoop] = OneAnswerLoop) -> Any:
     """Our worker as VeRL makes it, but in this process: its base asks Ray for a queue and loads a model."""
     made = object.__new__(EpisodeWorker.__ray_metadata__.modified_class)
     rollout = {"n": n, "val_kwargs": {"n": n}, "prompt_length": 200, "response_length": 200}

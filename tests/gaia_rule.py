@@ -1,4 +1,4 @@
-"""GAIA's rule for answers as it is published, and nothing else: what the scorer ``gaia`` is held against."""
+"""GAIA's published rule for answers, and nothing else: the scorer ``gaia`` is compared with it."""
 
 import re
 import string
@@ -7,10 +7,10 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def published_rule(answer: str, truth: str) -> bool:
-    """arXiv 2311.12983 and the scorer of its leaderboard; what is no number there reads as infinity."""
-    wanted = as_float(truth)
-    if wanted is not None:
-        return undressed_float(answer) == wanted
+    """arXiv 2311.12983 and the scorer of its leaderboard; a text that is no number counts as infinity."""
+    expected = as_float(truth)
+    if expected is not None:
+        return float_without_signs(answer) == expected
     if "," in truth or ";" in truth:
         parts, elements = re.split("[,;]", answer), re.split("[,;]", truth)
         return len(parts) == len(elements) and all(map(same_element, parts, elements))
@@ -18,11 +18,11 @@ def published_rule(answer: str, truth: str) -> bool:
 
 
 def same_element(part: str, element: str) -> bool:
-    wanted = as_float(element)
-    return squeezed(part) == squeezed(element) if wanted is None else undressed_float(part) == wanted
+    expected = as_float(element)
+    return squeezed(part) == squeezed(element) if expected is None else float_without_signs(part) == expected
 
 
-def undressed_float(text: str) -> float:
+def float_without_signs(text: str) -> float:
     value = as_float(text.replace("$", "").replace("%", "").replace(",", ""))
     return float("inf") if value is None else value
 

@@ -161,9 +161,9 @@ Shell = Callable[[ToolSession, str], Awaitable[str]]
 
 async def check_innocent(tools: ToolSession, shell: Shell, number: int) -> None:
     """A session works, and sees nothing of another."""
-    seen = await shell(tools, LOOK)
-    assert "MINE" not in seen and "big" not in seen and "IMPOSTOR" not in seen, seen
-    assert seen.split()[-3:] == ["700", "700", "700"], seen
+    listing = await shell(tools, LOOK)
+    assert "MINE" not in listing and "big" not in listing and "IMPOSTOR" not in listing, listing
+    assert listing.split()[-3:] == ["700", "700", "700"], listing
     factors = random.Random(number).sample(range(1000, 9999), 2)
     wrote = f"echo $(({factors[0]} * {factors[1]})) > /workspace/result && cat /workspace/result"
     assert (await shell(tools, wrote)).strip() == str(factors[0] * factors[1])

@@ -1,32 +1,31 @@
-"""What can go wrong with a judge, each as a script of the server.
+"""Faults of a judge, each as a script of the server.
 
-Wherever a fault says anything, it is the wrong verdict. So a fault that is taken for an answer gives a wrong score, and
-is seen.
+Every text in a fault is the wrong verdict. So a fault that is taken for a verdict gives a wrong score, which tests see.
 """
 
 import asyncio
 
 from aiohttp import web
 
-from tests.judge_server import ParsedRequest, Script, honest, rules, says
+from tests.judge_server import ParsedRequest, Script, completion, honest, verdict_reply
 
 
 def status(code: int, **headers: str) -> Script:
     """An error whose body is a verdict."""
 
-    async def script(asked: ParsedRequest) -> web.StreamResponse:
-        body = rules(asked, asked.wrong).body
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        body = verdict_reply(parsed, parsed.wrong).body
         return web.Response(status=code, body=body, content_type="application/json", headers=headers)
 
     return script
 
 
 def words(text: str, finish: str = "stop") -> Script:
-    """A completion that says something; RIGHT and WRONG are replaced by the verdicts."""
+    """A completion with this text; RIGHT and WRONG are replaced by the verdicts."""
 
-    async def script(asked: ParsedRequest) -> web.StreamResponse:
-        said = text.replace("RIGHT", asked.right.upper()).replace("WRONG", asked.wrong.upper())
-        return says(said, finish)
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        content = text.replace("RIGHT", parsed.right.upper()).replace("WRONG", parsed.wrong.upper())
+        return completion(content, finish)
 
     return script
 
@@ -34,69 +33,69 @@ def words(text: str, finish: str = "stop") -> Script:
 def body(text: str, **headers: str) -> Script:
     """A body that is no completion."""
 
-    async def script(asked: ParsedRequest) -> web.StreamResponse:
-        return web.Response(text=text.replace("WRONG", asked.wrong.upper()), headers=headers)
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        return web.Response(text=text.replace("WRONG", parsed.wrong.upper()), headers=headers)
 
     return script
 
 
-def content(of: object) -> Script:
+def content(value: object) -> Script:
     """A completion whose content is no text."""
 
-    async def script(asked: ParsedRequest) -> web.StreamResponse:
-        return says(of)
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        return completion(value)
 
     return script
 
 
-async def hangs(asked: ParsedRequest) -> web.StreamResponse:
-    """No answer until the judge goes away."""
+async def hangs(parsed: ParsedRequest) -> web.StreamResponse:
+    """No response until the server stops."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def drips(asked: ParsedRequest) -> web.StreamResponse:
+async def drips(parsed: ParsedRequest) -> web.StreamResponse:
     """A byte now and then, for ever."""
     response = web.StreamResponse()
-    await response.prepare(asked.request)
+    await response.prepare(parsed.request)
     while True:
         await response.write(b" ")
         await asyncio.sleep(0.01)
 
 
-async def resets(asked: ParsedRequest) -> web.StreamResponse:
-    """The connection ends without a word."""
-    assert asked.request.transport is not None
-    asked.request.transport.abort()
+async def resets(parsed: ParsedRequest) -> web.StreamResponse:
+    """The connection ends without a response."""
+    assert parsed.request.transport is not None
+    parsed.request.transport.abort()
     return web.Response()
 
 
-async def breaks_off(asked: ParsedRequest) -> web.StreamResponse:
+async def breaks_off(parsed: ParsedRequest) -> web.StreamResponse:
     """The connection ends in the middle of a completion."""
     response = web.StreamResponse(headers={"Content-Length": "100000"})
-    await response.prepare(asked.request)
-    whole = rules(asked, asked.wrong).body
+    await response.prepare(parsed.request)
+    whole = verdict_reply(parsed, parsed.wrong).body
     assert isinstance(whole, bytes)
     await response.write(whole)
-    assert asked.request.transport is not None
-    asked.request.transport.abort()
+    assert parsed.request.transport is not None
+    parsed.request.transport.abort()
     return response
 
 
-async def refuses_structure(asked: ParsedRequest) -> web.StreamResponse:
-    """A server that knows no structured output, and is honest in plain text."""
-    if asked.structured:
+async def refuses_structure(parsed: ParsedRequest) -> web.StreamResponse:
+    """A server without structured output, which is honest in plain text."""
+    if parsed.structured:
         error = {"error": {"message": "'response_format.type' must be 'text'"}}
         return web.json_response(error, status=400)
-    return await honest(asked)
+    return await honest(parsed)
 
 
-async def ignores_structure(asked: ParsedRequest) -> web.StreamResponse:
-    """A server that takes no notice of the structure, and is honest in plain text."""
-    return says("They are " + asked.wrong) if asked.structured else await honest(asked)
+async def ignores_structure(parsed: ParsedRequest) -> web.StreamResponse:
+    """A server that ignores the structured output format, and is honest in plain text."""
+    return completion("They are " + parsed.wrong) if parsed.structured else await honest(parsed)
 
 
-AGAIN: dict[str, Script] = {
+RETRYABLE: dict[str, Script] = {
     "500": status(500),
     "502": status(502),
     "503 with Retry-After": status(503, **{"Retry-After": "0.01"}),
@@ -140,8 +139,8 @@ AGAIN: dict[str, Script] = {
     "thinks without end": words("<think>VERDICT: WRONG"),
     "nothing but thoughts": words("<think>VERDICT: WRONG</think>"),
 }
-"""After these, asking again may help."""
-FOR_GOOD: dict[str, Script] = {
+"""Faults after which another attempt may succeed."""
+PERMANENT: dict[str, Script] = {
     "400": status(400),
     "401": status(401),
     "403": status(403),
@@ -150,14 +149,14 @@ FOR_GOOD: dict[str, Script] = {
     "a redirect": status(307, Location="http://127.0.0.1:9/v1/chat/completions"),
     "too much": body("VERDICT: WRONG" + " " * (5 << 20)),
 }
-"""After these, it would not."""
+"""Faults after which it would not."""
 
 
 def in_turn(*scripts: Script) -> Script:
-    """One script a request, the last one for all that follow."""
-    left = list(scripts)
+    """One script per request, and the last one for all that follow."""
+    remaining = list(scripts)
 
-    async def script(asked: ParsedRequest) -> web.StreamResponse:
-        return await (left.pop(0) if len(left) > 1 else left[0])(asked)
+    async def script(parsed: ParsedRequest) -> web.StreamResponse:
+        return await (remaining.pop(0) if len(remaining) > 1 else remaining[0])(parsed)
 
     return script

@@ -1,8 +1,7 @@
-"""A judge behind a real socket and the OpenAI chat API, which does whatever a test wants: honest, or out of order.
+"""A judge behind a real socket with the OpenAI chat API, which answers by a test's script: honestly or with a fault.
 
-It knows the right verdict: an answer is right if it is the reference, word for word. A script says what becomes of each
-request; without one it is an honest judge. Run as a program it is honest after ``--latency`` seconds, and prints its
-address.
+It knows the right verdict: an answer is right if it equals the reference. The script answers each request; the default
+one is an honest judge. Run as a program it is honest after ``--latency`` seconds, and prints its address.
 """
 
 import argparse
@@ -31,8 +30,8 @@ class ParsedRequest:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """What stands between the delimiters: question, reference and answer."""
-        return {found[1]: found[3] for found in _TEXT.finditer(self.body["messages"][-1]["content"])}
+        """The texts between the delimiters: question, reference and answer."""
+        return {match[1]: match[3] for match in _TEXT.finditer(self.body["messages"][-1]["content"])}
 
     @property
     def structured(self) -> bool:
@@ -47,41 +46,41 @@ class ParsedRequest:
 
     @property
     def wrong(self) -> str:
-        """The other one."""
+        """The wrong verdict."""
         return "incorrect" if self.right == "correct" else "correct"
 
 
 Script = Callable[[ParsedRequest], Awaitable[web.StreamResponse]]
 
 
-def says(content: Any, finish: str = "stop", status: int = 200) -> web.Response:
+def completion(content: Any, finish: str = "stop", status: int = 200) -> web.Response:
     """A chat completion."""
     choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
     usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
     return web.json_response({"choices": [choice], "usage": usage}, status=status)
 
 
-def rules(asked: ParsedRequest, verdict: str) -> web.Response:
-    """A verdict in the form that was asked for."""
-    if asked.structured:
-        return says(json.dumps({"reason": "I compared them.", "verdict": verdict}))
-    return says(f"I compared them.\nVERDICT: {verdict.upper()}")
+def verdict_reply(parsed: ParsedRequest, verdict: str) -> web.Response:
+    """A verdict in the form that the request demands."""
+    if parsed.structured:
+        return completion(json.dumps({"reason": "I compared them.", "verdict": verdict}))
+    return completion(f"I compared them.\nVERDICT: {verdict.upper()}")
 
 
-async def honest(asked: ParsedRequest) -> web.StreamResponse:
+async def honest(parsed: ParsedRequest) -> web.StreamResponse:
     """The right verdict."""
-    return rules(asked, asked.right)
+    return verdict_reply(parsed, parsed.right)
 
 
 class JudgeServer(ServerThread):
-    """``with JudgeServer(script) as server: server.url``; what it was asked is in ``asked``."""
+    """``with JudgeServer(script) as server: server.url``; its requests are in ``requests``."""
 
     def __init__(self, script: Script = honest):
         super().__init__()
         self.script = script
-        self.asked: list[ParsedRequest] = []
-        self.most_at_once = 0
-        self._at_once = 0
+        self.requests: list[ParsedRequest] = []
+        self.max_concurrent = 0
+        self._concurrent = 0
         self.url = ""
 
     async def _start(self) -> web.AppRunner:
@@ -90,14 +89,14 @@ class JudgeServer(ServerThread):
         return runner
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = ParsedRequest(request, await request.json())
-        self.asked.append(asked)
-        self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
+        parsed = ParsedRequest(request, await request.json())
+        self.requests.append(parsed)
+        self._concurrent += 1
+        self.max_concurrent = max(self.max_concurrent, self._concurrent)
         try:
-            return await self.script(asked)
+            return await self.script(parsed)
         finally:
-            self._at_once -= 1
+            self._concurrent -= 1
 
 
 async def _serve(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.AppRunner:
@@ -121,10 +120,10 @@ async def _honest_for_ever(latency: float) -> None:
         verdict = await honest(ParsedRequest(request, await request.json()))
         await asyncio.sleep(
             arrived + latency - loop.time()
-        )  # what the judge itself takes is part of its latency
+        )  # the latency includes the time that the judge itself needs
         return verdict
 
-    print(_address(await _serve(answer)), flush=True)  # noqa: T201 - whoever started it reads this
+    print(_address(await _serve(answer)), flush=True)  # noqa: T201 - the parent process reads this
     await asyncio.Event().wait()
 
 

@@ -1,6 +1,6 @@
 """Agents for tests, as users write them: plain clients of the OpenAI API and of MCP, that behave in many ways.
 
-Each function here is a builder: it returns ``answer(task)``, which finds the model and the tools in its surroundings.
+Each function here is a builder: it returns ``answer(task)``, which finds the model and the tools in its context.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ Answer = Callable[[AgentTask], Awaitable[str]]
 class Toolbox:
     """An MCP session of the episode, with its tools as OpenAI functions."""
 
-    def __init__(self, surroundings: EpisodeContext):
-        self._surroundings = surroundings
+    def __init__(self, context: EpisodeContext):
+        self._context = context
         self._stack = AsyncExitStack()
         self.functions: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> "Toolbox":
-        headers = {"Authorization": f"Bearer {self._surroundings.mcp_token}"}
+        headers = {"Authorization": f"Bearer {self._context.mcp_token}"}
         read, write, _ = await self._stack.enter_async_context(
-            streamablehttp_client(self._surroundings.mcp_url, headers=headers)
+            streamablehttp_client(self._context.mcp_url, headers=headers)
         )
         self._session = await self._stack.enter_async_context(ClientSession(read, write))
         await self._session.initialize()
@@ -53,11 +53,11 @@ class Toolbox:
 class Chat:
     """A conversation with the model through the official client."""
 
-    def __init__(self, surroundings: EpisodeContext, agent: str | None = None):
+    def __init__(self, context: EpisodeContext, agent: str | None = None):
         self._client = AsyncOpenAI(
-            base_url=surroundings.llm_url(agent), api_key=surroundings.llm_key(agent), timeout=60
+            base_url=context.llm_url(agent), api_key=context.llm_key(agent), timeout=60
         )
-        self._model = surroundings.model
+        self._model = context.model
         self.messages: list[Any] = []
 
     async def ask(self, tools: list[dict[str, Any]], **options: Any) -> Any:
@@ -80,42 +80,42 @@ class Chat:
         return message.content or ""
 
 
-def plain(surroundings: EpisodeContext) -> Answer:
+def plain(context: EpisodeContext) -> Answer:
     """Does the task with the tools, as our own loop does."""
 
     async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
+        chat = Chat(context)
         chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
+        async with Toolbox(context) as tools:
             return await chat.react(tools)
 
     return answer
 
 
-def swarm(surroundings: EpisodeContext) -> Answer:
+def swarm(context: EpisodeContext) -> Answer:
     """A planner without tools tells a worker what to do."""
 
     async def answer(task: AgentTask) -> str:
-        planner, worker = Chat(surroundings, "planner"), Chat(surroundings, "worker")
+        planner, worker = Chat(context, "planner"), Chat(context, "worker")
         planner.messages = [{"role": "system", "content": "Plan."}, *task.messages]
         plan = (await planner.ask([])).content
         worker.messages = [{"role": "user", "content": f"{plan} {task.text}"}]
-        async with Toolbox(surroundings) as tools:
+        async with Toolbox(context) as tools:
             return await worker.react(tools)
 
     return answer
 
 
-def without_tools(surroundings: EpisodeContext) -> Answer:
+def without_tools(context: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
+        chat = Chat(context)
         chat.messages = list(task.messages)
         return (await chat.ask([])).content or ""
 
     return answer
 
 
-def silent(surroundings: EpisodeContext) -> Answer:
+def silent(context: EpisodeContext) -> Answer:
     """Never asks the model."""
 
     async def answer(task: AgentTask) -> str:
@@ -124,46 +124,46 @@ def silent(surroundings: EpisodeContext) -> Answer:
     return answer
 
 
-def crashing(surroundings: EpisodeContext) -> Answer:
+def crashing(context: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
-        await without_tools(surroundings)(task)
+        await without_tools(context)(task)
         raise RuntimeError("a bug of mine")
 
     return answer
 
 
-def hanging(surroundings: EpisodeContext) -> Answer:
+def hanging(context: EpisodeContext) -> Answer:
     async def answer(task: AgentTask) -> str:
-        await without_tools(surroundings)(task)
+        await without_tools(context)(task)
         await asyncio.sleep(3600)
         return ""
 
     return answer
 
 
-def flooding(surroundings: EpisodeContext) -> Answer:
+def flooding(context: EpisodeContext) -> Answer:
     """Asks the model without end."""
 
     async def answer(task: AgentTask) -> str:
         while True:
-            await without_tools(surroundings)(task)
+            await without_tools(context)(task)
 
     return answer
 
 
-def forgiving(surroundings: EpisodeContext) -> Answer:
+def forgiving(context: EpisodeContext) -> Answer:
     """Makes up an answer whatever fails."""
 
     async def answer(task: AgentTask) -> str:
         try:
-            return await plain(surroundings)(task)
+            return await plain(context)(task)
         except Exception:
             return "<answer>42</answer>"
 
     return answer
 
 
-def editing(surroundings: EpisodeContext) -> Answer:
+def editing(context: EpisodeContext) -> Answer:
     """Rewrites what a tool said, once it has been read."""
 
     def change(messages: list[Any]) -> None:
@@ -172,38 +172,38 @@ def editing(surroundings: EpisodeContext) -> Answer:
             old["content"] = "[removed]"
 
     async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
+        chat = Chat(context)
         chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
+        async with Toolbox(context) as tools:
             return await chat.react(tools, change)
 
     return answer
 
 
-def resetting(surroundings: EpisodeContext) -> Answer:
+def resetting(context: EpisodeContext) -> Answer:
     """Begins anew with a short history after every tool call."""
 
     async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
+        chat = Chat(context)
         chat.messages = list(task.messages)
 
         def change(messages: list[Any]) -> None:
             last = messages[-1]["content"]
             messages[:] = [*task.messages, {"role": "user", "content": f"So far: {last}"}]
 
-        async with Toolbox(surroundings) as tools:
+        async with Toolbox(context) as tools:
             return await chat.react(tools, change)
 
     return answer
 
 
-def shortening(surroundings: EpisodeContext) -> Answer:
+def shortening(context: EpisodeContext) -> Answer:
     """Forgets what tools said when it is told that its history is too long."""
 
     async def answer(task: AgentTask) -> str:
-        chat = Chat(surroundings)
+        chat = Chat(context)
         chat.messages = list(task.messages)
-        async with Toolbox(surroundings) as tools:
+        async with Toolbox(context) as tools:
             try:
                 return await chat.react(tools)
             except BadRequestError as error:

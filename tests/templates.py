@@ -70,8 +70,8 @@ def tokenizer(family: str, corpus: tuple[str, ...] = _LITTLE) -> Any:
 
 def template(family: str, **options: Any) -> ChatTemplate:
     """A fresh chat template of that family."""
-    made = tokenizer(family)
-    return ChatTemplate(made, [made.eos_token_id], options)
+    copied_tokenizer = tokenizer(family)
+    return ChatTemplate(copied_tokenizer, [copied_tokenizer.eos_token_id], options)
 
 
 def calls_in(text: str) -> list[ToolCall]:
@@ -126,12 +126,12 @@ class ScriptedModel:
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
     ) -> SampledTokens:
-        given = list(tokens)
+        prompt = list(tokens)
         await asyncio.sleep(0)
         new, ended = self.draw(self.tokenizer)
         logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
         self.count += len(new)
-        self.calls.append((given, SampledTokens(list(new), list(logprobs), ended)))
+        self.calls.append((prompt, SampledTokens(list(new), list(logprobs), ended)))
         return self.calls[-1][1]
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:

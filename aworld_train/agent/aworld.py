@@ -1,19 +1,17 @@
-"""An AWorld ``Agent`` or ``Swarm`` run on one task, hundreds at a time in one event loop.
+"""Runs an AWorld ``Agent`` or ``Swarm`` on one task, hundreds at a time in one event loop.
 
-AWorld keeps much for the whole process: a registry of agents, one memory, message queues, sandboxes on threads of their
-own. So an episode's agents get identifiers that no other has, a memory that ends with the episode, and everything else
-that carries their identifiers is dropped when they are done. What AWorld swallows, or turns into an answer of its own
-making (``Task fail, cause: ...``), ends the episode as a failure here.
+AWorld has process-wide state: a registry of agents, one memory, message queues, sandboxes on their own threads. So an
+episode's agents get unique identifiers and a memory that ends with the episode, and all other state under their
+identifiers is dropped when they finish. An error that AWorld swallows, or turns into an answer (``Task fail, cause:
+...``), ends the episode as a failure.
 
-Written for the AWorld that the extra ``aworld`` pins; its parts without a public name are used in this module and in
-``aworld_process`` only.
+Written for the AWorld version that the extra ``aworld`` pins; only this module and ``aworld_process`` use its private
+names.
 """
 
 import asyncio
 import contextlib
-import ssl
 import uuid
-from functools import cache
 from typing import Any
 
 import httpx
@@ -22,20 +20,20 @@ from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepa
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
+from aworld_train.rollout.tls import tls_context
 
 _CANCEL_SECONDS = 5.0
-# What AWorld says of a completion without text and calls; it is the model's doing, and no answer is its answer.
+# AWorld's message for a completion without text and calls. The model caused it, so the episode's answer is empty.
 _EMPTY_COMPLETION = "LLM returned empty or invalid response"
 
 
-async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) -> str:
-    """Let a freshly built AWorld ``Agent`` or ``Swarm`` do the task.
+async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> str:
+    """Run a newly built AWorld ``Agent`` or ``Swarm`` on the task.
 
-    Agents whose model is the one in training are given a URL and a key of their own, by their names; agents that name
-    another endpoint keep it.
+    Agents that use the model in training get a URL and a key by their names; agents with another endpoint keep it.
 
     Raises:
-        AgentFailed: AWorld reported a failure, or came to no text.
+        AgentFailed: AWorld reported a failure, or gave no text.
         EnvironmentLost: the tools of an agent could not be listed.
     """
     from aworld.config.conf import TaskConfig
@@ -43,23 +41,21 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) 
 
     prepare()
     agents = _agents_of(built)
-    async with httpx.AsyncClient(
-        verify=_tls_context(), timeout=surroundings.seconds, trust_env=False
-    ) as client:
+    async with httpx.AsyncClient(verify=tls_context(), timeout=context.seconds, trust_env=False) as client:
         _make_distinct(agents)
         refusals: list[str] = []
         for agent in agents:
             _quieten(agent, refusals)
-            _direct(agent, task, surroundings, client)
+            _direct(agent, task, context, client)
         conf = TaskConfig().model_dump() | {
-            # AWorld sends a tool's result again where the agent has not gone on for 15 seconds; with hundreds of them
-            # on a busy machine that is no sign of anything.
-            "post_tool_progress_watchdog_timeout_seconds": 10 * surroundings.seconds,
-            # How late it may notice that the task is over.
+            # AWorld sends a tool's result again if the agent does nothing for 15 seconds; with hundreds of agents on a
+            # busy machine that is normal.
+            "post_tool_progress_watchdog_timeout_seconds": 10 * context.seconds,
+            # The delay until it notices that the task is over.
             "post_tool_progress_watchdog_poll_seconds": 0.2,
         }
         is_agent = len(agents) == 1 and agents[0] is built
-        running = Task(
+        aworld_task = Task(
             id=uuid.uuid4().hex,
             session_id=uuid.uuid4().hex,
             input=_input(task),
@@ -67,19 +63,13 @@ async def run_aworld(built: Any, task: AgentTask, surroundings: EpisodeContext) 
             **({"agent": built} if is_agent else {"swarm": built}),
         )
         for agent in agents:
-            _claim_sandbox(agent, running.id)
+            _claim_sandbox(agent, aworld_task.id)
         with episode_memory():
             try:
-                await _list_tools(agents, surroundings)
-                return _answer(await _run(running), refusals)
+                await _list_tools(agents, context)
+                return _answer(await _run(aworld_task), refusals)
             finally:
-                await drop_traces(running, agents)
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    # Costs 30 milliseconds, and an episode needs it only where the model is not reached by plain HTTP.
-    return httpx.create_ssl_context()
+                await drop_traces(aworld_task, agents)
 
 
 def _agents_of(built: Any) -> list[Any]:
@@ -90,47 +80,47 @@ def _agents_of(built: Any) -> list[Any]:
     found: dict[int, Any] = {}
     pending = [*built.topology, *built.register_agents, getattr(built.builder, "root_agent", None)]
     while pending:
-        one = pending.pop(0)
-        if isinstance(one, list | tuple):
-            pending[:0] = one
-        elif isinstance(one, BaseAgent):
-            found.setdefault(id(one), one)
-        elif one is not None and hasattr(one, "topology"):
-            pending[:0] = [*one.topology, *one.register_agents]
+        item = pending.pop(0)
+        if isinstance(item, list | tuple):
+            pending[:0] = item
+        elif isinstance(item, BaseAgent):
+            found.setdefault(id(item), item)
+        elif item is not None and hasattr(item, "topology"):
+            pending[:0] = [*item.topology, *item.register_agents]
     return list(found.values())
 
 
 def _make_distinct(agents: list[Any]) -> None:
-    """Give every agent an identifier that none in this process has.
+    """Give every agent an identifier that is unique in this process.
 
-    AWorld's own begin to repeat after seven minutes, and an agent that has another's is not registered: its tool calls
-    would go through the other's sandbox.
+    AWorld's identifiers repeat after seven minutes, and an agent with a duplicate identifier is not registered: its
+    tool calls would go through the other agent's sandbox.
     """
     renamed: dict[str, str] = {}
     for agent in agents:
-        before = agent.id()
-        agent._id = renamed[before] = unused_agent_id(agent.name())
+        old_id = agent.id()
+        agent._id = renamed[old_id] = unused_agent_id(agent.name())
     for agent in agents:
-        agent.handoffs = [renamed.get(one, one) for one in agent.handoffs]
+        agent.handoffs = [renamed.get(agent_id, agent_id) for agent_id in agent.handoffs]
 
 
 def _quieten(agent: Any, refusals: list[str]) -> None:
-    """Keep an agent from writing prompts about, and what its model's endpoint said where AWorld loses it."""
+    """Stop an agent from logging prompts, and collect the endpoint's errors in ``refusals``: AWorld loses them."""
 
     async def save_nothing(*_: Any, **__: Any) -> None:
         pass
 
-    # The prompt log draws a box around every prompt, and downloads a vocabulary to count what is in it.
+    # The prompt log draws a box around every prompt, and downloads a vocabulary to count its tokens.
     agent._log_messages = lambda *_, **__: None
     # Would write ./failed_requests.
     agent._save_failed_request_context = save_nothing
-    ask = getattr(agent, "invoke_model", None)
-    if ask is None:
+    invoke = getattr(agent, "invoke_model", None)
+    if invoke is None:
         return
 
     async def remember_refusal(*arguments: Any, **options: Any) -> Any:
         try:
-            return await ask(*arguments, **options)
+            return await invoke(*arguments, **options)
         except Exception as error:
             refusals.append(str(error))
             raise
@@ -138,33 +128,33 @@ def _quieten(agent: Any, refusals: list[str]) -> None:
     agent.invoke_model = remember_refusal
 
 
-def _direct(agent: Any, task: AgentTask, surroundings: EpisodeContext, client: httpx.AsyncClient) -> None:
-    """Point an agent at the model in training, unless it names another; and at the task's system prompt, likewise."""
+def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.AsyncClient) -> None:
+    """Set an agent's model to the one in training and its prompt to the task's, unless it has others."""
     from aworld.models.llm import get_llm_model
 
     if not getattr(agent, "system_prompt", None):
         agent.system_prompt = task.system or None
     conf = getattr(agent.conf, "llm_config", None)
-    if conf is None or not _is_in_training(conf, surroundings):
+    if conf is None or not _is_in_training(conf, context):
         return
-    conf.llm_base_url = surroundings.llm_url(agent.name())
-    conf.llm_api_key = surroundings.llm_key(agent.name())
-    conf.llm_model_name = agent.model_name = conf.llm_model_name or surroundings.model
-    # By default AWorld guesses the provider from what the model is called.
+    conf.llm_base_url = context.llm_url(agent.name())
+    conf.llm_api_key = context.llm_key(agent.name())
+    conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
+    # By default AWorld guesses the provider from the model's name.
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
-    # The engine retries by itself. What it refuses, it refuses again; what it answered and was lost, it would count.
+    # The engine retries by itself. It would refuse a repeated request again, or count a lost answer twice.
     conf.max_retries = 0
     agent.llm_max_attempts = 1
-    agent._llm = get_llm_model(conf, http_client=client, timeout=surroundings.seconds)
-    # Set only by the client that is not async, and read by both.
+    agent._llm = get_llm_model(conf, http_client=client, timeout=context.seconds)
+    # Only the synchronous client sets it; both read it.
     agent._llm.provider.is_http_provider = False
 
 
-def _is_in_training(conf: Any, surroundings: EpisodeContext) -> bool:
+def _is_in_training(conf: Any, context: EpisodeContext) -> bool:
     if conf.llm_provider not in (None, "openai"):
         return False
-    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == surroundings.llm_url(None).rstrip("/")
+    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == context.llm_url(None).rstrip("/")
 
 
 def _input(task: AgentTask) -> str:
@@ -176,42 +166,42 @@ def _input(task: AgentTask) -> str:
 
 
 def _claim_sandbox(agent: Any, task_id: str) -> None:
-    """A task that ends closes all sandboxes of the process that no other task has claimed."""
+    """Claim the agent's sandbox: a task that ends closes all sandboxes of the process that no task has claimed."""
     if agent.sandbox is not None:
         agent.sandbox.metadata = {**(agent.sandbox.metadata or {}), "task_list": [task_id]}
 
 
-async def _list_tools(agents: list[Any], surroundings: EpisodeContext) -> None:
-    """Connect to the tools before the first turn: without them AWorld would log a warning and let the agent guess."""
+async def _list_tools(agents: list[Any], context: EpisodeContext) -> None:
+    """List the tools before the first turn: if that fails, AWorld only warns and the agent would guess."""
     for agent in agents:
         if not agent.mcp_servers or agent.sandbox is None:
             continue
-        listed = await agent.sandbox.mcpservers.list_tools() or []
-        names = [tool["function"]["name"] for tool in listed]
+        schemas = await agent.sandbox.mcpservers.list_tools() or []
+        names = [tool["function"]["name"] for tool in schemas]
         for server in agent.mcp_servers:
             if any(name.startswith(f"{server}__") for name in names):
                 continue
             config = agent.mcp_config.get("mcpServers", {}).get(server, {})
-            said = f"the agent {agent.name()} could not list the tools of {server}"
-            if config.get("url") == surroundings.mcp_url:
-                raise EnvironmentLost(f"{said} at {surroundings.mcp_url}")
-            raise AgentFailed(said)
+            problem = f"the agent {agent.name()} could not list the tools of {server}"
+            if config.get("url") == context.mcp_url:
+                raise EnvironmentLost(f"{problem} at {context.mcp_url}")
+            raise AgentFailed(problem)
 
 
-async def _run(running: Any) -> Any:
-    """Run the task; where this is cancelled, AWorld gets a few seconds to end it, since it may wait for a tool."""
+async def _run(aworld_task: Any) -> Any:
+    """Run the task; on cancellation AWorld gets a few seconds to end it, since it may be waiting for a tool."""
     from aworld.runner import Runners
 
-    work = asyncio.ensure_future(Runners.run_task(running))
+    work = asyncio.ensure_future(Runners.run_task(aworld_task))
     try:
-        return (await asyncio.shield(work)).get(running.id)
+        return (await asyncio.shield(work)).get(aworld_task.id)
     except asyncio.CancelledError:
         work.cancel()
         await asyncio.wait({work}, timeout=_CANCEL_SECONDS)
         raise
     finally:
         if work.done() and not work.cancelled():
-            work.exception()  # marks it as seen
+            work.exception()  # retrieved, or asyncio would log it
 
 
 def _answer(response: Any, refusals: list[str]) -> str:
@@ -219,10 +209,10 @@ def _answer(response: Any, refusals: list[str]) -> str:
         raise AgentFailed("AWorld returned nothing.")
     status = str(getattr(response.status, "value", response.status))
     if not response.success or status not in ("success", "finished"):
-        said = refusals[-1] if refusals else response.msg or response.answer or "no reason given"
-        if _EMPTY_COMPLETION in said:
+        reason = refusals[-1] if refusals else response.msg or response.answer or "no reason given"
+        if _EMPTY_COMPLETION in reason:
             return ""
-        raise AgentFailed(f"AWorld ended the task as {status}: {said}")
+        raise AgentFailed(f"AWorld ended the task as {status}: {reason}")
     with contextlib.suppress(AttributeError):
         if not isinstance(response.answer, str):
             return str(response.answer.content)

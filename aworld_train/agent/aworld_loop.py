@@ -10,7 +10,7 @@
             )
             return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
 
-The class knows no training framework; an adapter binds it to one by setting ``surroundings`` for every episode.
+The class knows no training framework; an adapter sets ``context`` for every episode.
 """
 
 import inspect
@@ -25,10 +25,10 @@ class AworldAgentLoop:
     """One episode of an AWorld ``Agent`` or ``Swarm``; there is one object per episode.
 
     Attributes:
-        surroundings: What the agents find around them; whoever runs the episode sets it first.
+        context: The episode's context; the caller that runs the episode sets it first.
     """
 
-    surroundings: EpisodeContext | None = None
+    context: EpisodeContext | None = None
 
     def build_agents(self) -> Any | Awaitable[Any]:
         """The AWorld ``Agent`` or ``Swarm`` of this episode; may be async."""
@@ -36,29 +36,29 @@ class AworldAgentLoop:
 
     async def get_llm_server_address(self, agent_name: str | None = None) -> str:
         """The base URL of the language model in training, ending in ``/v1``."""
-        return self._here().llm_url(agent_name)
+        return self._episode_context().llm_url(agent_name)
 
     async def get_llm_server_model_name(self) -> str:
         """The name of the language model in training."""
-        return self._here().model
+        return self._episode_context().model
 
-    async def run_task(self, task: AgentTask, surroundings: EpisodeContext) -> str:
-        """Build the agents, let them do the task, and return their answer.
+    async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
+        """Build the agents, run them on the task, and return their answer.
 
         Raises:
-            AgentFailed: the agents could not be built, broke, or came to no answer.
+            AgentFailed: the agents could not be built, failed, or gave no answer.
             EnvironmentLost: their tools could not be listed.
         """
         from aworld_train.agent.in_process import run_built
 
-        self.surroundings = surroundings
-        return await run_built(self._build, task, surroundings, name=f"{type(self).__name__}.build_agents")
+        self.context = context
+        return await run_built(self._build, task, context, name=f"{type(self).__name__}.build_agents")
 
     async def _build(self) -> Any:
         built = self.build_agents()
         return await built if inspect.isawaitable(built) else built
 
-    def _here(self) -> EpisodeContext:
-        if self.surroundings is None:
-            raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `surroundings` first.")
-        return self.surroundings
+    def _episode_context(self) -> EpisodeContext:
+        if self.context is None:
+            raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `context` first.")
+        return self.context

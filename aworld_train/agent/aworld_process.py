@@ -1,7 +1,7 @@
-"""What AWorld keeps for a whole process, made fit for many episodes at a time.
+"""AWorld's process-wide state, made fit for many episodes at a time.
 
-`prepare` does, once, what can be done once: silence below warnings, a memory that tells episodes apart, no download of
-vocabularies. `drop_traces` removes what an episode leaves behind, so that a process may run a million of them.
+`prepare` runs once per process: it turns off logs below warnings, gives each episode its own memory, and prevents the
+download of vocabularies. `drop_traces` removes the state that an episode leaves, so that a process may run a million.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 _SILENT = ("trace", "debug", "info", "success")
 _LATER = 5.0  # seconds
 _WORKER_SECONDS = 0.2
-# A tool call under way takes the first cancellation for a failure and tries again: up to three times.
+# A tool call under way treats a cancellation as a failure and retries, up to three times.
 _WORKER_CANCELLATIONS = 5
 
 _numbers = itertools.count()
@@ -25,37 +25,37 @@ _store: ContextVar[Any] = ContextVar("aworld_memory_store", default=None)
 
 @cache
 def prepare() -> None:
-    """Make the imported AWorld fit; a memory that the user set up stays."""
+    """Prepare the imported AWorld; a memory that the user set up stays."""
     import tiktoken.registry
     from aworld.memory.main import MEMORY_HOLDER, MemoryFactory
     from aworld.models.utils import openai_tokenizer
 
     _silence()
-    # The same vocabulary, of which AWorld has a copy, would be downloaded wherever tokens are estimated.
+    # AWorld has a copy of this vocabulary; tiktoken would download it when tokens are estimated.
     tiktoken.registry.ENCODINGS.setdefault("cl100k_base", openai_tokenizer.tokenizer)
     if not MEMORY_HOLDER.get("instance"):
         MemoryFactory.init(custom_memory_store=_episodes_store())
 
 
 def _silence() -> None:
-    """Warnings are written; the rest is a third of what an episode costs, and writes every prompt several times."""
+    """Turn off logs below warnings: they are a third of an episode's cost and hold every prompt several times."""
     from aworld.logs import util
 
-    loggers = [one for one in vars(util).values() if isinstance(one, util.AWorldLogger)]
-    for one in loggers:
+    loggers = [logger for logger in vars(util).values() if isinstance(logger, util.AWorldLogger)]
+    for logger in loggers:
         with contextlib.suppress(AttributeError, ValueError):
-            util.base_logger.remove(one.file_log_id)
+            util.base_logger.remove(logger.file_log_id)
         for level in _SILENT:
-            setattr(one, level, _say_nothing)
+            setattr(logger, level, _discard)
 
 
-def _say_nothing(*_: Any, **__: Any) -> None:
+def _discard(*_: Any, **__: Any) -> None:
     pass
 
 
 @contextmanager
 def episode_memory() -> Iterator[None]:
-    """In here AWorld's memory is one of its own, in this process, which ends with the block."""
+    """Within this block AWorld uses a new memory, which ends with the block."""
     from aworld.memory.main import InMemoryMemoryStore
 
     token = _store.set(InMemoryMemoryStore())
@@ -66,7 +66,7 @@ def episode_memory() -> Iterator[None]:
 
 
 def _episodes_store() -> Any:
-    """A memory store that is another in each episode; AWorld has one for all of them."""
+    """A memory store that forwards to the current episode's memory; AWorld has one store for all episodes."""
     from aworld.core.memory import MemoryStore
     from aworld.memory.main import InMemoryMemoryStore
 
@@ -83,12 +83,12 @@ def _episodes_store() -> Any:
 
 
 def unused_agent_id(name: str) -> str:
-    """An identifier in AWorld's form: six digits, which no living agent of this process has."""
+    """An identifier in AWorld's form, with six digits that no living agent of this process has."""
     return f"{name}---uuid{next(_numbers) % 16**6:06x}uuid"
 
 
 async def drop_traces(task: Any, agents: list[Any]) -> None:
-    """Remove what AWorld keeps of a task that is over: agents, queues, states, sandboxes and their threads' workers."""
+    """Remove AWorld's state of a finished task: agents, queues, states, sandboxes and their threads' workers."""
     from aworld.core.agent.base import AgentFactory
     from aworld.events import eventbus
 
@@ -105,7 +105,7 @@ async def drop_traces(task: Any, agents: list[Any]) -> None:
             await _end_sandbox(agent.sandbox)
     for registry in (eventbus._message_queue, eventbus._subscribers, eventbus._transformer):
         registry.pop(task.id, None)
-    # Handlers that were cancelled look their states up once more.
+    # Cancelled handlers look their states up once more.
     asyncio.get_running_loop().call_later(_LATER, _drop_states, task.session_id)
 
 

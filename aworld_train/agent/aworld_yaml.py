@@ -17,8 +17,8 @@ Or several, and how they work together:
         tools: false
         endpoint: {url: "https://llm.example/v1", model: some-model, key_variable: CRITIC_KEY}
 
-An agent with an ``endpoint`` asks a model elsewhere and is not trained; all others ask the one in training. Keys stay
-in environment variables.
+An agent with an ``endpoint`` uses another model and is not trained; all others use the one in training. Keys stay in
+environment variables.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ModelEndpoint:
 
     Attributes:
         url: Its OpenAI-compatible base URL.
-        model: What to ask for.
+        model: The model name for requests.
         key_variable: The environment variable that holds its API key.
     """
 
@@ -59,11 +59,11 @@ class AgentDescription:
     Attributes:
         name: Unique in its file; calls are recorded under it.
         system_prompt: By default the recipe's.
-        description: What other agents are told about it.
+        description: Its description, which other agents receive.
         tools: The tool servers it may use; true for all of the recipe, false for none.
-        temperature: Of an outside model; that of the one in training is the trainer's.
-        max_steps: How often it may ask its model before AWorld stops it.
-        endpoint: The outside model it asks, if it is not the one in training.
+        temperature: Of an outside model; the trainer sets that of the model in training.
+        max_steps: Model calls after which AWorld stops it.
+        endpoint: The outside model, if it does not use the one in training.
     """
 
     name: str
@@ -80,7 +80,7 @@ class SwarmDescription:
     """Agents that work together.
 
     Attributes:
-        name: Of the whole.
+        name: The swarm's name.
         agents: In order; the first one gets the task.
         topology: How they work together.
         handoffs: For the topology ``handoff``: which agent may call which, by name.
@@ -93,21 +93,21 @@ class SwarmDescription:
 
 
 class YamlAgent:
-    """The agent or swarm that the file at ``path`` describes; the file is read when this is made."""
+    """The agent or swarm that the file at ``path`` describes; the constructor reads the file."""
 
     def __init__(self, path: str | Path):
         self._path = Path(path).expanduser()
         self._description = read_description(self._path)
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
 
         async def build() -> Any:
-            keep_logs_in(surroundings.folder)
+            keep_logs_in(context.folder)
             await asyncio.to_thread(_import_aworld)
-            return build_described(self._description, surroundings)
+            return build_described(self._description, context)
 
-        return await run_built(build, task, surroundings, name=str(self._path))
+        return await run_built(build, task, context, name=str(self._path))
 
     def check(self) -> None:
         """As `Agent.check`: AWorld is installed, and the keys of outside endpoints are set."""
@@ -121,10 +121,10 @@ class YamlAgent:
 
 
 def read_description(path: Path) -> AgentDescription | SwarmDescription:
-    """What the file describes.
+    """Read the description in the file.
 
     Raises:
-        UsageError: there is no such file, or something in it cannot be; the message names file and key.
+        UsageError: there is no such file, or a value in it is invalid; the message names file and key.
     """
     import yaml
 
@@ -132,25 +132,25 @@ def read_description(path: Path) -> AgentDescription | SwarmDescription:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"The agent file {path} cannot be read: {error}") from error
-    where = str(path)
+    location = str(path)
     if not isinstance(loaded, dict):
-        raise UsageError(f"{where} describes no agent: it has to begin with `name:`.")
+        raise UsageError(f"{location} describes no agent: it has to begin with `name:`.")
     if "agents" not in loaded:
-        return _agent(loaded, where)
-    return _swarm(loaded, where)
+        return _agent(loaded, location)
+    return _swarm(loaded, location)
 
 
-def build_described(description: AgentDescription | SwarmDescription, surroundings: EpisodeContext) -> Any:
+def build_described(description: AgentDescription | SwarmDescription, context: EpisodeContext) -> Any:
     """The AWorld ``Agent`` or ``Swarm``, for one episode.
 
     Raises:
         UsageError: the key of an outside endpoint is not set.
     """
     if isinstance(description, AgentDescription):
-        return _build_agent(description, surroundings)
+        return _build_agent(description, context)
     from aworld.core.agent.swarm import HandoffSwarm, TeamSwarm, WorkflowSwarm
 
-    built = {one.name: _build_agent(one, surroundings) for one in description.agents}
+    built = {agent.name: _build_agent(agent, context) for agent in description.agents}
     first = built[description.agents[0].name]
     if description.topology == "handoff":
         pairs = [(built[caller], built[callee]) for caller, callee in description.handoffs]
@@ -160,29 +160,29 @@ def build_described(description: AgentDescription | SwarmDescription, surroundin
     return WorkflowSwarm(*built.values(), name=description.name)
 
 
-def _build_agent(described: AgentDescription, surroundings: EpisodeContext) -> Any:
+def _build_agent(description: AgentDescription, context: EpisodeContext) -> Any:
     from aworld.agents.llm_agent import Agent
     from aworld.config.conf import AgentConfig
 
-    endpoint = described.endpoint
+    endpoint = description.endpoint
     conf = AgentConfig(
         llm_provider="openai",
-        llm_base_url=endpoint.url if endpoint else surroundings.llm_url(None),
-        llm_model_name=endpoint.model if endpoint else surroundings.model,
-        llm_api_key=_key(described.name, endpoint) if endpoint else surroundings.llm_key(None),
-        llm_temperature=described.temperature,
+        llm_base_url=endpoint.url if endpoint else context.llm_url(None),
+        llm_model_name=endpoint.model if endpoint else context.model,
+        llm_api_key=_key(description.name, endpoint) if endpoint else context.llm_key(None),
+        llm_temperature=description.temperature,
     )
     tools: dict[str, Any] = {}
-    if described.tools:
-        chosen = described.tools if isinstance(described.tools, tuple) else None
+    if description.tools:
+        chosen = description.tools if isinstance(description.tools, tuple) else None
         config, servers = get_agent_tool_env_and_servers(chosen)
         tools = {"mcp_config": config, "mcp_servers": servers}
     return Agent(
-        name=described.name,
-        desc=described.description,
+        name=description.name,
+        desc=description.description,
         conf=conf,
-        system_prompt=described.system_prompt,
-        max_loop_steps=described.max_steps,
+        system_prompt=description.system_prompt,
+        max_loop_steps=description.max_steps,
         **tools,
     )
 
@@ -200,101 +200,105 @@ def _agents(description: AgentDescription | SwarmDescription) -> tuple[AgentDesc
     return (description,) if isinstance(description, AgentDescription) else description.agents
 
 
-def _swarm(given: Mapping[str, Any], where: str) -> SwarmDescription:
-    _check_keys(given, SwarmDescription, where)
-    described = given["agents"]
-    if not isinstance(described, list) or not described:
-        raise UsageError(f"{where}: `agents` has to be a list of at least one agent.")
+def _swarm(section: Mapping[str, Any], location: str) -> SwarmDescription:
+    _check_keys(section, SwarmDescription, location)
+    entries = section["agents"]
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{location}: `agents` has to be a list of at least one agent.")
     agents = []
-    for number, one in enumerate(described):
-        place = f"{where}, agents[{number}]"
-        if not isinstance(one, dict):
-            raise UsageError(f"{place} is not an agent but {one!r}; write `name: ...` and so on.")
-        agents.append(_agent(one, place))
+    for index, entry in enumerate(entries):
+        entry_location = f"{location}, agents[{index}]"
+        if not isinstance(entry, dict):
+            raise UsageError(f"{entry_location} is not an agent but {entry!r}; write `name: ...` and so on.")
+        agents.append(_agent(entry, entry_location))
     names = [agent.name for agent in agents]
     if len(set(names)) < len(names):
-        raise UsageError(f"{where}: two agents have the same name; there are {', '.join(names)}.")
-    topology = given.get("topology", "workflow")
+        raise UsageError(f"{location}: two agents have the same name; there are {', '.join(names)}.")
+    topology = section.get("topology", "workflow")
     if topology not in get_args(Topology):
         raise UsageError(
-            f"{where}: `topology` is {topology!r}; it is one of {', '.join(get_args(Topology))}."
+            f"{location}: `topology` is {topology!r}; it is one of {', '.join(get_args(Topology))}."
         )
-    handoffs = _handoffs(given.get("handoffs", []), names, where)
+    handoffs = _handoffs(section.get("handoffs", []), names, location)
     if (topology == "handoff") != bool(handoffs):
-        raise UsageError(f"{where}: `handoffs` and the topology `handoff` go together.")
-    return SwarmDescription(_text(given, "name", where), tuple(agents), topology, handoffs)
+        raise UsageError(f"{location}: `handoffs` and the topology `handoff` go together.")
+    return SwarmDescription(_text(section, "name", location), tuple(agents), topology, handoffs)
 
 
-def _handoffs(given: Any, names: list[str], where: str) -> tuple[tuple[str, str], ...]:
+def _handoffs(value: Any, names: list[str], location: str) -> tuple[tuple[str, str], ...]:
     pairs = []
-    for pair in given if isinstance(given, list) else [given]:
+    for pair in value if isinstance(value, list) else [value]:
         if not (isinstance(pair, list) and len(pair) == 2):
             raise UsageError(
-                f"{where}: `handoffs` is a list of pairs such as [{names[0]}, {names[-1]}], not {pair!r}."
+                f"{location}: `handoffs` is a list of pairs such as [{names[0]}, {names[-1]}], not {pair!r}."
             )
         for name in pair:
             if name not in names:
-                raise UsageError(f"{where}: `handoffs` names {name!r}; the agents are {', '.join(names)}.")
+                raise UsageError(f"{location}: `handoffs` names {name!r}; the agents are {', '.join(names)}.")
         pairs.append((pair[0], pair[1]))
     return tuple(pairs)
 
 
-def _agent(given: Mapping[str, Any], where: str) -> AgentDescription:
-    _check_keys(given, AgentDescription, where)
-    endpoint = given.get("endpoint")
+def _agent(section: Mapping[str, Any], location: str) -> AgentDescription:
+    _check_keys(section, AgentDescription, location)
+    endpoint = section.get("endpoint")
     if endpoint is not None:
-        place = f"{where}, endpoint"
+        endpoint_location = f"{location}, endpoint"
         if not isinstance(endpoint, dict):
-            raise UsageError(f"{place} takes url, model and key_variable, not {endpoint!r}.")
-        _check_keys(endpoint, ModelEndpoint, place)
-        endpoint = ModelEndpoint(*(_text(endpoint, key, place) for key in ("url", "model", "key_variable")))
+            raise UsageError(f"{endpoint_location} takes url, model and key_variable, not {endpoint!r}.")
+        _check_keys(endpoint, ModelEndpoint, endpoint_location)
+        endpoint = ModelEndpoint(
+            *(_text(endpoint, key, endpoint_location) for key in ("url", "model", "key_variable"))
+        )
         if not endpoint.url.startswith(("http://", "https://")):
-            raise UsageError(f"{place}: `url` is {endpoint.url!r}, which is not an http URL.")
+            raise UsageError(f"{endpoint_location}: `url` is {endpoint.url!r}, which is not an http URL.")
     return AgentDescription(
-        name=_text(given, "name", where),
-        system_prompt=_text(given, "system_prompt", where) if "system_prompt" in given else None,
-        description=_text(given, "description", where) if "description" in given else None,
-        tools=_tools(given.get("tools", True), where),
-        temperature=_number(given, "temperature", 1.0, where),
-        max_steps=int(_number(given, "max_steps", 20, where)),
+        name=_text(section, "name", location),
+        system_prompt=_text(section, "system_prompt", location) if "system_prompt" in section else None,
+        description=_text(section, "description", location) if "description" in section else None,
+        tools=_tools(section.get("tools", True), location),
+        temperature=_number(section, "temperature", 1.0, location),
+        max_steps=int(_number(section, "max_steps", 20, location)),
         endpoint=endpoint,
     )
 
 
-def _tools(given: Any, where: str) -> bool | tuple[str, ...]:
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, list) and all(isinstance(one, str) for one in given):
-        return tuple(given) or False
+def _tools(value: Any, location: str) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return tuple(value) or False
     raise UsageError(
-        f"{where}: `tools` is {given!r}; it is a list of tool servers, true (all) or false (none)."
+        f"{location}: `tools` is {value!r}; it is a list of tool servers, true (all) or false (none)."
     )
 
 
-def _text(given: Mapping[str, Any], key: str, where: str) -> str:
-    value = given.get(key)
+def _text(section: Mapping[str, Any], key: str, location: str) -> str:
+    value = section.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{where}: `{key}` has to be a text, and is {value!r}.")
+        raise UsageError(f"{location}: `{key}` has to be a text, and is {value!r}.")
     return value
 
 
-def _number(given: Mapping[str, Any], key: str, default: float, where: str) -> float:
-    value = given.get(key, default)
+def _number(section: Mapping[str, Any], key: str, default: float, location: str) -> float:
+    value = section.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UsageError(f"{where}: `{key}` has to be a number of at least 0, and is {value!r}.")
+        raise UsageError(f"{location}: `{key}` has to be a number of at least 0, and is {value!r}.")
     return value
 
 
-def _check_keys(given: Mapping[str, Any], kind: Any, where: str) -> None:
-    known = [one.name for one in fields(kind)]
-    for key in given:
+def _check_keys(section: Mapping[str, Any], kind: Any, location: str) -> None:
+    known = [field.name for field in fields(kind)]
+    for key in section:
         if key not in known:
-            hint = nearest(str(key), known)
-            meant = f" Did you mean `{hint}`?" if hint else ""
-            raise UsageError(f"{where}: there is no key `{key}`.{meant} There are {', '.join(known)}.")
-    missing = [one.name for one in fields(kind) if one.default is MISSING and one.name not in given]
+            similar = nearest(str(key), known)
+            suggestion = f" Did you mean `{similar}`?" if similar else ""
+            raise UsageError(
+                f"{location}: there is no key `{key}`.{suggestion} There are {', '.join(known)}."
+            )
+    missing = [field.name for field in fields(kind) if field.default is MISSING and field.name not in section]
     if missing:
-        raise UsageError(f"{where}: `{missing[0]}` is missing.")
+        raise UsageError(f"{location}: `{missing[0]}` is missing.")
 
 
 _NO_AWORLD = (
@@ -303,7 +307,7 @@ _NO_AWORLD = (
 
 
 def _import_aworld() -> None:
-    """Import what is used of AWorld; it takes seconds, the first time.
+    """Import the parts of AWorld that are used; this takes seconds the first time.
 
     Raises:
         DependencyMissing: it is not installed.

@@ -1,7 +1,7 @@
 """An agent that a function builds: ``module:function`` or ``file.py:function``.
 
-The function is called once per episode, with nothing or with the episode's ``EpisodeContext``, and may be async. Its
-module is imported once per process, in a thread, because frameworks take seconds to import.
+The function is called once per episode, without arguments or with the ``EpisodeContext``, and may be async. Its module
+is imported once per process, in a thread, because frameworks take seconds to import.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.errors import UsageError
-from aworld_train.user_code import load_own, own_parts
+from aworld_train.user_code import load_user_code, user_code_location
 
 Builder = Callable[..., Any]
 
@@ -23,45 +23,45 @@ _loaded: dict[str, Builder] = {}
 
 
 class BuilderAgent:
-    """The agent that ``spec`` builds, anew for each episode."""
+    """Builds the agent that ``spec`` names, a new one for each episode."""
 
     def __init__(self, spec: str):
         self._spec = spec
-        own_parts(spec, "builder")
+        user_code_location(spec, "builder")
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
 
         async def build() -> Any:
             function = _loaded.get(self._spec)
             if function is None:
-                keep_logs_in(surroundings.folder)
+                keep_logs_in(context.folder)
                 function = await asyncio.to_thread(load_builder, self._spec)
-            built = function(surroundings) if _takes_surroundings(self._spec, function) else function()
+            built = function(context) if _takes_context(self._spec, function) else function()
             return await built if inspect.isawaitable(built) else built
 
-        return await run_built(build, task, surroundings, name=f"the builder {self._spec}")
+        return await run_built(build, task, context, name=f"the builder {self._spec}")
 
     def check(self) -> None:
         """As `Agent.check`: imports the module."""
         with no_logs():
-            _takes_surroundings(self._spec, load_builder(self._spec))
+            _takes_context(self._spec, load_builder(self._spec))
 
 
 def load_builder(spec: str) -> Builder:
-    """The function that ``spec`` names; relative paths count from the working directory.
+    """Load the function that ``spec`` names; relative paths count from the working directory.
 
     Raises:
         UsageError: it cannot be found or imported, or is no function.
     """
     with _loading:
         if spec not in _loaded:
-            _loaded[spec] = load_own(spec, "builder")
+            _loaded[spec] = load_user_code(spec, "builder")
         return _loaded[spec]
 
 
-def _takes_surroundings(spec: str, function: Builder) -> bool:
-    """Whether the function wants the surroundings: it has a parameter that they can be given as."""
+def _takes_context(spec: str, function: Builder) -> bool:
+    """Whether the function takes the episode's context: it has a parameter for it."""
     signature = inspect.signature(function)
     for arguments in ((object(),), ()):
         try:
@@ -70,5 +70,5 @@ def _takes_surroundings(spec: str, function: Builder) -> bool:
         except TypeError:
             continue
     raise UsageError(
-        f"The builder {spec!r} takes {signature}: write it without parameters, or with `surroundings` alone."
+        f"The builder {spec!r} takes {signature}: write it without parameters, or with `context` alone."
     )

@@ -6,14 +6,15 @@ from typing import Any
 from aworld_train.agent.task import Agent
 from aworld_train.errors import UsageError, nearest
 
-_KINDS = ("command", "builder", "aworld", "loop")
+AGENT_KINDS = ("command", "builder", "aworld", "loop")
+"""Keys of the section ``agent`` that name an agent of the user's."""
 _EXAMPLES = (
     "command: [python, agent.py], builder: agent.py:build, aworld: agent.yaml, or loop: agent.py:MyLoop"
 )
 
 
 def agent_from(settings: Mapping[str, Any]) -> Agent:
-    """The agent that the settings describe; nothing of it is loaded before it is checked or run.
+    """The agent that the settings describe; nothing of it is loaded until it is checked or run.
 
     Args:
         settings: One of ``command`` (a list), ``builder`` (``module:function`` or ``file.py:function``), ``aworld``
@@ -22,52 +23,52 @@ def agent_from(settings: Mapping[str, Any]) -> Agent:
             and ``environment``, variables for them by name.
 
     Raises:
-        UsageError: none of them is given, more than one is, or one has a value that cannot be.
+        UsageError: none of them is set, more than one is, or one has an invalid value.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
-    for key in given:
-        if key not in (*_KINDS, "at_once", "environment"):
-            hint = nearest(key, _KINDS)
-            meant = f" Did you mean {hint!r}?" if hint else ""
-            raise UsageError(f"The section agent has no key {key!r}.{meant} It takes {_EXAMPLES}.")
-    kinds = [key for key in _KINDS if key in given]
+    options = {key: value for key, value in settings.items() if value is not None}
+    for key in options:
+        if key not in (*AGENT_KINDS, "at_once", "environment"):
+            similar = nearest(key, AGENT_KINDS)
+            suggestion = f" Did you mean {similar!r}?" if similar else ""
+            raise UsageError(f"The section agent has no key {key!r}.{suggestion} It takes {_EXAMPLES}.")
+    kinds = [key for key in AGENT_KINDS if key in options]
     if len(kinds) != 1:
         found = f"has {' and '.join(kinds)}" if kinds else "names no agent"
         raise UsageError(f"The section agent {found}; it takes exactly one of {_EXAMPLES}.")
-    if "at_once" in given and kinds != ["command"]:
+    if "at_once" in options and kinds != ["command"]:
         raise UsageError("agent.at_once limits how many programs run at a time; it goes with agent.command.")
-    if given.get("environment") and kinds != ["command"]:
+    if options.get("environment") and kinds != ["command"]:
         raise UsageError("agent.environment has variables for a program; it goes with agent.command.")
-    return _make(kinds[0], given)
+    return _make(kinds[0], options)
 
 
 def check_agent(section: Mapping[str, Any]) -> None:
-    """Find out whether the agent that a recipe's section ``agent`` names can be run; our own loop always can.
+    """Check whether the agent that a recipe's section ``agent`` names can be run; the built-in loop always can.
 
     Raises:
-        UsageError: it cannot: it is not there, cannot be imported, or is not what it has to be.
-        DependencyMissing: something it needs is not installed.
+        UsageError: it cannot: it does not exist, cannot be imported, or is of the wrong kind.
+        DependencyMissing: a package that it needs is not installed.
     """
-    named = {kind: section[kind] for kind in _KINDS if section[kind]}
+    named = {kind: section[kind] for kind in AGENT_KINDS if section[kind]}
     if named:
         agent_from(named).check()
 
 
-def _make(kind: str, given: Mapping[str, Any]) -> Agent:
+def _make(kind: str, options: Mapping[str, Any]) -> Agent:
     if kind == "command":
         from aworld_train.agent.program import ProgramAgent
 
         return ProgramAgent(
-            given["command"], at_once=given.get("at_once"), environment=given.get("environment")
+            options["command"], at_once=options.get("at_once"), environment=options.get("environment")
         )
     if kind == "builder":
         from aworld_train.agent.builder import BuilderAgent
 
-        return BuilderAgent(given["builder"])
+        return BuilderAgent(options["builder"])
     if kind == "loop":
         from aworld_train.agent.subclass import SubclassAgent
 
-        return SubclassAgent(given["loop"])
+        return SubclassAgent(options["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent
 
-    return YamlAgent(given["aworld"])
+    return YamlAgent(options["aworld"])

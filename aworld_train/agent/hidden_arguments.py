@@ -1,8 +1,8 @@
-"""Starts a Python program whose arguments are not to be seen on its command line.
+"""Starts a Python program whose arguments must not appear on its command line.
 
-The command lines of all processes are open to every user of a machine, and a recipe may take an argument from the
-environment because it is nobody else's business. So the arguments come in an environment variable, which is taken away
-before the program begins; on the command line stand references to them.
+Every user of a machine can read the command lines of all processes, and an argument that a recipe takes from the
+environment may be a secret. So the arguments come in an environment variable, which is removed before the program
+begins; the command line holds references to them.
 
     AGENT_ARGUMENTS='["my_agent.py", "--key", "..."]' python hidden_arguments.py my_agent.py --key '${oc.env:KEY}'
 """

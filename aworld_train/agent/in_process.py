@@ -1,7 +1,7 @@
-"""Agents that live in this process: built anew for an episode, then run on its task.
+"""Agents that live in this process: built for one episode, then run on its task.
 
-What is built is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. Whatever it raises ends its
-own episode and no other.
+An agent is an AWorld ``Agent`` or ``Swarm``, or a function ``answer(task) -> str``. An exception in it ends its own
+episode and no other.
 """
 
 import asyncio
@@ -14,49 +14,49 @@ from functools import cache
 from typing import Any
 
 from aworld_train.agent.task import AgentTask, AgentTimedOut, EpisodeContext
-from aworld_train.agent.tools_config import within
+from aworld_train.agent.tools_config import use_context
 from aworld_train.errors import AworldTrainError
 from aworld_train.rollout.outcome import AgentFailed, EpisodeFailure
 
-_THREADS = 128  # for functions that are not async: an episode waits for a language model most of its time
+_THREADS = 128  # for synchronous functions: an episode mostly waits for its language model
 
 
 async def run_built(
-    build: Callable[[], Awaitable[Any]], task: AgentTask, surroundings: EpisodeContext, *, name: str
+    build: Callable[[], Awaitable[Any]], task: AgentTask, context: EpisodeContext, *, name: str
 ) -> str:
-    """Build an agent and let it do the task.
+    """Build an agent and run it on the task.
 
     Args:
-        build: Makes the agent.
-        task: What it is to do.
-        surroundings: Where it does it; `current_surroundings` for as long as it runs.
-        name: What to call it in errors.
+        build: Builds the agent.
+        task: The task.
+        context: The episode's context; `current_context` while the agent runs.
+        name: The agent's name in errors.
 
     Raises:
-        AgentFailed: the agent could not be built, broke, or came to no answer.
-        EpisodeFailure: something around it failed, and the agent said so.
+        AgentFailed: the agent could not be built, failed, or gave no answer.
+        EpisodeFailure: its model or tools failed, and the agent raised that error.
     """
-    with within(surroundings):
+    with use_context(context):
         try:
-            async with asyncio.timeout(surroundings.seconds) as limit:
-                return await _run(await build(), task, surroundings, name)
+            async with asyncio.timeout(context.seconds) as limit:
+                return await _run(await build(), task, context, name)
         except EpisodeFailure:
             raise
         except TimeoutError as error:
             if limit.expired():
-                raise AgentTimedOut(f"{name}: not done after {surroundings.seconds:g} seconds") from error
-            raise AgentFailed(f"{name}: {_said(error)}") from error
+                raise AgentTimedOut(f"{name}: not done after {context.seconds:g} seconds") from error
+            raise AgentFailed(f"{name}: {_error_text(error)}") from error
         except AworldTrainError as error:
             raise AgentFailed(f"{name}: {error.message}") from error
         except (Exception, SystemExit) as error:
-            raise AgentFailed(f"{name}: {_said(error)}") from error
+            raise AgentFailed(f"{name}: {_error_text(error)}") from error
 
 
-async def _run(built: Any, task: AgentTask, surroundings: EpisodeContext, name: str) -> str:
+async def _run(built: Any, task: AgentTask, context: EpisodeContext, name: str) -> str:
     if is_aworld(built):
         from aworld_train.agent.aworld import run_aworld
 
-        return await run_aworld(built, task, surroundings)
+        return await run_aworld(built, task, context)
     if not callable(built):
         raise AgentFailed(
             f"{name} returned an object of type {type(built).__name__}: return an AWorld Agent or Swarm, or a "
@@ -69,7 +69,7 @@ async def _run(built: Any, task: AgentTask, surroundings: EpisodeContext, name: 
 
 
 def is_aworld(built: object) -> bool:
-    """Whether it is an AWorld agent or swarm; where AWorld was never imported, nothing is."""
+    """Whether it is an AWorld agent or swarm; False if AWorld was never imported."""
     base = getattr(sys.modules.get("aworld.core.agent.base"), "BaseAgent", ())
     swarm = getattr(sys.modules.get("aworld.core.agent.swarm"), "Swarm", ())
     return isinstance(built, (base, swarm))
@@ -78,7 +78,7 @@ def is_aworld(built: object) -> bool:
 async def _call(answer: Callable[[AgentTask], Any], task: AgentTask) -> Any:
     is_async = inspect.iscoroutinefunction(answer) or inspect.iscoroutinefunction(type(answer).__call__)
     if not is_async:
-        # A thread cannot be cancelled: it goes on after the time limit until its next request is refused.
+        # A thread cannot be cancelled: after the time limit it runs until its next request is refused.
         loop, context = asyncio.get_running_loop(), copy_context()
         result = await loop.run_in_executor(_threads(), context.run, answer, task)
     else:
@@ -91,5 +91,5 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="agent")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,6 +1,6 @@
-"""Where agent frameworks that run in this process write, settled before they are imported for the first time.
+"""The log folder of agent frameworks in this process, set before they are imported for the first time.
 
-AWorld opens its log files when it is imported, in ``./logs`` unless told otherwise, and prints to stderr.
+AWorld opens its log files on import, by default in ``./logs``, and prints to stderr.
 """
 
 import os
@@ -14,9 +14,9 @@ _SILENT = "AWORLD_DISABLE_CONSOLE_LOG"
 
 
 def keep_logs_in(folder: Path) -> None:
-    """Have AWorld write into ``folder`` and not to the terminal; what the user set already stays.
+    """Have AWorld write into ``folder`` and not to the terminal; variables that the user has set stay.
 
-    Log files belong to the process, so those of all its episodes go where the first one says.
+    Log files belong to the process, so all its episodes write into the first one's folder.
     """
     os.environ.setdefault(_SILENT, "true")
     os.environ.setdefault(_FOLDER, str(folder))
@@ -24,7 +24,7 @@ def keep_logs_in(folder: Path) -> None:
 
 @contextmanager
 def no_logs() -> Iterator[None]:
-    """AWorld may be imported in here and leaves nothing behind; for looking at an agent, not for running it."""
+    """Within this block, importing AWorld leaves no log files; for checking an agent, not for running it."""
     before = {name: os.environ.get(name) for name in (_FOLDER, _SILENT)}
     with tempfile.TemporaryDirectory(prefix="aworld-", ignore_cleanup_errors=True) as folder:
         keep_logs_in(Path(folder))

@@ -1,14 +1,14 @@
-"""An agent that is a program of its own, run once per episode.
+"""An agent that is a user-defined program, run once per episode.
 
 It gets the task as one JSON object on stdin and finds its model and tools in environment variables; its answer is the
-last line it prints. Of the trainer's variables it has those that are listed here and no others; the recipe's
-``agent.environment`` adds its own. It runs under the guard that tool environments run under, so nothing it started
-outlives the episode, sessions of their own included. What it prints beyond a limit ends it; no more than the end is
-kept.
+last line it prints. It inherits only the variables of the trainer that are listed below; the recipe's
+``agent.environment`` adds others. It runs under the process supervisor, as tool environments do, so no process that it
+started outlives the episode, not even in a session of its own. A program that prints too much is ended; only the end of
+its output is kept.
 
-At most ``at_once`` programs run at a time in one process, by default eight per processor: most of an agent's time is
-waiting for its model, but its start is not. Waiting for a place does not count against the program's own time limit. It
-does count against whatever limit the caller has.
+At most ``at_once`` programs run at a time in one process, by default eight per processor: an agent mostly waits for its
+model, but its start takes CPU. Waiting for a slot does not count against the program's time limit, only against the
+caller's.
 """
 
 import asyncio
@@ -33,21 +33,21 @@ from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
 GRACE = 1.0
 """Seconds a program that is ended has between SIGTERM and SIGKILL."""
-_KEPT = 64 * 1024  # bytes of each stream; an answer cannot be longer
-_FLOOD = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
+_MAX_TAIL_BYTES = 64 * 1024  # bytes of each stream; an answer cannot be longer
+_MAX_OUTPUT_BYTES = 16 * 1024 * 1024  # bytes of one stream, after which the program is ended
 _CHUNK = 64 * 1024
 _SHOWN_LINES = 8
 _PER_PROCESSOR = 8
-# The guard's own patience, twice (SIGTERM, SIGKILL), and time to start a Python in a crowd.
+# The supervisor's grace period, twice (SIGTERM, SIGKILL), and time to start Python on a busy machine.
 _END_SECONDS = 2 * GRACE + 30.0
 
-# What a program has of the trainer's environment: where things are, and how the network is reached. Everything else may
-# be a secret of the trainer's (keys of trackers, of the cluster, of the hub) and is not handed on.
+# The variables that a program inherits: paths, and the network's settings. All others may be secrets of the trainer
+# (keys of trackers, of the cluster, of the hub) and are not passed on.
 _INHERITED = {
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
-    # The interpreter is the trainer's, and finds the user's modules where the trainer does.
+    # The interpreter is the trainer's, so the program finds the user's modules as the trainer does.
     *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"),
-    # Without these it would take the trainer's processors and GPUs.
+    # Without these it would use the trainer's processors and GPUs.
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     *(
         "HTTP_PROXY",
@@ -64,13 +64,13 @@ _INHERITED = {
 
 
 class ProgramAgent:
-    """The program that ``command`` starts; ``python`` is the interpreter that runs this.
+    """The program that ``command`` starts; ``python`` stands for the current interpreter.
 
     Args:
-        command: Program and arguments. Arguments of ``python`` that the environment gave (``EnvText``) stand on no
+        command: Program and arguments. Arguments of ``python`` from the environment (``EnvText``) are kept off the
             command line.
         at_once: How many run at a time in one process.
-        environment: Variables that the program has beside those of the episode.
+        environment: Variables for the program beside those of the episode.
     """
 
     def __init__(
@@ -86,21 +86,21 @@ class ProgramAgent:
             )
         if at_once is not None and (isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1):
             raise UsageError(f"agent.at_once is {at_once!r}: it has to be a number of at least 1.")
-        own = command[0] in ("python", "python3")
-        self._command = [sys.executable if own else command[0], *command[1:]]
+        is_python = command[0] in ("python", "python3")
+        self._command = [sys.executable if is_python else command[0], *command[1:]]
         self._name = " ".join(map(shown, self._command))
-        self._own = dict(environment or {})
-        self._places = _places(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
+        self._variables = dict(environment or {})
+        self._slots = _slots_of(at_once or _PER_PROCESSOR * (os.cpu_count() or 1))
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`.
 
         Raises:
             AgentFailed: it could not be started, ended with another code than 0, printed nothing or far too much.
-            AgentTimedOut: it was not done in time.
+            AgentTimedOut: it did not finish in time.
         """
-        async with self._places.here():
-            return await self._run(task, surroundings)
+        async with self._slots.semaphore():
+            return await self._run(task, context)
 
     def check(self) -> None:
         """As `Agent.check`: the program exists."""
@@ -111,25 +111,27 @@ class ProgramAgent:
         if program == sys.executable and script.endswith(".py") and not Path(script).is_file():
             raise UsageError(f"agent.command: there is no file {script!r} in {Path.cwd()}.")
 
-    async def _run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def _run(self, task: AgentTask, context: EpisodeContext) -> str:
         name = self._name
-        surroundings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        process = await self._start(surroundings)
+        context.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        process = await self._start(context)
         output, errors = _Tail(process.stdout), _Tail(process.stderr)
-        parts = (_write(process.stdin, _as_json(task, surroundings)), output.read(), errors.read())
-        talking = [asyncio.ensure_future(part) for part in parts]
+        parts = (_write(process.stdin, _as_json(task, context)), output.read(), errors.read())
+        streams = [asyncio.ensure_future(part) for part in parts]
         try:
-            async with asyncio.timeout(surroundings.seconds):
-                await asyncio.gather(*talking)
+            async with asyncio.timeout(context.seconds):
+                await asyncio.gather(*streams)
                 code = await process.wait()
         except TimeoutError as error:
             raise AgentTimedOut(
-                f"{name}: not done after {surroundings.seconds:g} seconds{errors.shown()}"
+                f"{name}: not done after {context.seconds:g} seconds{errors.shown()}"
             ) from error
-        except _Flooded as error:
-            raise AgentFailed(f"{name}: it printed more than {_FLOOD} bytes, and was ended") from error
+        except _TooMuchOutput as error:
+            raise AgentFailed(
+                f"{name}: it printed more than {_MAX_OUTPUT_BYTES} bytes, and was ended"
+            ) from error
         finally:
-            await _uninterrupted(_end(process, talking))
+            await _uninterrupted(_end(process, streams))
         if code:
             raise AgentFailed(f"{name}: {_ending(code)}{errors.shown()}")
         answer = output.last_line()
@@ -137,17 +139,17 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it printed no answer{errors.shown()}")
         return answer
 
-    async def _start(self, surroundings: EpisodeContext) -> asyncio.subprocess.Process:
+    async def _start(self, context: EpisodeContext) -> asyncio.subprocess.Process:
         name = self._name
-        # The guard would say it too, a Python start later and in its own words.
+        # The supervisor would report it too, but only after starting Python.
         if which(self._command[0]) is None:
             raise AgentFailed(f"{name}: there is no program {shown(self._command[0])!r} that can be run")
-        command, environment = self._command, _environment(os.environ, surroundings, self._own)
+        command, environment = self._command, _environment(os.environ, context, self._variables)
         if any(isinstance(part, EnvText) for part in command):
             program, *arguments = command
             command = [program, hidden_arguments.__file__, *map(shown, arguments)]
             environment[hidden_arguments.VARIABLE] = json.dumps(arguments)
-        guarded = [
+        supervised = [
             *(sys.executable, "-P", process_supervisor.__file__, "--stdin", "--grace", str(GRACE)),
             *(
                 "--owner-pid",
@@ -159,7 +161,7 @@ class ProgramAgent:
         ]
         try:
             return await asyncio.create_subprocess_exec(
-                *guarded,
+                *supervised,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -170,25 +172,25 @@ class ProgramAgent:
             raise AgentFailed(f"{name}: it could not be started: {error}") from error
 
 
-class _Flooded(Exception):
+class _TooMuchOutput(Exception):
     pass
 
 
 class _Tail:
-    """The end of what a stream says; all of it is read."""
+    """Reads a stream to its end and keeps the last bytes."""
 
     def __init__(self, stream: asyncio.StreamReader | None):
         assert stream is not None
         self._stream = stream
-        self._kept = b""
+        self._tail = b""
         self._count = 0
 
     async def read(self) -> None:
         while chunk := await self._stream.read(_CHUNK):
             self._count += len(chunk)
-            if self._count > _FLOOD:
-                raise _Flooded
-            self._kept = (self._kept + chunk)[-_KEPT:]
+            if self._count > _MAX_OUTPUT_BYTES:
+                raise _TooMuchOutput
+            self._tail = (self._tail + chunk)[-_MAX_TAIL_BYTES:]
 
     def last_line(self) -> str:
         return self._lines()[-1].strip() if self._lines() else ""
@@ -199,44 +201,46 @@ class _Tail:
         return ".\n" + "\n".join(lines) if lines else ""
 
     def _lines(self) -> list[str]:
-        return [line for line in self._kept.decode("utf-8", "replace").splitlines() if line.strip()]
+        return [line for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-class _Places:
-    """So many at a time in each event loop."""
+class _Slots:
+    """A limit on concurrent programs in each event loop."""
 
     def __init__(self, number: int):
         self._number = number
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def here(self) -> asyncio.Semaphore:
+    def semaphore(self) -> asyncio.Semaphore:
         return self._loops.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._number))
 
 
-_by_number: dict[int, _Places] = {}
+_slots_by_number: dict[int, _Slots] = {}
 
 
-def _places(number: int) -> _Places:
-    # An agent object is made for each episode by some callers; they share the places.
-    return _by_number.setdefault(number, _Places(number))
+def _slots_of(number: int) -> _Slots:
+    # Some callers make an agent object for each episode; those objects share the slots.
+    return _slots_by_number.setdefault(number, _Slots(number))
 
 
 def _environment(
-    inherited: Mapping[str, str], surroundings: EpisodeContext, own: Mapping[str, str]
+    inherited: Mapping[str, str], context: EpisodeContext, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """The program's environment variables: of the inherited ones those that are listed, its own, and the episode's."""
-    url, key, model = surroundings.llm_url(None), surroundings.llm_key(None), surroundings.model
-    kept = {name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")}
-    near = [urlsplit(one).hostname or "" for one in (url, surroundings.mcp_url) if one]
+    """The program's environment variables: the listed inherited ones, the recipe's, and the episode's."""
+    url, key, model = context.llm_url(None), context.llm_key(None), context.model
+    allowed = {
+        name: value for name, value in inherited.items() if name in _INHERITED or name.startswith("LC_")
+    }
+    direct_hosts = [urlsplit(address).hostname or "" for address in (url, context.mcp_url) if address]
     unproxied = ",".join(
-        dict.fromkeys([*filter(None, [kept.get("NO_PROXY") or kept.get("no_proxy")]), *near])
+        dict.fromkeys([*filter(None, [allowed.get("NO_PROXY") or allowed.get("no_proxy")]), *direct_hosts])
     )
-    # The program is the user's, and finds what is beside the user.
-    modules = [*filter(None, [kept.get("PYTHONPATH"), inherited.get(USER_DIRECTORY_VARIABLE)])]
+    # The program may import modules from the user's working directory.
+    modules = [*filter(None, [allowed.get("PYTHONPATH"), inherited.get(USER_DIRECTORY_VARIABLE)])]
     return {
-        **kept,
+        **allowed,
         **({"PYTHONPATH": os.pathsep.join(modules)} if modules else {}),
-        **own,
+        **variables,
         "OPENAI_BASE_URL": url,
         "OPENAI_API_BASE": url,
         "OPENAI_API_KEY": key,
@@ -250,50 +254,50 @@ def _environment(
         "LLM_BASE_URL": url,
         "LLM_API_KEY": key,
         "LLM_MODEL_NAME": model,
-        "AWORLD_LOG_PATH": str(surroundings.folder),
-        "MCP_SERVER_URL": surroundings.mcp_url,
-        "MCP_SERVER_TOKEN": surroundings.mcp_token,
-        "MCP_SERVERS": ",".join(surroundings.mcp_servers),
-        "AGENT_FOLDER": str(surroundings.folder),
+        "AWORLD_LOG_PATH": str(context.folder),
+        "MCP_SERVER_URL": context.mcp_url,
+        "MCP_SERVER_TOKEN": context.mcp_token,
+        "MCP_SERVERS": ",".join(context.mcp_servers),
+        "AGENT_FOLDER": str(context.folder),
         "NO_PROXY": unproxied,
         "no_proxy": unproxied,
     }
 
 
-def _as_json(task: AgentTask, surroundings: EpisodeContext) -> bytes:
-    told = {
+def _as_json(task: AgentTask, context: EpisodeContext) -> bytes:
+    payload = {
         "text": task.text,
         "messages": task.messages,
         "index": task.index,
         "extra": dict(task.extra),
-        "seconds": surroundings.seconds,
+        "seconds": context.seconds,
     }
-    return json.dumps(told, ensure_ascii=False, default=_plain).encode() + b"\n"
+    return json.dumps(payload, ensure_ascii=False, default=_json_default).encode() + b"\n"
 
 
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy as JSON has them; anything else as text."""
+def _json_default(value: Any) -> Any:
+    """Converts NumPy's numbers and arrays to plain values, anything else to text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-async def _write(stream: asyncio.StreamWriter | None, told: bytes) -> None:
+async def _write(stream: asyncio.StreamWriter | None, payload: bytes) -> None:
     assert stream is not None
     # A program need not read its task.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        stream.write(told)
+        stream.write(payload)
         await stream.drain()
     stream.close()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         await stream.wait_closed()
 
 
-async def _end(process: asyncio.subprocess.Process, talking: "Sequence[asyncio.Future[None]]") -> None:
-    """Leave nothing running: the guard ends the program and all it started."""
-    for part in talking:
+async def _end(process: asyncio.subprocess.Process, streams: "Sequence[asyncio.Future[None]]") -> None:
+    """End the program and all processes that it started, through the supervisor."""
+    for part in streams:
         part.cancel()
-    await asyncio.gather(*talking, return_exceptions=True)
-    # To asyncio a process has not ended before its pipes are read to their end.
-    emptying = asyncio.gather(_empty(process.stdout), _empty(process.stderr))
+    await asyncio.gather(*streams, return_exceptions=True)
+    # For asyncio a process ends only when its pipes have been read to their end.
+    draining = asyncio.gather(_drain(process.stdout), _drain(process.stderr))
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
@@ -304,19 +308,19 @@ async def _end(process: asyncio.subprocess.Process, talking: "Sequence[asyncio.F
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    # Their transports end with it.
+    # Reading them to the end closes their transports.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GRACE):
-            await emptying
+            await draining
 
 
-async def _empty(stream: asyncio.StreamReader | None) -> None:
+async def _drain(stream: asyncio.StreamReader | None) -> None:
     while stream is not None and await stream.read(_CHUNK):
         pass
 
 
 async def _uninterrupted(work: Any) -> None:
-    """Await ``work`` to its end, also where this task is cancelled meanwhile; the cancellation follows."""
+    """Await ``work`` to its end even if this task is cancelled meanwhile; then raise the cancellation."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -330,6 +334,6 @@ async def _uninterrupted(work: Any) -> None:
 
 
 def _ending(code: int) -> str:
-    # The guard gives a signal as shells do; a negative number is the guard's own death.
+    # The supervisor reports a signal as shells do; a negative number is the supervisor's own signal.
     number = code - 128 if code > 128 else -code
     return f"it was ended by signal {number}" if number > 0 else f"it ended with code {code}"

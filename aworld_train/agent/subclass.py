@@ -1,4 +1,4 @@
-"""An agent that is a class of the user's: ``module:Class`` or ``file.py:Class``, a subclass of ``AworldAgentLoop``."""
+"""An agent that is a user-defined class: ``module:Class`` or ``file.py:Class``, a subclass of ``AworldAgentLoop``."""
 
 import asyncio
 
@@ -16,9 +16,9 @@ class SubclassAgent:
     def __init__(self, spec: str):
         self._spec = spec
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
-        keep_logs_in(surroundings.folder)
+        keep_logs_in(context.folder)
         try:
             loop_class = await asyncio.to_thread(self._load)
         except AworldTrainError as error:
@@ -29,7 +29,7 @@ class SubclassAgent:
             raise AgentFailed(
                 f"agent.loop: {self._spec} cannot be made: {type(error).__name__}: {error}"
             ) from error
-        return await loop.run_task(task, surroundings)
+        return await loop.run_task(task, context)
 
     def check(self) -> None:
         """As `Agent.check`: imports the module."""

@@ -1,7 +1,7 @@
-"""What an agent is given, and what it owes: one task and its surroundings in, one answer out.
+"""The interface of agents: one task and its episode's context in, one answer out.
 
 An agent knows nothing of training. It finds a language model behind an OpenAI-compatible URL and tools behind an MCP
-URL; that it is trained is the business of whoever answers at those URLs.
+URL; the servers at those URLs record the episode for training.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,19 +14,19 @@ from aworld_train.rollout.outcome import AgentFailed, Outcome
 
 
 class AgentTimedOut(AgentFailed):
-    """The agent was not done when its time was over."""
+    """The agent did not finish within its time limit."""
 
     outcome = Outcome.timeout
 
 
 @dataclass(frozen=True)
 class AgentTask:
-    """One task as the agent gets it.
+    """One task, as the agent receives it.
 
     Attributes:
         messages: The chat messages of the dataset row, the recipe's system prompt included.
         index: The row's number.
-        extra: What else the row holds.
+        extra: The row's other columns.
     """
 
     messages: list[dict[str, Any]]
@@ -48,18 +48,18 @@ class AgentTask:
 
 @dataclass(frozen=True)
 class EpisodeContext:
-    """What an agent finds around it during one episode.
+    """The addresses, keys and limits of one episode, for its agent.
 
     Attributes:
-        llm_url: The base URL of the language model (it ends in ``/v1``) for an agent of this name, or for the only one.
-            The URL alone identifies the episode.
-        llm_key: The API key for an agent of this name.
-        model: The model to ask for.
+        llm_url: Returns the language model's base URL (it ends in ``/v1``) for an agent's name, or for None if there is
+            only one agent. The URL alone identifies the episode.
+        llm_key: Returns the API key for an agent's name.
+        model: The model name for requests.
         mcp_url: The MCP endpoint of the tools.
         mcp_token: Its bearer token.
         mcp_servers: The tool servers to use; none means all.
-        folder: Where the agent's own logs go; inside the run folder.
-        seconds: The time limit of the episode; the caller also enforces it, by cancelling.
+        folder: The folder for the agent's own logs, inside the run folder.
+        seconds: The episode's time limit; the caller enforces it too, by cancelling.
     """
 
     llm_url: Callable[[str | None], str]
@@ -73,22 +73,22 @@ class EpisodeContext:
 
 
 class Agent(Protocol):
-    """Something that does tasks; one object serves many episodes at the same time."""
+    """Solves tasks; one object serves many episodes at the same time."""
 
-    async def run(self, task: AgentTask, surroundings: EpisodeContext) -> str:
-        """Do the task.
+    async def run(self, task: AgentTask, context: EpisodeContext) -> str:
+        """Solve the task.
 
         Returns:
             The answer.
 
         Raises:
-            AgentFailed: the agent broke.
-            EpisodeFailure: something around it did.
+            AgentFailed: the agent failed.
+            EpisodeFailure: its model or its tools failed.
         """
 
     def check(self) -> None:
-        """Find out, before anything depends on it, whether the agent is there to be run.
+        """Check before a run whether the agent can be run.
 
         Raises:
-            UsageError: it is not.
+            UsageError: it cannot.
         """

@@ -1,8 +1,7 @@
-"""The tools of the episode that is under way, for agents that run in this process.
+"""The tools of the current episode, for agents that run in this process.
 
-``get_agent_tool_env_and_servers()`` is what an AWorld agent is built with. Inside an episode it gives the episode's own
-connection, each episode its own, though hundreds run in one event loop; elsewhere the one of ``MCP_SERVER_URL`` and
-``MCP_SERVER_TOKEN``.
+AWorld agents are built with ``get_agent_tool_env_and_servers()``. Inside an episode it returns that episode's
+connection, although hundreds run in one event loop; elsewhere the one of ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,31 +12,31 @@ from typing import Any
 from aworld_train import env
 from aworld_train.agent.task import EpisodeContext
 
-_current: ContextVar[EpisodeContext | None] = ContextVar("surroundings", default=None)
+_current: ContextVar[EpisodeContext | None] = ContextVar("episode_context", default=None)
 
 
 @contextmanager
-def within(surroundings: EpisodeContext) -> Iterator[None]:
-    """In this context, and in every task and thread started from it, ``surroundings`` are the current ones."""
-    token = _current.set(surroundings)
+def use_context(context: EpisodeContext) -> Iterator[None]:
+    """Make ``context`` the current one in this block, and in every task and thread started from it."""
+    token = _current.set(context)
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def current_surroundings() -> EpisodeContext | None:
-    """The surroundings of the episode under way here, if one is."""
+def current_context() -> EpisodeContext | None:
+    """The context of the current episode; None outside of one."""
     return _current.get()
 
 
 def get_agent_tool_env_and_servers(
     servers: Sequence[str] | None = None,
 ) -> tuple[dict[str, dict[str, dict[str, Any]]], list[str]]:
-    """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
+    """The arguments ``mcp_config`` and ``mcp_servers`` of an AWorld ``Agent``.
 
     Args:
-        servers: Tool servers the agent may use; by default those of the recipe, and without one all there are.
+        servers: Tool servers the agent may use; by default those of the recipe, and outside of an episode all.
 
     Returns:
         The configuration and the names under its ``mcpServers``.
@@ -45,8 +44,8 @@ def get_agent_tool_env_and_servers(
     Raises:
         EnvironmentFailure: no episode is under way, and ``MCP_SERVER_URL`` or ``MCP_SERVER_TOKEN`` is set nowhere.
     """
-    here = _current.get()
-    if here is None:
+    context = _current.get()
+    if context is None:
         return env.get_agent_tool_env_and_servers(servers)
-    chosen = here.mcp_servers if servers is None else tuple(servers)
-    return env.get_agent_tool_env_and_servers(chosen, url=here.mcp_url, token=here.mcp_token)
+    chosen = context.mcp_servers if servers is None else tuple(servers)
+    return env.get_agent_tool_env_and_servers(chosen, url=context.mcp_url, token=context.mcp_token)

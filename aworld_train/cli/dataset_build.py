@@ -1,6 +1,9 @@
-"""``aworld-train dataset build``: options or a recipe become a dataset directory, and an account of what was seen."""
+"""``aworld-train dataset build``: options or a recipe become a dataset directory, and a table of counts is printed."""
 
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +13,13 @@ from rich.table import Table
 
 from aworld_train.cli import console
 from aworld_train.cli.dataset_views import JsonOption
+from aworld_train.dataset.sources.options import (
+    UserOption,
+    default_value,
+    make_options,
+    nondefault_flags,
+    user_options,
+)
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,16 +27,40 @@ if TYPE_CHECKING:
     from aworld_train.dataset.plan import BuildPlan
     from aworld_train.dataset.sources import SourceOptions
 
-_SOURCE = "What is read"
-_ROWS = "How it is asked and judged"
+
+def _with_source_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with a parameter for each option of a source, in place of its ``**source_options``."""
+    signature = inspect.signature(command)
+    own = [
+        parameter for parameter in signature.parameters.values() if parameter.kind != Parameter.VAR_KEYWORD
+    ]
+    options = [_parameter(option, default_value(option_field)) for option_field, option in user_options()]
+    # typer reads a command's parameters from its signature.
+    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return command
 
 
+def _parameter(option: UserOption, default: object) -> Parameter:
+    """The parameter that typer makes the option's flag of."""
+    many = isinstance(default, tuple | dict)
+    value = typer.Option(
+        None,
+        *filter(None, (option.flag, option.short)),
+        metavar=option.metavar,
+        help=option.help if many or default is None else rf"{option.help} \[default: {default}]",
+        rich_help_panel=option.panel,
+    )
+    annotation = list[str] | None if many else str | None
+    return Parameter(option.key, Parameter.KEYWORD_ONLY, default=value, annotation=annotation)
+
+
+@_with_source_options
 def build_command(
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE|RECIPE",
-            help="gaia, gsm8k, jsonl, csv, parquet, hf or arithmetic; one's own as module:function or "
+            help="gaia, gsm8k, jsonl, csv, parquet, hf or arithmetic; a user-defined one as module:function or "
             "file.py:function; or a recipe, a .yaml file, that names several.",
         ),
     ],
@@ -74,70 +108,8 @@ def build_command(
         bool | None,
         typer.Option("--strict/--no-strict", help="Stop at the first piece of input that would be dropped."),
     ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="F",
-            help="Input file, snapshot directory or name on the hub; repeatable.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Part of the input: gaia, hf (validation).", rich_help_panel=_SOURCE
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Configuration of a dataset on the hub.", rich_help_panel=_SOURCE),
-    ] = None,
-    level: Annotated[
-        list[str] | None,
-        typer.Option("--level", metavar="L", help="Levels to take; repeatable.", rich_help_panel=_SOURCE),
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="annotations|questions",
-            help=r"gsm8k: a task per calculator annotation, or per problem. \[default: annotations]",
-            rich_help_panel=_SOURCE,
-        ),
-    ] = None,
-    scorer: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Scorer of every task.", rich_help_panel=_ROWS),
-    ] = None,
-    answer_schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="How every answer is taken out of what is said.", rich_help_panel=_ROWS
-        ),
-    ] = None,
-    system_prompt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="System prompt of every task.", rich_help_panel=_ROWS),
-    ] = None,
-    attachments_at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help=r"Where the tool environment has the attachments. \[default: /attachments]",
-            rich_help_panel=_ROWS,
-        ),
-    ] = None,
     as_json: JsonOption = False,
+    **source_options: Any,
 ) -> None:
     """Build a dataset directory: one parquet file per split, dropped.jsonl and dataset.json.
 
@@ -159,28 +131,17 @@ def build_command(
     """
     from aworld_train.dataset.builder import carry_out
     from aworld_train.dataset.plan import BuildPlan, PlannedSource
-    from aworld_train.dataset.recipe import default_out, read_recipe, read_system_prompt
-    from aworld_train.dataset.sources import SourceOptions
+    from aworld_train.dataset.recipe import default_out, read_recipe
     from aworld_train.dataset.splits import parse_splits
 
-    options = SourceOptions(
-        files=tuple(file or ()),
-        columns=_columns(columns or ()),
-        part=part,
-        config=config,
-        levels=tuple(level or ()),
-        scorer=scorer,
-        answer_schema=answer_schema,
-        system=None if system_prompt is None else read_system_prompt(system_prompt),
-        attachments_at=SourceOptions.attachments_at if attachments_at is None else attachments_at,
-        tasks=SourceOptions.tasks if tasks is None else tasks,
-    )
+    source_options["map"] = _columns(source_options["map"] or ())
+    options = make_options(source_options)
     if source.endswith((".yaml", ".yml")):
         _refuse_options(source, options)
         plan = read_recipe(source)
     else:
         plan = BuildPlan([PlannedSource(source, options)], default_out(source.rpartition(":")[2]))
-    given: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         "out": out,
         "splits": parse_splits(split or ()),
         "seed": seed,
@@ -189,7 +150,7 @@ def build_command(
         "against": against or None,
         "strict": strict,
     }
-    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(plan, **{name: value for name, value in overrides.items() if value is not None})
     report = carry_out(plan)
     if as_json:
         console.print_json(report.to_json())
@@ -197,24 +158,22 @@ def build_command(
         _print_report(report, plan)
 
 
-def _columns(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+def _columns(texts: Sequence[str]) -> dict[str, str]:
     """Columns by field from ``field=column`` texts."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for text in texts:
         name, equals, column = text.partition("=")
         if not (name and equals and column):
             raise UsageError(f"--map {text!r} is not field=column. For example: --map query=problem")
-        if name in found:
+        if name in columns:
             raise UsageError(f"--map gives the field {name!r} twice.")
-        found[name] = column
-    return found
+        columns[name] = column
+    return columns
 
 
 def _refuse_options(recipe: str, options: "SourceOptions") -> None:
-    """See that no option of one source is given with a recipe, which has its own for each."""
-    from aworld_train.dataset.sources import given_flags
-
-    if flags := given_flags(options):
+    """Check that no option of a source is given with a recipe, which has the options of each source."""
+    if flags := nondefault_flags(options):
         raise UsageError(
             f"{recipe} is a recipe and says itself what each source reads; leave out {', '.join(flags)}."
         )

@@ -1,4 +1,4 @@
-"""``aworld-train dataset check``: whether training can use a file, and what is in it."""
+"""``aworld-train dataset check``: whether training can use a file, and counts of its rows."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Looking at a dataset file: ``dataset show`` sets out its rows, ``dataset stats`` says what it is like."""
+"""Views of a dataset file: ``dataset show`` prints its rows, ``dataset stats`` their counts and lengths."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,12 +23,12 @@ ANSWER_CHARACTERS = 600
 FACT_CHARACTERS = 160
 MAX_VALUES = 20
 
-# What the head of a panel says of a row, in this order; other fields of a maker come after these. A question
-# and an expression are in the prompt already.
+# The facts at the head of a row's panel, in this order; fields of other programs follow them. The question or
+# expression is in the prompt already.
 _FACTS = ("id", "split", "level", "scorer", "answer_schema", "attachments")
 _NOT_FACTS = ("index", "file", "line", "question", "expression")
 
-# A text may hold what moves a terminal's cursor or colours it: such characters are shown by their pictures.
+# Control characters in a text could move the terminal's cursor or change its colours, so their symbols are printed.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
     0x7F: 0x2421,
     0x9B: 0x241B,
@@ -55,9 +55,9 @@ def show_command(
 
       aworld-train dataset show data/gsm8k/val.parquet --index 17 --full
     """
-    from aworld_train.dataset.check import find_task, first_rows
+    from aworld_train.dataset.check import find_row, first_rows
 
-    rows = first_rows(file, number) if index is None else [find_task(file, index)]
+    rows = first_rows(file, number) if index is None else [find_row(file, index)]
     if as_json:
         console.print_json({"file": str(file), "rows": rows})
         return
@@ -99,14 +99,14 @@ def stats_command(
     from aworld_train.dataset.statistics import statistics
     from aworld_train.errors import DependencyMissing
 
-    found = statistics(file, model)
+    stats = statistics(file, model)
     if not as_json:
-        console.out.print(_lengths(found))
-        console.out.print(_counts(found))
+        console.out.print(_lengths(stats))
+        console.out.print(_counts(stats))
     target = out or file.with_name(f"{file.stem}{PICTURE}")
     picture: Path | None = target
     try:
-        draw_statistics(found, target)
+        draw_statistics(stats, target)
         console.note(f"The histograms are in {target}")
     except DependencyMissing as error:
         if out is not None:
@@ -114,16 +114,16 @@ def stats_command(
         picture = None
         console.note(f"No histograms: {error.message}")
     if as_json:
-        console.print_json({**found.to_json(), "picture": picture})
+        console.print_json({**stats.to_json(), "picture": picture})
 
 
 def _panel(row: Mapping[str, Any], full: bool) -> Panel:
-    # A file that fails the check is shown too, so what should be there may be missing.
-    said, reward = row.get("extra_info") or {}, row.get("reward_model") or {}
-    facts = {name: said.get(name) for name in _FACTS}
-    if said.get("file"):
-        facts["from"] = f"{said['file']}:{said['line']}" if said.get("line") else said["file"]
-    facts |= {name: value for name, value in said.items() if name not in (*_FACTS, *_NOT_FACTS)}
+    # A file that fails the check can be shown too, so fields may be missing.
+    info, reward = row.get("extra_info") or {}, row.get("reward_model") or {}
+    facts = {name: info.get(name) for name in _FACTS}
+    if info.get("file"):
+        facts["from"] = f"{info['file']}:{info['line']}" if info.get("line") else info["file"]
+    facts |= {name: value for name, value in info.items() if name not in (*_FACTS, *_NOT_FACTS)}
     head = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value not in (None, "", []):
@@ -134,58 +134,60 @@ def _panel(row: Mapping[str, Any], full: bool) -> Panel:
         role, content = (message["role"], message["content"]) if message else (None, None)
         parts += _section(role or "no role", content, None if full else MESSAGE_CHARACTERS)
     parts += _section("answer", reward.get("ground_truth"), None if full else ANSWER_CHARACTERS, "green")
-    title = Text(f"task {said.get('index', 'without index')}", style="bold")
+    title = Text(f"task {info.get('index', 'without index')}", style="bold")
     title.append(f" · {row.get('data_source') or 'no data source'}", style="not bold")
     return Panel(Group(*parts), title=title, title_align="left", padding=(1, 2))
 
 
-def _section(title: str, text: str | None, most: int | None, colour: str = "cyan") -> list[RenderableType]:
-    body = Text("there is none", style="red") if text is None else _text(text, most)
+def _section(
+    title: str, text: str | None, max_chars: int | None, colour: str = "cyan"
+) -> list[RenderableType]:
+    body = Text("there is none", style="red") if text is None else _text(text, max_chars)
     rule = Rule(Text(title, style=f"bold {colour}"), align="left", style="dim")
     return [Padding(rule, (1, 0, 0, 0)), Padding(body, (0, 0, 0, 2))]
 
 
-def _text(text: str, most: int | None) -> Text:
-    """A text as it stands, no markup in it; with what is left where it is longer than ``most`` characters."""
-    cut = most is not None and len(text) > most
-    shown = Text((text[:most].rstrip() if cut else text).translate(_CONTROLS))
+def _text(text: str, max_chars: int | None) -> Text:
+    """A text without interpretation of markup; cut after ``max_chars``, with the number of characters left."""
+    cut = max_chars is not None and len(text) > max_chars
+    shown = Text((text[:max_chars].rstrip() if cut else text).translate(_CONTROLS))
     if cut:
         shown.append(
-            f" … {len(text) - len(text[:most].rstrip()):,} more characters (--full)", style="dim italic"
+            f" … {len(text) - len(text[:max_chars].rstrip()):,} more characters (--full)", style="dim italic"
         )
     return shown
 
 
-def _lengths(found: "DatasetStatistics") -> Table:
+def _lengths(stats: "DatasetStatistics") -> Table:
     from aworld_train.dataset.statistics import percentiles
 
-    table = Table(title=escape(f"{found.path}: lengths"), title_justify="left")
+    table = Table(title=escape(f"{stats.path}: lengths"), title_justify="left")
     table.add_column("")
     for name in ("min", "p50", "p90", "p99", "max"):
         table.add_column(name, justify="right")
-    for measure, counts in found.lengths.items():
+    for measure, counts in stats.lengths.items():
         table.add_row(measure, *(f"{length:,}" for length in percentiles(counts).values()))
     return table
 
 
-def _counts(found: "DatasetStatistics") -> Table:
+def _counts(stats: "DatasetStatistics") -> Table:
     table = Table(title="rows", title_justify="left")
     table.add_column("")
     table.add_column("")
     table.add_column("rows", justify="right")
     table.add_column("share", justify="right")
-    for title, counts in (*found.counts.items(), ("kind of answer", found.answer_kinds)):
+    for title, counts in (*stats.counts.items(), ("kind of answer", stats.answer_kinds)):
         # The most frequent ones come first; levels have an order of their own.
         shown = dict(list(counts.items())[:MAX_VALUES])
         if title == "level":
             shown = dict(sorted(shown.items()))
         if others := len(counts) - len(shown):
             shown[f"{others:,} others"] = sum(counts.values()) - sum(shown.values())
-        for at, (name, count) in enumerate(shown.items()):
-            share = f"{count / found.rows:.1%}"
-            table.add_row("" if at else title, _text(name, FACT_CHARACTERS), f"{count:,}", share)
+        for position, (name, count) in enumerate(shown.items()):
+            share = f"{count / stats.rows:.1%}"
+            table.add_row("" if position else title, _text(name, FACT_CHARACTERS), f"{count:,}", share)
         table.add_section()
-    for title, count in (("repeats of a prompt", found.duplicates), ("without an answer", found.unanswered)):
-        table.add_row(title, "", f"{count:,}", f"{count / found.rows:.1%}")
-    table.add_row("all", "", f"{found.rows:,}", "", style="bold")
+    for title, count in (("repeats of a prompt", stats.duplicates), ("without an answer", stats.unanswered)):
+        table.add_row(title, "", f"{count:,}", f"{count / stats.rows:.1%}")
+    table.add_row("all", "", f"{stats.rows:,}", "", style="bold")
     return table

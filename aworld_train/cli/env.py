@@ -1,4 +1,4 @@
-"""``aworld-train env``: start a tool environment, see what is up, get at its connection, test it, stop it."""
+"""``aworld-train env``: start a tool environment, show what is up, print its connection, test it, stop it."""
 
 import re
 import secrets
@@ -18,7 +18,7 @@ from aworld_train.errors import EnvironmentFailure, UsageError, nearest
 
 if TYPE_CHECKING:
     from aworld_train.env import EnvStatus
-    from aworld_train.env.backend import Tell
+    from aworld_train.env.backend import ProgressReporter
     from aworld_train.env.record import Record
 
 app = typer.Typer(no_args_is_help=True, help="Start and stop tool environments.")
@@ -79,7 +79,7 @@ def up_command(
         typer.Option(
             "--egress-hosts",
             metavar="A,B",
-            help="Hosts that tools with a way out may reach, private ones too: pypi.org, .example.org, 10.0.0.7:8000.",
+            help="Hosts that tools with egress may also reach, even private: pypi.org, .example.org, 10.0.0.7:8000.",
         ),
     ] = "",
     scoring_workers: Annotated[
@@ -125,7 +125,7 @@ def up_command(
     rebuild: RebuildOption = False,
     wait: Annotated[
         float,
-        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, beside the build."),
+        typer.Option("--wait", metavar="SECONDS", help="How long the start may take, without the build."),
     ] = 60.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")
@@ -150,7 +150,7 @@ def up_command(
     size = Size(cpus, _bytes(memory))
     if cpus <= 0:
         raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
-    with _progress() as tell:
+    with _progress() as report_progress:
         connection = up(
             docker_dir,
             name=name,
@@ -171,7 +171,7 @@ def up_command(
             wait=wait,
             pull=pull,
             rebuild=rebuild,
-            tell=tell,
+            tell=report_progress,
         )
     if not is_loopback(host):
         console.note(
@@ -205,8 +205,8 @@ def build_command(
 
     directory, only = find_directory(docker_dir), _names(servers)
     check_names(directory.manifest, only)
-    with _progress() as tell:
-        image = build_image(directory, tell, only=only, pull=pull, rebuild=rebuild)
+    with _progress() as report_progress:
+        image = build_image(directory, report_progress, only=only, pull=pull, rebuild=rebuild)
     if as_json:
         console.print_json({"image": image})
     else:
@@ -216,7 +216,7 @@ def build_command(
 @app.command("down")
 def down_command(
     name: NameArgument = None,
-    everything: Annotated[bool, typer.Option("--all", help="Stop all of them.")] = False,
+    stop_all: Annotated[bool, typer.Option("--all", help="Stop all of them.")] = False,
     only_orphans: Annotated[
         bool,
         typer.Option("--orphans", help="Remove what a start that was cut off, or a run that is gone, left."),
@@ -235,14 +235,14 @@ def down_command(
     """
     from aworld_train.env import down, down_orphans, status
 
-    if (name is not None) + everything + only_orphans > 1:
+    if (name is not None) + stop_all + only_orphans > 1:
         raise UsageError("Give a name, --all or --orphans, and only one of them.")
     stopped: dict[str, bool] = {}
-    if everything or only_orphans:
+    if stop_all or only_orphans:
         stopped = dict.fromkeys(down_orphans(), True)
     if not only_orphans:
-        here = [one.name for one in status() if one.state != "elsewhere"]
-        stopped |= {one: down(one) for one in (here if everything else [name or _only_name()])}
+        local_names = [one.name for one in status() if one.state != "elsewhere"]
+        stopped |= {one: down(one) for one in (local_names if stop_all else [name or _only_name()])}
     for one, was_running in stopped.items():
         console.note(f"{one} is stopped." if was_running else f"{one} was not running.")
     if not stopped:
@@ -263,16 +263,16 @@ def status_command(name: NameArgument = None, as_json: JsonOption = False) -> No
     """
     from aworld_train.env import status
 
-    found = status(name)
-    if name is not None and not found:
+    environments = status(name)
+    if name is not None and not environments:
         raise _unknown(name)
     if as_json:
-        console.print_json({"environments": [one.to_json() for one in found]})
-    elif found:
-        console.out.print(_status_table(found))
+        console.print_json({"environments": [one.to_json() for one in environments]})
+    elif environments:
+        console.out.print(_status_table(environments))
     else:
         console.note("Nothing is up. Start one with `aworld-train env up --docker-dir NAME`.")
-    if name is not None and found[0].state != "up":
+    if name is not None and environments[0].state != "up":
         raise typer.Exit(1)
 
 
@@ -294,36 +294,36 @@ def test_command(
     from aworld_train.env.health import examine, read_health
 
     record = _record(name)
-    said = read_health(record.health)
-    if said is None:
+    health = read_health(record.health)
+    if health is None:
         raise EnvironmentFailure(f"{record.name!r} does not answer at {record.health}.")
     entries = find_directory(record.directory).manifest.servers
-    calls = {server: entries[server].test if server in entries else None for server in said["servers"]}
-    found = examine(record.connection.mcp_url, record.connection.token, calls, wait)
-    bad = {**said["broken"], **{one.server: one.problem for one in found.servers if one.problem}}
+    calls = {server: entries[server].test if server in entries else None for server in health["servers"]}
+    check = examine(record.connection.mcp_url, record.connection.token, calls, wait)
+    failed = {**health["broken"], **{one.server: one.problem for one in check.servers if one.problem}}
     if as_json:
         console.print_json(
             {
                 "name": record.name,
-                "session_seconds": round(found.opening, 4),
-                "list_seconds": round(found.listing, 4),
-                "tools": found.tools,
-                "servers": [vars(one) for one in found.servers],
-                "failed": bad,
+                "session_seconds": round(check.opening, 4),
+                "list_seconds": round(check.listing, 4),
+                "tools": check.tools,
+                "servers": [vars(one) for one in check.servers],
+                "failed": failed,
             }
         )
     else:
         table = _table("what", "seconds", "result")
-        table.add_row("open a session", f"{found.opening:.3f}", "fine")
-        table.add_row("list the tools", f"{found.listing:.3f}", f"{len(found.tools)} tools")
-        for one in found.servers:
+        table.add_row("open a session", f"{check.opening:.3f}", "fine")
+        table.add_row("list the tools", f"{check.listing:.3f}", f"{len(check.tools)} tools")
+        for one in check.servers:
             called = f"{one.server}: {one.tool}" if one.tool else one.server
             result = one.problem or ("fine" if one.tool else "no test call in its manifest")
             table.add_row(escape(called), f"{one.seconds:.3f}" if one.tool else "", escape(result))
-        for server, reason in said["broken"].items():
+        for server, reason in health["broken"].items():
             table.add_row(escape(server), "", escape(reason))
         console.out.print(table)
-    if bad:
+    if failed:
         raise typer.Exit(1)
 
 
@@ -337,7 +337,7 @@ def list_command(as_json: JsonOption = False) -> None:
     """
     from aworld_train.env.directory import known_directories
 
-    known = known_directories()
+    directories = known_directories()
     if as_json:
         rows = [
             {
@@ -346,12 +346,12 @@ def list_command(as_json: JsonOption = False) -> None:
                 "servers": list(one.manifest.servers),
                 "path": str(one.path),
             }
-            for one in known
+            for one in directories
         ]
         console.print_json({"directories": rows})
         return
     table = _table("name", "description", "servers", "path")
-    for one in known:
+    for one in directories:
         servers = ", ".join(one.manifest.servers)
         table.add_row(*map(escape, (one.name, one.manifest.description, servers, str(one.path))))
     console.out.print(table)
@@ -446,19 +446,19 @@ def token_command(
 def _revoke(record: "Record", token: str, as_json: bool) -> None:
     from aworld_train.env.revocation import revoke
 
-    token_id, sessions, kept = revoke(record, token)
-    if not kept:
+    token_id, sessions, is_stored = revoke(record, token)
+    if not is_stored:
         console.note(
             "Warning: the gateway could not write it down; revoke it again if the gateway is restarted."
         )
     console.note(f"Token {token_id} of {record.name} is revoked; {sessions} of its sessions were ended.")
     if as_json:
-        console.print_json({"revoked": token_id, "sessions": sessions, "kept": kept})
+        console.print_json({"revoked": token_id, "sessions": sessions, "kept": is_stored})
 
 
 @contextmanager
-def _progress() -> "Iterator[Tell]":
-    """Lines about what is being done, on stderr: plain, or for a person the last one with the time it takes."""
+def _progress() -> "Iterator[ProgressReporter]":
+    """A function that shows the current step on stderr: as plain lines, or in a terminal as one line with the time."""
     if not console.err.is_terminal:
         yield console.note
         return
@@ -473,37 +473,37 @@ def _progress() -> "Iterator[Tell]":
 def _record(name: str | None) -> "Record":
     from aworld_train.env import find
 
-    wanted = name or _only_name()
-    record = find(wanted)
+    chosen_name = name or _only_name()
+    record = find(chosen_name)
     if record is None:
-        raise _unknown(wanted)
+        raise _unknown(chosen_name)
     return record
 
 
 def _only_name() -> str:
-    """The name of the one environment there is."""
+    """The name of the only environment that is up."""
     from aworld_train.env.status import names
 
-    known = names()
-    if len(known) == 1:
-        return known[0]
-    if not known:
+    names_up = names()
+    if len(names_up) == 1:
+        return names_up[0]
+    if not names_up:
         raise EnvironmentFailure(
             "No environment is up. Start one with `aworld-train env up --docker-dir NAME`; `aworld-train env "
             "list` shows the names."
         )
-    raise UsageError(f"Several environments are up; say which one: {', '.join(known)}.")
+    raise UsageError(f"Several environments are up; say which one: {', '.join(names_up)}.")
 
 
 def _unknown(name: str) -> EnvironmentFailure:
     from aworld_train.env.status import names
 
-    known = names()
-    guess = nearest(name, known)
+    names_up = names()
+    guess = nearest(name, names_up)
     return EnvironmentFailure(
         f"No environment {name!r} is up"
         + (f"; did you mean {guess!r}?" if guess else ".")
-        + (f" Up: {', '.join(known)}." if known else " Nothing is up.")
+        + (f" Up: {', '.join(names_up)}." if names_up else " Nothing is up.")
     )
 
 
@@ -512,27 +512,27 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
-    if not found or float(found[1]) == 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", text.strip().lower())
+    if not match or float(match[1]) == 0:
         raise UsageError(f"{text!r} is no amount of memory: write 512m or 4g.")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([smhd])", text.strip().lower())
-    if not found or int(found[1]) == 0:
+    match = re.fullmatch(r"(\d+)([smhd])", text.strip().lower())
+    if not match or int(match[1]) == 0:
         raise UsageError(f"{text!r} is no span of time: write 30d, 12h, 90m or 600s.")
-    return int(found[1]) * _SPANS[found[2]]
+    return int(match[1]) * _SPANS[match[2]]
 
 
-def _status_table(found: "list[EnvStatus]") -> Table:
-    with_data = any(one.data for one in found)
-    with_refused = any(one.refused for one in found)
+def _status_table(environments: "list[EnvStatus]") -> Table:
+    with_data = any(one.data for one in environments)
+    with_refused = any(one.refused for one in environments)
     columns = ("name", "state", "url", "backend", "workers", "sessions", "since (UTC)")
     table = _table(
         *columns, *(["requests refused"] if with_refused else []), *(["data"] if with_data else [])
     )
-    for one in found:
+    for one in environments:
         workers = ", ".join(f"{count} {state}" for state, count in one.workers.items() if count)
         sessions = (
             "" if one.sessions is None else str(one.sessions) + (f" (+{one.queued})" if one.queued else "")
@@ -553,7 +553,7 @@ def _status_table(found: "list[EnvStatus]") -> Table:
 
 
 def _table(*columns: str) -> Table:
-    """An empty table whose cells are folded where the terminal is narrow, all but names: these are to be copied."""
+    """An empty table; a narrow terminal folds all cells but names, which users copy."""
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == "name")

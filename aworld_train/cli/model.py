@@ -1,4 +1,4 @@
-"""``aworld-train model``: make models that are small enough to be made here."""
+"""``aworld-train model``: make models that are small enough to be made on any machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -23,8 +23,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 def show(
     source: RecipeArgument,
     overrides: OverridesArgument = None,
-    verl: Annotated[
-        bool, typer.Option("--verl", help="Show the composed verl configuration instead.")
+    composed: Annotated[
+        bool,
+        typer.Option(
+            "--composed", "--verl", help="Show the configuration composed for the framework instead."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -32,7 +35,7 @@ def show(
     from aworld_train import recipe as recipes
 
     loaded = recipes.load(source, overrides or [])
-    shown: dict[str, Any] = recipes.masked(_composed(loaded) if verl else recipes.to_source(loaded))
+    shown: dict[str, Any] = recipes.masked(_composed(loaded) if composed else recipes.to_source(loaded))
     if as_json:
         print_json(shown)
     else:
@@ -41,7 +44,7 @@ def show(
 
 @app.command("check")
 def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
-    """Check a recipe as training would, scorers and verl's keys included, without starting anything."""
+    """Check a recipe as training would, scorers and the framework's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
     from aworld_train.recipe.reward_checks import check_rewards
@@ -51,12 +54,18 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     check_rewards(loaded)
     try:
         _composed(loaded)
-        verl_checked = True
+        framework_checked = True
     except DependencyMissing as error:
-        verl_checked = False
-        note(f"verl's keys were not checked: {error.message}")
+        framework_checked = False
+        note(f"{loaded.trainer.framework}'s keys were not checked: {error.message}")
     if as_json:
-        print_json({"name": loaded.name, "digest": recipes.digest(loaded), "verl_checked": verl_checked})
+        print_json(
+            {
+                "name": loaded.name,
+                "digest": recipes.digest(loaded),
+                f"{loaded.trainer.framework}_checked": framework_checked,
+            }
+        )
     else:
         out.print(f"{source}: fine", markup=False)
 
@@ -87,9 +96,9 @@ def schema() -> None:
 
 
 def _composed(loaded: Any) -> dict[str, Any]:
-    from aworld_train.adapter.verl.compose import compose
+    from aworld_train.adapter.base import framework_of
 
-    return compose(loaded, run_dir=Path("runs") / loaded.name)
+    return framework_of(loaded).composed(loaded, Path("runs") / loaded.name)
 
 
 def _purpose(file: Path) -> str:

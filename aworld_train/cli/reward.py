@@ -1,4 +1,4 @@
-"""``aworld-train reward``: score predictions offline, and see how one answer came by its score."""
+"""``aworld-train reward``: score predictions offline, and explain the score of one answer."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -13,38 +13,38 @@ from aworld_train.cli.reward_options import (
     DatasetOption,
     OverridesArgument,
     RecipeOption,
+    replace_surrogates,
     settings_from,
-    writable,
 )
 from aworld_train.cli.reward_suspects import suspects
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.evaluation.ground_truths import GroundTruth
-    from aworld_train.evaluation.prediction_files import Line
+    from aworld_train.evaluation.prediction_files import ScoredLine
     from aworld_train.reward.scored import ScoreResult
     from aworld_train.reward.settings import RewardSettings
 
-_SHOWN = 30  # lines of a file; `--json` has them all
-_CHARS = 60  # of an answer in a table
+_MAX_ROWS = 30  # lines of a file in the table; `--json` prints all
+_MAX_CHARS = 60  # of an answer in the table
 
-app = typer.Typer(no_args_is_help=True, help="Score answers offline, and see how a score came about.")
+app = typer.Typer(no_args_is_help=True, help="Score answers offline, and explain a score step by step.")
 
 
 @app.command("score")
 def score_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="A prediction a line.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="One prediction per line.")],
     overrides: OverridesArgument = None,
     dataset: DatasetOption = None,
     recipe: RecipeOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score each line of a file.
 
     A line has id and prediction: the final text of the assistant, or a list
-    of messages with roles. The right answer, and how it is marked and compared,
-    is in its answer, scorer and answer_schema, or in the dataset's row of its id.
+    of messages with roles. The right answer, its scorer and its answer schema are
+    in answer, scorer and answer_schema, or in the dataset's row with that id.
 
     With --json each line that can be read gives
     {"id", "score", "extracted", "outcome", "parts"}; the score is null where the
@@ -65,9 +65,9 @@ def score_command(
     from aworld_train.evaluation.ground_truths import read_ground_truths
 
     settings = settings_from(recipe, overrides)
-    truths = read_ground_truths(dataset) if dataset else None
+    ground_truths = read_ground_truths(dataset) if dataset else None
     tally = _Tally()
-    asyncio.run(_score(file, settings, truths, tally, quiet=quiet, as_json=as_json))
+    asyncio.run(_score(file, settings, ground_truths, tally, quiet=quiet, as_json=as_json))
     if not tally.lines:
         raise UsageError(f"{file} has no lines.")
     if not as_json:
@@ -83,55 +83,57 @@ app.command("suspects")(suspects)
 
 
 class _Tally:
-    """What a file's lines came to."""
+    """Counts and scores of a file's lines."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.failures = 0
-        self.shown: list[Line] = []
+        self.rows: list[ScoredLine] = []
         self.scores: defaultdict[str, list[float]] = defaultdict(list)
         self.outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def take(self, line: "Line") -> None:
+    def add(self, line: "ScoredLine") -> None:
         self.lines += 1
-        scored = line.scored
-        if scored is None or scored.outcome in ("error", "timeout"):
+        result = line.result
+        if result is None or result.outcome in ("error", "timeout"):
             self.failures += 1
-        if scored is not None:
-            self.outcomes[scored.scorer][scored.outcome] += 1
-            if scored.score is not None:
-                self.scores[scored.scorer].append(scored.score)
-        if len(self.shown) < _SHOWN:
-            self.shown.append(line)
+        if result is not None:
+            self.outcomes[result.scorer][result.outcome] += 1
+            if result.score is not None:
+                self.scores[result.scorer].append(result.score)
+        if len(self.rows) < _MAX_ROWS:
+            self.rows.append(line)
 
     def show(self) -> None:
         from rich.markup import escape
         from rich.table import Table
 
         table = Table("id", "score", "outcome", "extracted")
-        for line in self.shown:
-            if line.scored is not None:
-                extracted = " ".join((line.scored.extracted or "").split())
-                score, outcome = _figure(line.scored.score), line.scored.outcome.value
-                table.add_row(escape(str(line.id)), score, outcome, escape(writable(extracted[:_CHARS])))
+        for line in self.rows:
+            if line.result is not None:
+                extracted = " ".join((line.result.extracted or "").split())
+                score, outcome = _format_number(line.result.score), line.result.outcome.value
+                table.add_row(
+                    escape(str(line.id)), score, outcome, escape(replace_surrogates(extracted[:_MAX_CHARS]))
+                )
         console.out.print(table)
-        if self.lines > len(self.shown):
-            console.out.print(f"and {self.lines - len(self.shown)} more lines; --json prints all")
+        if self.lines > len(self.rows):
+            console.out.print(f"and {self.lines - len(self.rows)} more lines; --json prints all")
         summary = Table("scorer", "mean", "n", "outcomes")
         for scorer, outcomes in self.outcomes.items():
             counts = ", ".join(f"{name} {count}" for name, count in outcomes.most_common())
             scores = self.scores[scorer]
-            summary.add_row(escape(scorer), _figure(_mean(scores)), str(len(scores)), counts)
+            summary.add_row(escape(scorer), _format_number(_mean(scores)), str(len(scores)), counts)
         if len(self.outcomes) > 1:
             scores = [value for values in self.scores.values() for value in values]
-            summary.add_row("all", _figure(_mean(scores)), str(len(scores)), "", style="bold")
+            summary.add_row("all", _format_number(_mean(scores)), str(len(scores)), "", style="bold")
         console.out.print(summary)
 
 
 async def _score(
     file: Path,
     settings: "RewardSettings",
-    truths: "dict[str, GroundTruth] | None",
+    ground_truths: "dict[str, GroundTruth] | None",
     tally: _Tally,
     *,
     quiet: bool,
@@ -145,25 +147,25 @@ async def _score(
     hidden = quiet or not console.err.is_terminal
     with Progress(console=console.err, transient=True, disable=hidden) as progress:
         bar = progress.add_task("scoring", total=size)
-        async for line in score_file(file, settings, truths):
-            tally.take(line)
-            if line.scored is None:
-                console.note(f"{line.place}: {line.fault}")
+        async for line in score_file(file, settings, ground_truths):
+            tally.add(line)
+            if line.result is None:
+                console.note(f"{line.location}: {line.fault}")
             else:
-                if line.scored.cause is not None:
-                    console.note(f"{line.place}: {line.scored.cause}")
+                if line.result.cause is not None:
+                    console.note(f"{line.location}: {line.result.cause}")
                 if as_json:
-                    console.print_json(_to_json(line.id, line.scored))
+                    console.print_json(_to_json(line.id, line.result))
             progress.update(bar, completed=line.end)
 
 
-def _to_json(name: str | int | None, scored: "ScoreResult") -> dict[str, Any]:
+def _to_json(name: str | int | None, result: "ScoreResult") -> dict[str, Any]:
     return {
         "id": name,
-        "score": scored.score,
-        "extracted": scored.extracted,
-        "outcome": scored.outcome.value,
-        "parts": dict(scored.parts),
+        "score": result.score,
+        "extracted": result.extracted,
+        "outcome": result.outcome.value,
+        "parts": dict(result.parts),
     }
 
 
@@ -171,5 +173,5 @@ def _mean(scores: list[float]) -> float | None:
     return sum(scores) / len(scores) if scores else None
 
 
-def _figure(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""``aworld-train reward explain``: how one answer came by its score."""
+"""``aworld-train reward explain``: how the score of one answer came about."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,37 +10,41 @@ from aworld_train.cli.reward_options import (
     DatasetOption,
     OverridesArgument,
     RecipeOption,
+    replace_surrogates,
     settings_from,
-    writable,
 )
 from aworld_train.errors import UsageError
 
 if TYPE_CHECKING:
     from aworld_train.evaluation.ground_truths import GroundTruth
 
-_CHARS = 1000  # of an answer
+_MAX_CHARS = 1000  # of an answer
 
 
 def explain(
     overrides: OverridesArgument = None,
     prediction: Annotated[
         str,
-        typer.Option("--prediction", metavar="TEXT|@FILE", help="What the assistant said, or a file of it."),
+        typer.Option(
+            "--prediction", metavar="TEXT|@FILE", help="The assistant's text, or a file that holds it."
+        ),
     ] = "",
     answer: Annotated[str | None, typer.Option("--answer", metavar="TEXT", help="The right answer.")] = None,
-    scorer: Annotated[str | None, typer.Option("--scorer", metavar="NAME", help="Who compares.")] = None,
-    answer_schema: Annotated[
-        str | None, typer.Option("--answer-schema", metavar="NAME", help="How the answer is marked.")
+    scorer: Annotated[
+        str | None, typer.Option("--scorer", metavar="NAME", help="The scorer that compares.")
     ] = None,
-    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="What was asked.")] = None,
+    answer_schema: Annotated[
+        str | None, typer.Option("--answer-schema", metavar="NAME", help="How the answer is extracted.")
+    ] = None,
+    query: Annotated[str | None, typer.Option("--query", metavar="TEXT", help="The task's question.")] = None,
     dataset: DatasetOption = None,
     task: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="With --dataset: which task.")
+        str | None, typer.Option("--id", metavar="ID", help="With --dataset: the task's id.")
     ] = None,
     recipe: RecipeOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show step by step how one answer is found and compared.
+    """Show step by step how one answer is extracted and compared.
 
     Examples:
 
@@ -55,48 +59,50 @@ def explain(
     from aworld_train.reward.settings import ANSWER_SCHEMA
 
     settings = settings_from(recipe, overrides)
-    truth = _truth(answer, dataset, task)
-    said = _said(prediction)
+    ground_truth = _find_ground_truth(answer, dataset, task)
+    messages = _read_prediction(prediction)
     settings = replace(
         settings,
         scorer=scorer or settings.scorer,
-        answer_schema=answer_schema or settings.answer_schema or truth.answer_schema or ANSWER_SCHEMA,
+        answer_schema=answer_schema or settings.answer_schema or ground_truth.answer_schema or ANSWER_SCHEMA,
     )
     schema = settings.answer_schema
-    scored = score_now(
-        said,
-        ground_truth=truth.answer,
-        scorer=truth.scorer,
-        query=query or truth.query,
-        info=truth.info,
+    result = score_now(
+        messages,
+        ground_truth=ground_truth.answer,
+        scorer=ground_truth.scorer,
+        query=query or ground_truth.query,
+        info=ground_truth.info,
         settings=settings,
     )
     if as_json:
-        console.print_json({**asdict(scored), "answer_schema": schema, "ground_truth": truth.answer})
+        console.print_json({**asdict(result), "answer_schema": schema, "ground_truth": ground_truth.answer})
         return
-    text = assistant_text(said)
-    found = "nothing" if scored.extracted is None else _short(scored.extracted)
+    text = assistant_text(messages)
+    extracted = "nothing" if result.extracted is None else _short(result.extracted)
     lines = [
         f"said        {len(text)} characters by the assistant",
-        f"schema      {schema} finds {found}",
-        f"truth       {_short(truth.answer)}",
-        f"scorer      {scored.scorer}",
-        *(f"  - {step}" for step in scored.steps),
-        *(f"part        {name} {value:g}" for name, value in scored.parts.items()),
-        f"score       {'none' if scored.score is None else f'{scored.score:g}'} ({scored.outcome})",
-        *([f"because     {scored.cause}"] if scored.cause else []),
+        f"schema      {schema} finds {extracted}",
+        f"truth       {_short(ground_truth.answer)}",
+        f"scorer      {result.scorer}",
+        *(f"  - {step}" for step in result.steps),
+        *(f"part        {name} {value:g}" for name, value in result.parts.items()),
+        f"score       {'none' if result.score is None else f'{result.score:g}'} ({result.outcome})",
+        *([f"because     {result.cause}"] if result.cause else []),
     ]
-    console.out.print(writable("\n".join(lines)), markup=False, soft_wrap=True)
+    console.out.print(replace_surrogates("\n".join(lines)), markup=False, soft_wrap=True)
 
 
 def _short(text: str) -> str:
-    """As Python writes it, its end left out where it is long; ``--json`` has all of it."""
+    """The text quoted as in Python and cut off where it is long; ``--json`` prints all of it."""
     return (
-        repr(text) if len(text) <= _CHARS else f"{text[:_CHARS]!r} and {len(text) - _CHARS} more characters"
+        repr(text)
+        if len(text) <= _MAX_CHARS
+        else f"{text[:_MAX_CHARS]!r} and {len(text) - _MAX_CHARS} more characters"
     )
 
 
-def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "GroundTruth":
+def _find_ground_truth(answer: str | None, dataset: Path | None, task: str | None) -> "GroundTruth":
     from dataclasses import replace
 
     from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth, read_ground_truths
@@ -104,19 +110,19 @@ def _truth(answer: str | None, dataset: Path | None, task: str | None) -> "Groun
     if (dataset is None) != (task is None):
         raise UsageError("--dataset and --id go together: the file, and the task in it.")
     if dataset is not None and task is not None:
-        truth = find_ground_truth(read_ground_truths(dataset), task)
-        return truth if answer is None else replace(truth, answer=answer)
+        ground_truth = find_ground_truth(read_ground_truths(dataset), task)
+        return ground_truth if answer is None else replace(ground_truth, answer=answer)
     if answer is None:
-        raise UsageError("Say what the right answer is: with --answer, or with --dataset and --id.")
+        raise UsageError("Give the right answer: with --answer, or with --dataset and --id.")
     return GroundTruth(answer)
 
 
-def _said(prediction: str) -> "str | list[dict[str, Any]]":
-    """The text, or what is in the file; JSON messages in it are taken as such."""
+def _read_prediction(prediction: str) -> "str | list[dict[str, Any]]":
+    """The text, or the content of the file, which may be a JSON list of messages."""
     import json
 
     if not prediction:
-        raise UsageError("Say what the assistant said: with --prediction TEXT or --prediction @FILE.")
+        raise UsageError("Give the assistant's text: with --prediction TEXT or --prediction @FILE.")
     if not prediction.startswith("@"):
         return prediction
     path = Path(prediction[1:])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aworld_train.evaluation.judge_agreement import Agreement
     from aworld_train.reward.settings import RewardSettings
 
-_SHOWN = 5  # ids of answers that people may want to look at
+_MAX_IDS = 5  # of answers to look at
 
 
 def judge_eval(
@@ -21,7 +21,7 @@ def judge_eval(
         Path,
         typer.Argument(
             metavar="FILE.jsonl",
-            help="Labelled answers: a line each with id, query, answer, prediction and label (0, 1, false or true).",
+            help="Labelled answers: one line each, with id, query, answer, prediction and label (0, 1, false or true).",
         ),
     ],
     overrides: OverridesArgument = None,
@@ -31,7 +31,7 @@ def judge_eval(
         typer.Option("--url", help="Instead of a recipe: address of a judge, up to /chat/completions."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="With --url: what the judge is called there.")
+        str | None, typer.Option("--model", help="With --url: the judge's name at that endpoint.")
     ] = None,
     key_variable: Annotated[
         str | None,
@@ -42,10 +42,10 @@ def judge_eval(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure how a judge agrees with people.
+    """Measure how well a judge agrees with people.
 
     Each answer is judged as a run would, by the same models, prompt and limits, and the verdict is compared with the
-    label. The prediction is judged as it stands: no answer is looked for in it.
+    label. The prediction is judged as it is: no answer is extracted from it.
 
     Exits with 1 if there was no verdict at all.
 
@@ -59,7 +59,7 @@ def judge_eval(
 
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from aworld_train.evaluation.judge_agreement import measure, read_labelled
+    from aworld_train.evaluation.judge_agreement import measure_agreement, read_labelled
 
     settings = _settings(recipe, overrides, url, model, key_variable)
     labelled = read_labelled(file)
@@ -67,7 +67,7 @@ def judge_eval(
     with Progress(*columns, console=console.err, transient=True, disable=quiet or as_json) as progress:
         bar = progress.add_task("judging", total=len(labelled))
         agreement = asyncio.run(
-            measure(labelled, settings, lambda done: progress.update(bar, completed=done))
+            measure_agreement(labelled, settings, lambda done: progress.update(bar, completed=done))
         )
     if as_json:
         console.print_json(agreement.to_json())
@@ -88,17 +88,17 @@ def _settings(
 
     if recipe is not None or overrides:
         if recipe is not None and (url, model, key_variable) != (None, None, None):
-            raise UsageError("--recipe says who judges; leave out --url, --model and --key-variable.")
+            raise UsageError("--recipe names the judge; leave out --url, --model and --key-variable.")
         settings = settings_from(recipe, overrides)
         if not settings.judge.models:
             raise UsageError(f"The recipe {recipe} names no judge; put one into reward.judge.models.")
         return settings
     if url is None or model is None:
-        raise UsageError("Say who judges: with --recipe, or with --url and --model.")
+        raise UsageError("Name a judge: with --recipe, or with --url and --model.")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://, it is {url!r}.")
     judge = JudgeModel(model, url, model, key_variable)
-    # Nobody waits for a single score here, so the judge gets all the time of a request, some of them twice.
+    # No caller waits for a single score, so the judge gets the time of two full requests.
     return RewardSettings(timeout=2 * judge.timeout, judge=JudgeSettings(models=(judge,)))
 
 
@@ -113,22 +113,24 @@ def _show(agreement: "Agreement") -> None:
         low, high = agreement.interval
         console.out.print(
             f"accuracy {agreement.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}), "
-            f"Cohen's kappa {_figure(agreement.kappa)}, "
-            f"precision {_figure(agreement.precision)}, recall {_figure(agreement.recall)}",
+            f"Cohen's kappa {_format_number(agreement.kappa)}, "
+            f"precision {_format_number(agreement.precision)}, recall {_format_number(agreement.recall)}",
             soft_wrap=True,
         )
     console.out.print(
         f"{agreement.n} answers, {agreement.abstained} without a verdict; {agreement.calls} requests, "
-        f"{agreement.cached} verdicts given before; cost {agreement.cost:.6g}",
+        f"{agreement.cached} verdicts from the cache; cost {agreement.cost:.6g}",
         soft_wrap=True,
     )
     if agreement.disagreements:
-        more = len(agreement.disagreements) - _SHOWN
-        shown = ", ".join(agreement.disagreements[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        remaining = len(agreement.disagreements) - _MAX_IDS
+        shown = ", ".join(agreement.disagreements[:_MAX_IDS]) + (
+            f" and {remaining} more" if remaining > 0 else ""
+        )
         console.out.print(f"verdict and label differ: {shown}", markup=False, soft_wrap=True)
-    for name, cause in list(agreement.causes.items())[:_SHOWN]:
+    for name, cause in list(agreement.causes.items())[:_MAX_IDS]:
         console.out.print(f"no verdict on {name}: {cause}", markup=False, soft_wrap=True)
 
 
-def _figure(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"

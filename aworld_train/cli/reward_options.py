@@ -1,4 +1,4 @@
-"""What the commands of ``aworld-train reward`` have in common: their options, and how they show text."""
+"""Options and text output that the commands of ``aworld-train reward`` share."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ DatasetOption = Annotated[
 
 
 def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSettings":
-    """How the recipe's runs score; how runs score that say nothing of it where there is no recipe."""
+    """The reward settings of the recipe, or the defaults without one."""
     from aworld_train.reward.settings import RewardSettings
 
     if recipe is None:
@@ -38,11 +38,11 @@ def settings_from(recipe: str | None, overrides: list[str] | None) -> "RewardSet
     from aworld_train.recipe.reward_settings import reward_settings
 
     loaded = recipes.load(recipe, overrides or [])
-    if loaded.env.token:  # where `code_tests` looks for it; settings hold no secret
+    if loaded.env.token:  # `code_tests` reads it from the environment, because settings hold no secrets
         os.environ["MCP_SERVER_TOKEN"] = loaded.env.token
     return reward_settings(loaded)
 
 
-def writable(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON can hold and no terminal can show."""
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced, which JSON can hold and terminals cannot show."""
     return text.encode("utf-8", "replace").decode()

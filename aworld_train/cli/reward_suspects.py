@@ -1,4 +1,4 @@
-"""`aworld-train reward suspects`: episodes that make one ask how their reward was won."""
+"""`aworld-train reward suspects`: episodes whose reward may come from reward hacking."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,12 +18,12 @@ def suspects(
     ] = None,
     number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many episodes to show.")] = 5,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, all of them.")
+        bool, typer.Option("--json", help="Print all of them, one JSON object per line.")
     ] = False,
 ) -> None:
-    """List episodes whose reward may have been won by something else than the task: the newest first.
+    """List episodes whose reward may come from something else than the task, newest first.
 
-    A sign proves nothing and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
+    A sign is no proof and changes no score: it says where to look. Their shares per step are in metrics.jsonl.
 
     Examples:
 
@@ -31,49 +31,49 @@ def suspects(
 
       aworld-train reward suspects runs/gaia --sign answer_in_other_file -n 20
     """
-    from aworld_train.adapter.verl.metrics import read_lines
     from aworld_train.errors import UsageError, nearest
+    from aworld_train.json_lines import read_lines
     from aworld_train.reward.hacking import Suspicion
 
     file = run / "traces" / "episodes.jsonl"
     if not file.is_file():
         raise UsageError(f"{run} is no run's folder: there is no {file}.")
-    known = [one.value for one in Suspicion]
-    if sign is not None and sign not in known:
-        meant = nearest(sign, known)
-        hint = f" Did you mean {meant}?" if meant else ""
-        raise UsageError(f"--sign {sign!r} is none of {', '.join(known)}.{hint}")
+    signs = [suspicion.value for suspicion in Suspicion]
+    if sign is not None and sign not in signs:
+        suggestion = nearest(sign, signs)
+        hint = f" Did you mean {suggestion}?" if suggestion else ""
+        raise UsageError(f"--sign {sign!r} is none of {', '.join(signs)}.{hint}")
     try:
         lines = [line for line in read_lines(file) if not line.get("retried")]
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}.") from error
-    found = [
+    suspicious = [
         line for line in lines if sign in line.get("suspicions", ()) or (not sign and line.get("suspicions"))
     ]
     if as_json:
-        for line in found:
+        for line in suspicious:
             console.print_json(line)
         return
-    counts = Counter(name for line in found for name in line["suspicions"])
+    counts = Counter(name for line in suspicious for name in line["suspicions"])
     table = Table("sign", "episodes", "what it means", title=f"of {len(lines)} episodes")
-    for name in known:
+    for name in signs:
         table.add_row(name, str(counts[name]), Suspicion(name).meaning)
     console.out.print(table)
-    for line in found[: -number - 1 : -1]:
-        console.out.print(_told(line), soft_wrap=True)
+    for line in suspicious[: -number - 1 : -1]:
+        console.out.print(_describe(line), soft_wrap=True)
 
 
-def _told(line: dict[str, Any]) -> Text:
-    seen = line["look"]
-    when = "validation" if line["validate"] else "training"
+def _describe(line: dict[str, Any]) -> Text:
+    excerpt = line["look"]
+    phase = "validation" if line["validate"] else "training"
     return Text.assemble(
-        (f"\nstep {line['step']} {when}, task {line['index']}: {', '.join(line['suspicions'])}\n", "bold"),
+        (f"\nstep {line['step']} {phase}, task {line['index']}: {', '.join(line['suspicions'])}\n", "bold"),
         ("asked   ", "dim"),
-        f"{_short(seen['query'])}\n",
+        f"{_short(excerpt['query'])}\n",
         ("said    ", "dim"),
-        f"{_short(seen['said'])}\n",
+        f"{_short(excerpt['said'])}\n",
         ("answer  ", "dim"),
-        f"{seen['extracted']} (right: {seen['ground_truth']})",
+        f"{excerpt['extracted']} (right: {excerpt['ground_truth']})",
     )
 
 

@@ -11,7 +11,8 @@ from aworld_train.masking import mask, masked
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from aworld_train.adapter.verl.single_episode import SingleEpisode
+    from aworld_train.adapter.episodes.single import SingleEpisode
+    from aworld_train.rollout.graph import Row
 
 _SHOWN_LINES = 16
 _SHOWN_CHARACTERS = 800  # of a line
@@ -62,7 +63,7 @@ def rollout(
     import tempfile
 
     from aworld_train import recipe as recipes
-    from aworld_train.dataset.check import find_task
+    from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
     from aworld_train.training.environment import run_environment
@@ -74,7 +75,7 @@ def rollout(
         raise UsageError(
             f"The recipe {loaded.name} has no dataset: set dataset.val, or name one with --dataset."
         )
-    row = find_task(tasks, task)
+    row = find_row(tasks, task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
         run_environment(
@@ -82,44 +83,45 @@ def rollout(
         ) as environment,
     ):
         os.environ |= environment.variables()
-        # The process imports VeRL: what it says of that while it loads is of no interest here.
-        from aworld_train.adapter.verl.single_episode import EpisodePlayer
+        from aworld_train.adapter.episodes.single import SingleEpisodes
 
         console.note("loading the model")
-        stage = EpisodePlayer(loaded, Path(folder), model_url=model_url, greedy=greedy)
+        player = SingleEpisodes(loaded, Path(folder), model_url=model_url, greedy=greedy)
 
         async def play() -> "list[SingleEpisode]":
             try:
-                return await asyncio.gather(*(asyncio.create_task(stage.play(row)) for _ in range(n)))
+                return await asyncio.gather(*(asyncio.create_task(player.play(row)) for _ in range(n)))
             finally:
-                await stage.close()
+                await player.close()
 
-        looks = asyncio.run(play())
+        episodes = asyncio.run(play())
     if as_json:
-        console.print_json({"task": row["extra_info"]["index"], "episodes": [_plain(look) for look in looks]})
+        console.print_json(
+            {"task": row["extra_info"]["index"], "episodes": [_plain(episode) for episode in episodes]}
+        )
     else:
-        for number, look in enumerate(looks, 1):
-            _show(look, stage.tokenizer, f"episode {number} of {n}", None if full else _SHOWN_LINES)
-    if not any(look.outputs for look in looks):
+        for number, episode in enumerate(episodes, 1):
+            _show(episode, player.tokenizer, f"episode {number} of {n}", None if full else _SHOWN_LINES)
+    if not any(episode.rows for episode in episodes):
         raise typer.Exit(1)
 
 
-def _plain(look: "SingleEpisode") -> dict[str, Any]:
+def _plain(episode: "SingleEpisode") -> dict[str, Any]:
     """An episode as plain data."""
     return {
-        **masked({key: value for key, value in look.line.items() if key not in ("step", "validate")}),
-        "answer": look.played.answer,
-        "scores": look.scores,
-        "reward": look.scores["score"] if look.scores else None,
+        **masked({key: value for key, value in episode.line.items() if key not in ("step", "validate")}),
+        "answer": episode.result.answer,
+        "scores": episode.score.figures() if episode.score else None,
+        "reward": episode.score.value if episode.score else None,
         "rows": [
             {
-                "agent": output.extra_fields["agent"],
-                "prompt_ids": output.prompt_ids,
-                "response_ids": output.response_ids,
-                "response_mask": output.response_mask,
-                "response_logprobs": output.response_logprobs,
+                "agent": agent,
+                "prompt_ids": row.prompt,
+                "response_ids": row.response,
+                "response_mask": row.mask,
+                "response_logprobs": row.logprobs,
             }
-            for output in look.outputs
+            for agent, row in episode.rows
         ],
         "completions": [
             {
@@ -134,30 +136,30 @@ def _plain(look: "SingleEpisode") -> dict[str, Any]:
                 "tokens": len(completion.tokens),
                 "seconds": round(completion.seconds, 4),
             }
-            for record in look.played.episode.agents.values()
+            for record in episode.result.episode.agents.values()
             for completion in record.completions
         ],
     }
 
 
-def _show(look: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
+def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
     """An episode for people: what is trained on stands out, and of anything else no more than so many lines at once."""
     from rich.panel import Panel
     from rich.text import Text
 
-    line = look.line
-    for output in look.outputs:
-        sampled = sum(output.response_mask)
-        length = len(output.prompt_ids) + len(output.response_ids)
+    line = episode.line
+    for agent, row in episode.rows:
+        sampled = sum(row.mask)
+        length = len(row.prompt) + len(row.response)
         console.out.print(
             Panel(
-                _coloured(output, tokenizer, max_lines),
-                title=f"{title} · {output.extra_fields['agent']}",
+                _coloured(row, tokenizer, max_lines),
+                title=f"{title} · {agent}",
                 subtitle=f"{length} tokens, {sampled} of them trained on"
                 + (" (bold)" if sampled and console.out.is_terminal else ""),
             )
         )
-    for record in look.played.episode.agents.values():
+    for record in episode.result.episode.agents.values():
         for number, completion in enumerate(record.completions, 1):
             calls = ", ".join(f"{call.name}({call.arguments})" for call in completion.tool_calls)
             console.out.print(
@@ -168,17 +170,17 @@ def _show(look: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | No
                     + (f" ({completion.finish_reason})" if completion.finish_reason == "length" else "")
                 )
             )
-    told = [
+    facts = [
         f"outcome {line['outcome']} ({line['treatment']})",
-        f"reward {look.scores['score']:g} by {line['scorer']}" if look.scores else "no reward",
+        f"reward {episode.score.value:g} by {line['scorer']}" if episode.score else "no reward",
         f"{_count(line['tool_calls'], 'tool call')}, {_count(line['tool_errors'], 'error')}, "
         f"{line['tool_seconds']:.2f} s",
         f"model {line['generate_seconds']:.2f} s",
         f"in all {line['seconds']:.2f} s",
     ]
     if line["branches"]:
-        told.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
-    console.out.print(Text(" · ".join(told)), soft_wrap=True)
+        facts.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
+    console.out.print(Text(" · ".join(facts)), soft_wrap=True)
     if line.get("cause"):
         console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
 
@@ -187,14 +189,14 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _coloured(output: Any, tokenizer: Any, max_lines: int | None) -> "Text":
+def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
     """A row as text: what was given dim and, if it is long, without its middle; what is trained on bold and whole."""
     from itertools import groupby
 
     from rich.text import Text
 
-    given = [(token, 0) for token in output.prompt_ids]
-    tokens = given + list(zip(output.response_ids, output.response_mask, strict=True))
+    given = [(token, 0) for token in row.prompt]
+    tokens = given + list(zip(row.response, row.mask, strict=True))
     text = Text()
     for trained, run in groupby(tokens, key=lambda pair: pair[1]):
         # An escape character from a tool or a model is shown, and does nothing to the terminal.

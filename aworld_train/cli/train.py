@@ -19,7 +19,7 @@ def train(
     ] = Path("runs"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the VeRL configuration, print the command, stop.")
+        bool, typer.Option("--dry-run", help="Write the framework's configuration, print the command, stop.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
@@ -39,19 +39,20 @@ def train(
     """
     from aworld_train import recipe as recipes
     from aworld_train.training import AgentTrainer
-    from aworld_train.training.framework_processor import VerlProcessor
+    from aworld_train.training.framework_processor import FrameworkProcessor
 
     trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
     if dry_run:
-        assert isinstance(trainer.train_processor, VerlProcessor)
-        run_dir, command = trainer.train_processor.plan()
+        assert isinstance(trainer.train_processor, FrameworkProcessor)
+        run_dir, plan = trainer.train_processor.write_plan()
+        config = run_dir / plan.config
         if as_json:
             console.print_json(
-                {"run_dir": str(run_dir), "config": str(run_dir / "verl.yaml"), "command": command}
+                {"run_dir": str(run_dir), "config": str(config), "command": list(plan.command)}
             )
         else:
-            console.note(f"The configuration is {run_dir / 'verl.yaml'}. The command:")
-            typer.echo(shlex.join(command))
+            console.note(f"The configuration is {config}. The command:")
+            typer.echo(shlex.join(plan.command))
         return
     summary = trainer.train(resume=resume, quiet=quiet or as_json)
     if as_json:

@@ -1,11 +1,35 @@
 """Datasets: sources of tasks become checked parquet files in verl's row schema.
 
-`build` makes a dataset directory from a source and accounts for every piece of input; `carry_out` does so for a whole
-`BuildPlan`, with several sources; `check_file` sees that a parquet file, made here or elsewhere, can be trained on.
+A *record* is one piece of input, such as a line of a file. A *task* is what a source makes of a record (GSM8K's
+annotations give several of one), and a *row* is what a task becomes in a parquet file. `build` makes a dataset
+directory from one source and counts everything that was left out; `carry_out` does so for a whole `BuildPlan`, with
+several sources; `check_file` checks that a parquet file, of this package or another, can be trained on.
+
+Names are looked up on first use, because the command line imports the options of sources and must not load pyarrow.
 """
 
-from aworld_train.dataset.builder import BuildReport, build, carry_out
-from aworld_train.dataset.check import FileSummary, check_file
-from aworld_train.dataset.plan import BuildPlan, PlannedSource
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aworld_train.dataset.builder import BuildReport, build, carry_out
+    from aworld_train.dataset.check import FileSummary, check_file
+    from aworld_train.dataset.plan import BuildPlan, PlannedSource
 
 __all__ = ["BuildPlan", "BuildReport", "FileSummary", "PlannedSource", "build", "carry_out", "check_file"]
+
+_MODULES = {
+    "BuildPlan": "plan",
+    "BuildReport": "builder",
+    "FileSummary": "check",
+    "PlannedSource": "plan",
+    "build": "builder",
+    "carry_out": "builder",
+    "check_file": "check",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""What a build read, kept and wrote, in numbers that add up."""
+"""The report of a build: what it read, kept and wrote, in numbers that add up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,23 +18,24 @@ class BuildReport:
     Attributes:
         out: The dataset directory.
         sources: Each source: its name, options, weight, rows and the name and sha256 of each file it read.
-        seed: Seed of the order, the splits and what sources make up.
-        limit: Most tasks asked for, or None.
-        splits: Fraction of the tasks asked for, by split.
-        dedupe: Whether near-duplicates were looked for within the dataset.
+        seed: Seed of the order, of the splits and of generated tasks.
+        limit: The limit of the plan: most tasks, or None.
+        splits: Fraction of the tasks by split, as in the plan.
+        dedupe: Whether near-duplicates within the dataset were left out.
         against_files: Name and sha256 of each file whose tasks were left out.
-        seen: Pieces of input looked at; an unusable row counts as one.
-        kept: Those that are tasks.
-        dropped: Those that are not, by reason; each is listed in ``dropped.jsonl``.
-        merged: Kept ones that repeat another.
-        against: Kept ones that a file of ``against_files`` holds.
-        near_duplicates: Kept ones that are nearly another, or nearly one of ``against_files``; listed too.
+        seen: Tasks and unusable pieces of input that the sources yielded.
+        kept: Those that were not dropped; all are tasks.
+        dropped: The unusable pieces and the tasks with conflicting answers, by reason; each is listed in
+            ``dropped.jsonl``.
+        merged: Tasks that repeat an earlier one.
+        against: Tasks that are in a file of ``against_files``.
+        near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``; listed too.
         left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
         rows: Rows written, by split.
         levels: Rows written by level, by split; empty where tasks have no level.
         outputs: sha256 of each written file, by name.
         schema_version: Version of the row schema.
-        versions: Versions of this package and of what wrote the files.
+        versions: Versions of this package and of the libraries that wrote the files.
     """
 
     out: Path
@@ -62,5 +63,5 @@ class BuildReport:
         return {**asdict(self), "out": str(self.out)}
 
     def manifest(self) -> dict[str, Any]:
-        """What ``dataset.json`` keeps: the same for the same build, wherever the dataset lies."""
+        """The content of ``dataset.json``: the same for the same build, wherever the dataset lies."""
         return {key: value for key, value in self.to_json().items() if key not in ("out", "outputs")}

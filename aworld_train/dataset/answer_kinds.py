@@ -1,4 +1,4 @@
-"""Of what kind an answer is, as far as its text tells: enough to see what a scorer will be asked to compare."""
+"""The kind of an answer, guessed from its text: it shows what a scorer will have to compare."""
 
 import json
 import re
@@ -17,9 +17,9 @@ _WORDS_OF_AN_ITEM = 5
 
 
 def answer_kind(answer: str, scorer: str = "") -> str:
-    """One of `KINDS`; the scorer says what a text alone does not, that it is code.
+    """One of `KINDS`; an answer that the scorer ``code_tests`` compares is always code.
 
-    A list is items that commas or semicolons part, or a JSON list; `1,000` is a number.
+    A list has items with commas or semicolons between them, or is a JSON list; `1,000` is a number.
     """
     text = answer.strip()
     if scorer == "code_tests" or _CODE.search(text):

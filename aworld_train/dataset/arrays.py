@@ -1,7 +1,7 @@
 """Arrow arrays from Python and numpy values and back, by way of their buffers.
 
-``pyarrow.array``, ``pyarrow.scalar`` and ``Array.to_numpy`` import pandas, to see whether they have to do with it; that
-costs more time and memory than many a dataset. These do not, and for texts they are quicker too.
+``pyarrow.array``, ``pyarrow.scalar`` and ``Array.to_numpy`` import pandas to check for its types, which takes more time
+and memory than building a small dataset. These functions do not, and are also faster for texts.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import pyarrow as pa
 from aworld_train.errors import DatasetError
 
 MAX_BYTES = 2**31 - 1
-"""What arrow's offsets of 32 bits can hold."""
+"""The largest value of arrow's 32-bit offsets."""
 
 
 def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
@@ -22,7 +22,7 @@ def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
 
     Raises:
         UnicodeEncodeError: One has half of a surrogate pair.
-        TypeError: One is no text.
+        TypeError: One is not a text.
         DatasetError: Together they have more than 2 GiB.
     """
     joined = "".join(values)
@@ -38,7 +38,7 @@ def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
 
 
 def text(value: str | None) -> pa.Scalar:
-    """One text, or null, where arrow takes a single value."""
+    """One text, or null, as a scalar."""
     return texts([value or ""], empty_is_null=value is None)[0]
 
 
@@ -50,7 +50,7 @@ def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Arr
 
 
 def numbers(values: "np.ndarray[Any, Any] | Sequence[int]", kind: pa.DataType | None = None) -> pa.Array:
-    """An array of integers, of 64 bits where no other kind is asked for."""
+    """An array of integers, by default of 64 bits."""
     kind = kind or pa.int64()
     flat = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
@@ -63,8 +63,8 @@ def truths(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Array:
 
 def as_integers(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[Any]]":
     """The values of an array of integers that has no nulls, without a copy."""
-    found = np.frombuffer(array.buffers()[1] or b"", dtype=array.type.to_pandas_dtype())
-    return found[array.offset : array.offset + len(array)]
+    values = np.frombuffer(array.buffers()[1] or b"", dtype=array.type.to_pandas_dtype())
+    return values[array.offset : array.offset + len(array)]
 
 
 def as_truths(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -76,8 +76,8 @@ def as_truths(array: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     )
     if values is None:
         return np.zeros(len(array), dtype=bool)
-    found = values if valid is None else values & valid
-    return found[array.offset :].astype(bool)
+    true_bits = values if valid is None else values & valid
+    return true_bits[array.offset :].astype(bool)
 
 
 def binaries(values: Sequence[bytes], width: int) -> pa.Array:

@@ -1,14 +1,14 @@
-"""From sources to a dataset directory, with an account that adds up, in memory that does not grow with the data.
+"""From sources to a dataset directory, with counts that add up, in memory that does not grow with the data.
 
-Everything a source yields is seen; what is seen is kept or dropped with a reason; what is kept is a task, a
-repeat of a task (merged), held by a reference dataset (against), nearly another (near_duplicates), or left over by
-the limit, the weights or the splits. `BuildReport` holds these numbers, and ``dataset.json`` says them beside the
-files together with everything needed to build the same bytes again.
+Every item that a source yields counts as seen, and is either kept as a task or dropped with a reason. A kept task is
+written as a row, repeats another task (merged), is in a reference dataset (against), is a near-duplicate
+(near_duplicates), or is left over by the limit, the weights or the splits. `BuildReport` holds these numbers;
+``dataset.json`` records them with everything that is needed to build the same bytes again.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any
 
 from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.building import Build
@@ -20,19 +20,6 @@ from aworld_train.dataset.sources import SourceOptions
 from aworld_train.dataset.splits import DEFAULT_SPLITS
 
 __all__ = ["CONFLICT", "BuildReport", "build", "carry_out"]
-
-
-class SourceKeywords(TypedDict, total=False):
-    """The options of a source as keywords; see `SourceOptions`."""
-
-    columns: Mapping[str, str]
-    part: str | None
-    config: str | None
-    scorer: str | None
-    answer_schema: str | None
-    system: str | None
-    attachments_at: str
-    tasks: str
 
 
 def build(
@@ -47,31 +34,31 @@ def build(
     dedupe: bool = False,
     against: Sequence[str | Path] = (),
     strict: bool = False,
-    **options: Unpack[SourceKeywords],
+    **options: Any,
 ) -> BuildReport:
     """Build a dataset directory from one source: a parquet file per split, ``dropped.jsonl`` and ``dataset.json``.
 
     Args:
-        source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or one's own as ``module:function``.
+        source: Name of a source such as ``gaia``, ``gsm8k`` or ``jsonl``, or a user-defined one as ``module:function``.
         out: The directory; an earlier dataset there is replaced, anything else is refused.
         files: Input files of the source.
         levels: Levels to take; empty for all.
         splits: Fraction of the tasks by split name; default 0.9 ``train`` and 0.1 ``val``.
         seed: The same seed and input give the same bytes.
         limit: Most tasks over all splits.
-        dedupe: Leave out questions that are nearly another of the dataset.
-        against: Dataset directories or parquet files whose tasks, and questions nearly theirs, are left out.
-        strict: Whether the first piece of input that is dropped is an error.
-        options: Other fields of `SourceOptions`.
+        dedupe: Leave out near-duplicates of other questions of the dataset.
+        against: Dataset directories or parquet files; their tasks, and near-duplicates of these, are left out.
+        strict: Whether the first dropped piece of input is an error.
+        options: Other fields of `SourceOptions`, such as ``columns``, ``scorer`` or ``system``.
 
     Raises:
-        UsageError: The options do not go together.
+        UsageError: The options contradict each other, or one is invalid.
         DatasetError: Input cannot be read, a split would be empty, or ``out`` cannot be replaced.
     """
-    told = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
+    source_options = SourceOptions(files=tuple(map(str, files)), levels=tuple(levels), **options)
     return carry_out(
         BuildPlan(
-            sources=[PlannedSource(source, told)],
+            sources=[PlannedSource(source, source_options)],
             out=Path(out),
             splits=dict(DEFAULT_SPLITS if splits is None else splits),
             seed=seed,
@@ -91,7 +78,7 @@ def carry_out(plan: BuildPlan) -> BuildReport:
         DatasetError: Input cannot be read, a split would be empty, or the directory cannot be replaced.
     """
     plan.check()
-    plan = plan.told()
+    plan = plan.with_shared_options()
     check_replaceable(plan.out)
     reference = read_reference(reference_files(plan.against), plan.seed)
     with replacing(plan.out) as folder:

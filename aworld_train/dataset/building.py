@@ -1,7 +1,7 @@
 """One build from its sources to its files.
 
-Tasks are read once into a spool that sorts them; a first pass over the spool finds which are distinct, and a second
-one, which then knows how many there are, cuts the splits and writes them.
+Tasks are read once into a spool that sorts them. A first pass over the spool finds the distinct tasks; with their
+number known, a second pass cuts the splits and writes them.
 """
 
 import platform
@@ -25,7 +25,7 @@ from aworld_train.dataset.arrays import as_integers, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference, subjects
-from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_rows
+from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.merging import DistinctTasks, MergeCounts, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
 from aworld_train.dataset.output import ATTACHMENTS, copy_attachments, sha256, write_manifest
@@ -40,15 +40,15 @@ from aworld_train.errors import DatasetError
 
 DROPPED = "dropped.jsonl"
 
-_REASONS_SAID = 5
+_MAX_REASONS = 5
 
 
 class Build:
-    """One build under way; each step fills in what the next one needs.
+    """A running build; each step sets what the next one needs.
 
     Attributes:
-        files: The files that tasks come with, by the path that tasks have for them.
-        attached: Those of the paths that a written row has.
+        files: The attached files, by the path that tasks have for them.
+        attached: The paths among these that a written row has.
     """
 
     def __init__(self, plan: BuildPlan, reference: Reference, folder: Path) -> None:
@@ -62,10 +62,10 @@ class Build:
 
     def run(self) -> BuildReport:
         plan = self.plan
-        # All are loaded before the first is read, which can take long.
+        # Load all sources first: reading one can take long, and an error in another should be found before.
         sources = [(find_source(source.name), source.options) for source in plan.sources]
         with DropList(self.folder / DROPPED, plan.strict) as drops:
-            with short_lived_rows():
+            with short_lived_tasks():
                 gathered = [
                     gather(source, options, number, self.families, self.spool, drops)
                     for number, (source, options) in enumerate(sources)
@@ -74,9 +74,9 @@ class Build:
             self.distinct.find(self.reference, self._near(), drops)
         for place, file in chain.from_iterable(source.options.attachments for source in plan.sources):
             self.files.setdefault(place, set()).add(file)
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            # Hashing leaves the interpreter to the rows that are made meanwhile.
-            files = beside.submit(lambda: [_named(_read_by(source)) for source in plan.sources])
+        with ThreadPoolExecutor(max_workers=1) as hasher:
+            # Hashing releases the interpreter's lock, so rows are made at the same time.
+            files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
             rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
             report = self._report(gathered, drops, rows, levels, files.result())
         copy_attachments(
@@ -86,7 +86,7 @@ class Build:
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
 
     def _near(self) -> Near | None:
-        """How a question is compared with others; None where that was not asked for."""
+        """The search for near-duplicates; None where the plan has neither ``dedupe`` nor ``against``."""
         if not (self.plan.dedupe or self.plan.against):
             return None
         from aworld_train.dataset.near import NearDuplicates
@@ -97,8 +97,8 @@ class Build:
                 near.add_reference(subject, path.name)
         return near.seen if self.plan.dedupe else lambda text, name: near.match(text)
 
-    def _chosen(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
-        """Which tasks are taken, the stratum of each family, and how many are taken of each stratum."""
+    def _choose(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
+        """The selection of tasks to write, the stratum of each family, and the number of tasks of each stratum."""
         sources = [family.source for family in families]
         weights = [source.weight for source in self.plan.sources if source.weight is not None]
         shares = None
@@ -111,15 +111,15 @@ class Build:
         kinds = sorted({(family.source, family.level) for family in families})
         numbers = {kind: number for number, kind in enumerate(kinds)}
         strata = np.array([numbers[family.source, family.level] for family in families], dtype=np.int64)
-        counts, going = np.zeros(len(kinds), dtype=np.int64), selection()
+        counts, selection_pass = np.zeros(len(kinds), dtype=np.int64), selection()
         for codes in self.distinct.families():
-            counts += np.bincount(strata[codes][going.take(codes)], minlength=len(kinds))
+            counts += np.bincount(strata[codes][selection_pass.take(codes)], minlength=len(kinds))
         return selection, strata, counts.tolist()
 
     def _write(self, account: "_Account") -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Write the files of all splits; returns rows by split, and those by level."""
         families, names = self.families.listed(), list(self.plan.splits)
-        selection, strata, counts = self._chosen(families)
+        selection, strata, counts = self._choose(families)
         ends = cut(counts, self.plan.splits)
         for place, name in enumerate(names):
             if not any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends):
@@ -155,12 +155,12 @@ class Build:
                 taken += len(positions)
                 places = assignment.assign(strata[codes])
                 if self.files:
-                    inside = batch.column("attachments").take(numbers(positions[places < len(names)]))
-                    self.attached |= self.files.keys() & set(pc.list_flatten(inside).to_pylist())
+                    attachments = batch.column("attachments").take(numbers(positions[places < len(names)]))
+                    self.attached |= self.files.keys() & set(pc.list_flatten(attachments).to_pylist())
                 for place, (name, writer) in enumerate(zip(names, writers, strict=True)):
-                    here = places == place
-                    writer.add(batch, positions[here], index[here])
-                    written[name] += np.bincount(codes[here], minlength=len(families))
+                    in_split = places == place
+                    writer.add(batch, positions[in_split], index[in_split])
+                    written[name] += np.bincount(codes[in_split], minlength=len(families))
         return written
 
     def _report(
@@ -174,7 +174,7 @@ class Build:
         plan, counts = self.plan, self.distinct.counts
         seen = sum(count.seen for count in gathered)
         kept = seen - drops.reasons.total()
-        others = counts.merged + counts.against + counts.near_duplicates
+        left_out = counts.merged + counts.against + counts.near_duplicates
         return BuildReport(
             out=plan.out,
             sources=[
@@ -185,14 +185,14 @@ class Build:
             limit=plan.limit,
             splits=dict(plan.splits),
             dedupe=plan.dedupe,
-            against_files=_named(self.reference.files),
+            against_files=_with_hashes(self.reference.files),
             seen=seen,
             kept=kept,
             dropped=dict(sorted(drops.reasons.items())),
             merged=counts.merged,
             against=counts.against,
             near_duplicates=counts.near_duplicates,
-            left_over=kept - others - sum(rows.values()),
+            left_over=kept - left_out - sum(rows.values()),
             rows=rows,
             levels=levels,
             outputs={},
@@ -206,7 +206,7 @@ class Build:
 
 
 class _Account(NamedTuple):
-    """What became of the input before it is split, for a message."""
+    """Counts of the input before it is split, for an error message."""
 
     gathered: Sequence[GatheredCounts]
     dropped: Counter[str]
@@ -214,7 +214,7 @@ class _Account(NamedTuple):
 
     def __str__(self) -> str:
         seen = sum(count.seen for count in self.gathered)
-        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.dropped.most_common(_REASONS_SAID))
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.dropped.most_common(_MAX_REASONS))
         return (
             f"{seen} pieces of input were seen, {self.dropped.total()} dropped"
             f"{f' ({reasons})' if reasons else ''}, {self.counts.merged} merged, "
@@ -222,19 +222,19 @@ class _Account(NamedTuple):
         )
 
 
-def _read_by(source: PlannedSource) -> list[Path]:
-    """The files a source said it opened, and the plain files it was given."""
-    given = [Path(file) for file in source.options.files if Path(file).is_file()]
-    return list(dict.fromkeys([*given, *source.options.read]))
+def _files_read(source: PlannedSource) -> list[Path]:
+    """The files that a source noted as opened, and the plain files among its options."""
+    named_files = [Path(file) for file in source.options.files if Path(file).is_file()]
+    return list(dict.fromkeys([*named_files, *source.options.read]))
 
 
-def _named(paths: Sequence[Path]) -> list[dict[str, str]]:
+def _with_hashes(paths: Sequence[Path]) -> list[dict[str, str]]:
     return [{"name": path.name, "sha256": sha256(path)} for path in paths]
 
 
 def _by_level(families: Sequence[Family], counts: Sequence[int]) -> dict[str, int]:
-    found = Counter[str]()
+    rows_by_level = Counter[str]()
     for family, count in zip(families, counts, strict=True):
         if family.level and count:
-            found[family.level] += count
-    return dict(sorted(found.items()))
+            rows_by_level[family.level] += count
+    return dict(sorted(rows_by_level.items()))

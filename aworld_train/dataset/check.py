@@ -1,9 +1,9 @@
-"""What must hold for a file before a model is trained on it.
+"""The conditions for training a model on a file.
 
-Checked when rows are written and again when a run is about to read them: the schema fits, there is at least
-one row, every prompt is a list of messages that ends with the user's, every row has an answer that can be
-compared with, its scorer and answer schema are known, and no index comes twice. The first fault is said in one
-paragraph with its row. A file is read batch by batch, whatever its size.
+They are checked when rows are written and again before a run reads them: the schema fits, there is at least one row,
+every prompt is a list of messages that ends with the user's, every row has an answer that is not hidden, its scorer
+and answer schema are known, and no index occurs twice. The first fault is reported in one paragraph with its row. A
+file is read batch by batch, whatever its size.
 """
 
 from collections import Counter
@@ -33,16 +33,16 @@ class FileSummary:
 
     Attributes:
         path: The file.
-        rows: How many tasks it holds.
+        rows: How many rows it has.
         data_sources: Rows per ``data_source``.
         agents: Rows per ``agent_name``; empty where the file does not name agents.
-        splits: Rows per ``extra_info.split``; empty where rows do not say.
-        scorers: Rows per ``extra_info.scorer``; empty where rows do not say.
-        answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows do not say.
-        levels: Rows per ``extra_info.level``; empty where rows do not say.
+        splits: Rows per ``extra_info.split``; empty where rows have none.
+        scorers: Rows per ``extra_info.scorer``; empty where rows have none.
+        answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows have none.
+        levels: Rows per ``extra_info.level``; empty where rows have none.
         schema_version: Version of this package's schema; None for a file made elsewhere.
         bytes: Size of the file.
-        prompt_tokens: How long the prompts are, where a model was given to count with.
+        prompt_tokens: How long the prompts are; None without a model's tokenizer.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class FileSummary:
 def check_file(
     path: str | Path, model: str | Path | None = None, max_prompt_tokens: int | None = None
 ) -> FileSummary:
-    """See that training can use a parquet file, and say what is in it.
+    """Check that training can use a parquet file; returns a summary of its rows.
 
     Args:
         path: The file.
@@ -114,29 +114,29 @@ def first_rows(path: str | Path, count: int) -> list[dict[str, Any]]:
         return list(islice(rows, count))
 
 
-def find_task(path: str | Path, index: int | None) -> dict[str, Any]:
+def find_row(path: str | Path, index: int | None) -> dict[str, Any]:
     """The row whose ``extra_info.index`` is ``index``, or the first for None, as plain values.
 
     Raises:
         DatasetError: There is none, or the file cannot be read.
     """
     path = Path(path)
-    least: int | None = None
-    most: int | None = None
+    lowest: int | None = None
+    highest: int | None = None
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path):
             indices = pc.struct_field(batch.column("extra_info"), "index")
-            here = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
-            if here >= 0 and len(batch):
-                return dict(batch.slice(here, 1).to_pylist()[0])
+            position = 0 if index is None else pc.index(indices, pa.scalar(index, indices.type)).as_py()
+            if position >= 0 and len(batch):
+                return dict(batch.slice(position, 1).to_pylist()[0])
             ends = pc.min_max(indices).as_py()
             if ends["min"] is not None:
-                least = ends["min"] if least is None else min(least, ends["min"])
-                most = ends["max"] if most is None else max(most, ends["max"])
-    if least is None:
+                lowest = ends["min"] if lowest is None else min(lowest, ends["min"])
+                highest = ends["max"] if highest is None else max(highest, ends["max"])
+    if lowest is None:
         raise DatasetError(f"{path} has no rows.")
-    raise DatasetError(f"{path} has no task {index}: its tasks are {least} to {most}.")
+    raise DatasetError(f"{path} has no task {index}: its tasks are {lowest} to {highest}.")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -182,7 +182,7 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".")
 
 
-# Columns whose values are counted, `extra_info`'s fields among them, and what `FileSummary` calls the counts.
+# Columns and fields of `extra_info` whose values are counted, each with the field of `FileSummary` for the counts.
 _COUNTED = {
     "data_source": "data_sources",
     "agent_name": "agents",
@@ -202,6 +202,6 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
         return {}
     if pa.types.is_nested(values.type):
         return {}
-    found = pc.value_counts(values).to_pylist()
-    # Other makers have fields of these names that hold numbers.
-    return {str(item["values"]): item["counts"] for item in found if item["values"] not in (None, "")}
+    counts = pc.value_counts(values).to_pylist()
+    # In files of other programs, fields of these names can hold numbers.
+    return {str(item["values"]): item["counts"] for item in counts if item["values"] not in (None, "")}

@@ -1,8 +1,8 @@
 """Tasks as columns: how a build holds them between the source and the rows.
 
-Most of a task's fields take few values (which source, scorer, level, file), so these are kept once, as a
-`Family`, and each task has its family's number. So is what stands before the question in every message, and the
-question itself is held once, not again within the message. The digest gives the order and says what is the same
+Most fields of a task have few different values (source, scorer, level, file). These are stored once, as a `Family`,
+and each task has its family's number. The family also has the text before the question in the message, and the
+question is stored once, not again within the message. The digest decides the order, and equal digests mean the same
 task.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from aworld_train.dataset.arrays import binaries, lists_of_texts, numbers, texts
-from aworld_train.dataset.digests import DIGEST_BYTES, digest, named_by, question_keys
+from aworld_train.dataset.digests import DIGEST_BYTES, digest, id_from_key, question_keys
 from aworld_train.dataset.tasks import Shared, Task, TaskTable
 from aworld_train.errors import DatasetError
 
@@ -37,17 +37,17 @@ _TEXTS = (
     *("scorer", "answer_schema", "id", "system", "level", "file"),
 )
 _MAX_SHARED = 256
-"""How many different system prompts, and beginnings of messages, are held once; more belong to their tasks."""
+"""How many different system prompts, and beginnings of messages, families have; others are stored with their task."""
 
 
 class Family(NamedTuple):
-    """What tasks have in common with many others.
+    """The fields that a task has in common with many others.
 
     Attributes:
         source: Position of the source among those of the build.
         is_question: Whether the tasks ask a question rather than for an expression's value.
-        has_system: Whether there is a system prompt, be it here or with the task.
-        has_subject: Whether the subject stands in the message, after ``before``.
+        has_system: Whether there is a system prompt, in the family or in the task.
+        has_subject: Whether the message contains the subject, after ``before``.
     """
 
     source: int
@@ -64,15 +64,15 @@ class Family(NamedTuple):
     file: str
 
 
-_Known = tuple[int, Shared, bool, bool, str, str, str]
-"""What a `Family` is made of; it takes less time to make than a family."""
+_FamilyFields = tuple[int, Shared, bool, bool, str, str, str]
+"""The values that a `Family` is made of, as a key: a plain tuple is made faster than a family."""
 
 
 class FamilyIndex:
     """The distinct families of a build, numbered in the order they came."""
 
     def __init__(self) -> None:
-        self._numbers: dict[_Known, int] = {}
+        self._numbers: dict[_FamilyFields, int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
 
@@ -80,45 +80,45 @@ class FamilyIndex:
         return len(self._numbers)
 
     def listed(self) -> list[Family]:
-        return [_family(*known) for known in self._numbers]
+        return [_family(*family_fields) for family_fields in self._numbers]
 
     def place(self, source: int, table: TaskTable) -> tuple[list[int], list[str], list[str]]:
-        """For each task the number of its family, and what is left of its message and of its system prompt."""
-        found: list[int] = []
+        """For each task the number of its family, and the parts of message and system prompt that the family lacks."""
+        family_numbers: list[int] = []
         afters: list[str] = []
         systems: list[str] = []
-        numbers, known_befores, known_systems = self._numbers, self._befores, self._systems
+        numbers, shared_befores, shared_systems = self._numbers, self._befores, self._systems
         for shared, message, subject, system, level in zip(
             table.shared, table.messages, table.subjects, table.systems, table.levels, strict=True
         ):
             has_subject, has_system = True, bool(system)
-            before = after = own_system = ""
+            before = after = task_system = ""
             if message is not subject:
                 at = message.find(subject)
                 before = message[:at] if at > 0 else ""
-                if at < 0 or not _held_once(before, known_befores):
+                if at < 0 or not _is_shared(before, shared_befores):
                     has_subject, before, after = False, "", message
                 else:
                     after = message[at + len(subject) :]
-            if not _held_once(system, known_systems):
-                system, own_system = "", system
-            known = (source, shared, has_system, has_subject, system, before, level)
-            number = numbers.get(known)
+            if not _is_shared(system, shared_systems):
+                system, task_system = "", system
+            family_fields = (source, shared, has_system, has_subject, system, before, level)
+            number = numbers.get(family_fields)
             if number is None:
-                # Raises for what is no text.
+                # Raises where a value is not a text.
                 "".join((*shared[1:], system, before, level)).encode()
-                number = numbers[known] = len(numbers)
-            found.append(number)
+                number = numbers[family_fields] = len(numbers)
+            family_numbers.append(number)
             afters.append(after)
-            systems.append(own_system)
-        return found, afters, systems
+            systems.append(task_system)
+        return family_numbers, afters, systems
 
 
 def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     """The tasks as a batch of `FLAT`.
 
     Raises:
-        DatasetError: A task of one's own source has something other than text where text belongs.
+        DatasetError: A task of a user-defined source has a value that is not text where text is required.
     """
     try:
         return table_to_columns(TaskTable.of(tasks), source, families, seed)
@@ -128,22 +128,22 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 
 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
-    """The tasks of a table, which holds what its annotations say, as a batch of `FLAT`."""
-    found, afters, systems = families.place(source, table)
+    """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
+    family_numbers, afters, systems = families.place(source, table)
     subjects = texts(table.subjects)
     keys = question_keys(table.subjects, subjects)
-    for row, shared in enumerate(table.shared):
+    for position, shared in enumerate(table.shared):
         if not shared.is_question:
-            keys[row] = table.subjects[row].encode()
+            keys[position] = table.subjects[position].encode()
     return pa.RecordBatch.from_arrays(
         [
             binaries([digest(key, seed) for key in keys], DIGEST_BYTES),
-            numbers(found, pa.int32()),
+            numbers(family_numbers, pa.int32()),
             subjects,
             texts(afters),
             texts(systems),
             texts(table.answers),
-            texts([id or named_by(key) for id, key in zip(table.ids, keys, strict=True)]),
+            texts([id or id_from_key(key) for id, key in zip(table.ids, keys, strict=True)]),
             numbers(table.lines),
             lists_of_texts(table.attachments, FLAT.field("attachments").type),
         ],
@@ -170,8 +170,8 @@ def _family(
     )
 
 
-def _held_once(text: str, known: set[str]) -> bool:
-    """Whether the text is one of the few that are held once; it becomes one while there are not many."""
+def _is_shared(text: str, known: set[str]) -> bool:
+    """Whether families have the text; while ``known`` has room, a new text is added to it."""
     if not text or text in known:
         return True
     if len(known) >= _MAX_SHARED:

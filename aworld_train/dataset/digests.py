@@ -1,7 +1,7 @@
-"""What orders tasks and says which are the same: sha256 of the seed and the task's key.
+"""The digest of a task, which decides its order and which tasks are the same: sha256 of the seed and the task's key.
 
 The key of a question is the question without its case and spacing. Most questions are printable ASCII with single
-spaces; these are folded many at once, on their bytes, and `question_key` is asked only for the others.
+spaces; these are folded many at once, on their bytes, and `question_key` is called only for the others.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ _ID_CHARS = 16
 
 
 def digest(key: bytes, seed: int) -> bytes:
-    """What orders a task and is equal for equal tasks only."""
+    """The value that tasks are ordered by; it is equal for equal tasks only."""
     return hashlib.sha256(b"%d\0%b" % (seed, key)).digest()
 
 
-def named_by(key: bytes) -> str:
-    """The id of a task that its input does not name: the same in every build, whatever the seed."""
+def id_from_key(key: bytes) -> str:
+    """The id of a task whose record has none: the same in every build, whatever the seed."""
     return hashlib.sha256(key).hexdigest()[:_ID_CHARS]
 
 
@@ -33,20 +33,20 @@ def question_keys(questions: Sequence[str], array: pa.StringArray) -> list[bytes
 
     Args:
         questions: The questions.
-        array: The same as an array that begins at its buffer's beginning.
+        array: The same as an array without an offset into its buffers.
     """
     if not questions:
         return []
     _, ends, data = array.buffers()
     bounds = np.frombuffer(ends, dtype=np.int32)[: len(questions) + 1]
     text = np.frombuffer(data, dtype=np.uint8)[: bounds[-1]]
-    # Bytes below "A" wrap around and are no capitals either.
+    # Bytes below "A" wrap around to large values, so they do not count as capitals.
     folded = (text | ((text - ord("A") < 26) * np.uint8(ord("a") - ord("A")))).tobytes()
     starts = bounds.tolist()
     keys = [folded[start:end].strip(b" ") for start, end in itertools.pairwise(starts)]
     space = text == ord(" ")
     odd = (text < ord(" ")) | (text > ord("~"))
     odd[1:] |= space[1:] & space[:-1]
-    for row in np.unique(np.searchsorted(bounds, np.flatnonzero(odd), side="right") - 1).tolist():
-        keys[row] = question_key(questions[row]).encode()
+    for position in np.unique(np.searchsorted(bounds, np.flatnonzero(odd), side="right") - 1).tolist():
+        keys[position] = question_key(questions[position]).encode()
     return keys

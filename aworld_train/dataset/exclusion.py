@@ -1,4 +1,4 @@
-"""What another dataset holds, so that a build can leave it out: a test set stays unseen in training."""
+"""The tasks of another dataset, which a build leaves out: a test set stays unseen in training."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Reference:
     Attributes:
         files: The files that hold them.
         digests: Their digests with the build's seed.
-        kinds: What they ask for.
+        kinds: Their kinds.
     """
 
     files: Sequence[Path] = ()
@@ -34,7 +34,7 @@ class Reference:
         return binaries(sorted(self.digests), DIGEST_BYTES)
 
     def check_comparable(self, families: FamilyIndex) -> None:
-        """See that a task of every kind in the build could be found in the reference at all.
+        """Check that the reference has tasks of every kind that the build has; otherwise none could be found.
 
         Raises:
             DatasetError: The reference has questions and the build expressions, or the other way round.
@@ -51,7 +51,7 @@ class Reference:
 
 
 def reference_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The parquet files that the given files and dataset directories stand for.
+    """The parquet files among the paths, and those in the dataset directories among them.
 
     Raises:
         DatasetError: A path is not there, or a directory holds no parquet file.
@@ -61,10 +61,10 @@ def reference_files(paths: Iterable[str | Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(path.glob("*.parquet"))
-        if not inside:
+        parquet_files = sorted(path.glob("*.parquet"))
+        if not parquet_files:
             raise DatasetError(f"{path} holds no parquet file, so nothing of it can be left out (--against).")
-        files += inside
+        files += parquet_files
     return files
 
 
@@ -72,7 +72,7 @@ def read_reference(files: Sequence[Path], seed: int) -> Reference:
     """The exact identity of every task in the files.
 
     Raises:
-        DatasetError: A file cannot be read, or has a row that says nothing that could be compared.
+        DatasetError: A file cannot be read, or has a row without anything to compare.
     """
     reference = Reference(files)
     for kind, subject, path in subjects(files):
@@ -82,10 +82,10 @@ def read_reference(files: Sequence[Path], seed: int) -> Reference:
 
 
 def subjects(files: Iterable[Path]) -> Iterator[tuple[TaskKind, str, Path]]:
-    """What each row of the files asks: its expression, its question, or else its last message.
+    """The kind and subject of each row of the files: its expression, its question, or else its last message.
 
     Raises:
-        DatasetError: A file cannot be read, or has a row that asks nothing.
+        DatasetError: A file cannot be read, or has a row without any of them.
     """
     for path in files:
         with open_parquet(path) as file:

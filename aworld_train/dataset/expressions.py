@@ -1,8 +1,8 @@
-"""Arithmetic as a plain calculator takes it: digits, a decimal point, + - * / and parentheses, nothing else.
+"""Arithmetic as a plain calculator reads it: digits, a decimal point, + - * / and parentheses, nothing else.
 
-One bounded recursive-descent parser reads an expression and yields two things at once: its canonical text, so
-that ``$1,080 * .5`` and ``1080*0.5`` are the same task, and its exact value. Nothing is ever handed to
-``eval``, and since there is no power operator a value grows no faster than the expression it came from.
+One bounded recursive-descent parser reads an expression and returns its canonical text, so that ``$1,080 * .5`` and
+``1080*0.5`` are the same task, and its exact value. ``eval`` is never used, and since there is no power operator the
+size of a value is bounded by the length of its expression.
 """
 
 import re
@@ -30,7 +30,7 @@ def normalize(text: str) -> str:
     ``$`` and thousands commas go, ``.5`` becomes ``0.5``, ``2.50`` becomes ``2.5``, ``50%`` becomes
     ``(50/100)``, ``//`` becomes ``/`` where it leaves no remainder, ``x``, ``×`` and ``÷`` become operators,
     a plus sign in front of a number goes, ``7+-3`` becomes ``7-3`` and ``7*-3`` becomes ``7*(-3)``.
-    Parentheses that are there stay.
+    Parentheses in the text are kept.
 
     Raises:
         ExpressionError: It is not arithmetic, divides by zero, or is longer than ``MAX_CHARS``.
@@ -48,18 +48,18 @@ def evaluate(expr: str) -> Fraction:
 
 
 def format_number(value: Fraction) -> str:
-    """How an answer is written: ``24``, else rounded to six decimals without trailing zeros (``2.5``, ``0.333333``).
+    """The text of an answer: ``24``, else rounded to six decimals without trailing zeros (``2.5``, ``0.333333``).
 
-    Below 0.1 the six are counted from the first digit that is not zero (``0.000333333``), as calculators do, and as the
-    shipped calculator environment does: what the tool says is what the ground truth says.
+    Below 0.1 the six are counted from the first digit that is not zero (``0.000333333``), as in the shipped calculator
+    environment: the result of the tool must equal the ground truth.
     """
     if value.denominator == 1:
         return str(value.numerator)
     places = DECIMALS
     while abs(value) * 10**places < 10 ** (DECIMALS - 1):
         places += 1
-    whole, part = divmod(round(abs(value) * 10**places), 10**places)
-    text = f"{whole}.{part:0{places}d}".rstrip("0").rstrip(".")
+    integer, fraction = divmod(round(abs(value) * 10**places), 10**places)
+    text = f"{integer}.{fraction:0{places}d}".rstrip("0").rstrip(".")
     return f"-{text}" if value < 0 else text
 
 
@@ -68,12 +68,12 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
-        self.at = 0
+        self.position = 0
         self.depth = 0
 
     def result(self) -> tuple[str, Fraction]:
         found = self.sum()
-        if self.at < len(self.tokens):
+        if self.position < len(self.tokens):
             raise ExpressionError("malformed expression")
         return found
 
@@ -108,7 +108,12 @@ class _Parser:
             negative ^= sign == "-"
         text, value = self.primary()
         while self.take(("%",)):
-            if self.at < len(self.tokens) and self.tokens[self.at] not in (*_SUM, *_PRODUCT, ")", "%"):
+            if self.position < len(self.tokens) and self.tokens[self.position] not in (
+                *_SUM,
+                *_PRODUCT,
+                ")",
+                "%",
+            ):
                 raise ExpressionError("percent sign between two numbers")
             text, value = f"({text}/100)", value / 100
         return (f"-{text}", -value) if negative else (text, value)
@@ -126,19 +131,19 @@ class _Parser:
         return f"({text})", value
 
     def number(self) -> tuple[str, Fraction]:
-        token = self.tokens[self.at] if self.at < len(self.tokens) else ""
+        token = self.tokens[self.position] if self.position < len(self.tokens) else ""
         if not token or token[0] not in "0123456789.":
             raise ExpressionError("malformed expression")
-        self.at += 1
-        whole, _, part = token.partition(".")
-        part = part.rstrip("0")
-        text = (whole.lstrip("0") or "0") + (f".{part}" if part else "")
+        self.position += 1
+        integer, _, fraction = token.partition(".")
+        fraction = fraction.rstrip("0")
+        text = (integer.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
         return text, Fraction(text)
 
-    def take(self, wanted: tuple[str, ...]) -> str | None:
-        if self.at < len(self.tokens) and self.tokens[self.at] in wanted:
-            self.at += 1
-            return self.tokens[self.at - 1]
+    def take(self, operators: tuple[str, ...]) -> str | None:
+        if self.position < len(self.tokens) and self.tokens[self.position] in operators:
+            self.position += 1
+            return self.tokens[self.position - 1]
         return None
 
 
@@ -148,12 +153,12 @@ def _tokens(text: str) -> list[str]:
     if len(text) > MAX_CHARS:
         raise ExpressionError("expression too long")
     text = text.translate(_SIGNS)
-    tokens, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
             raise ExpressionError("words or units in the expression")
-        at = match.end()
+        position = match.end()
         token = match.group()
         if "," in token:
             if not _GROUPED.fullmatch(token):

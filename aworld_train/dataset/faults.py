@@ -1,7 +1,7 @@
-"""What is wrong with a row, found over whole columns.
+"""Checks of rows, over whole columns.
 
-Every check is a question to a batch that is answered for all its rows at once; only when one of them has a
-fault is that row looked at by itself, to say what is wrong in words.
+Every check finds the faulty rows of a batch at once; only the first faulty row is read by itself, to describe its
+fault.
 """
 
 from collections.abc import Callable
@@ -22,42 +22,44 @@ Row = dict[str, Any]
 
 
 class Check(NamedTuple):
-    """One thing that can be wrong with a row.
+    """A check for one fault of rows.
 
     Attributes:
-        faulty: Which rows of a batch have the fault, [rows].
-        said: The fault in words, as it follows "row 7".
+        faulty: Finds the rows of a batch that have the fault, [rows].
+        describe: Describes the fault of a row in words that follow "row 7".
     """
 
     faulty: Callable[[pa.RecordBatch], Mask]
-    said: Callable[[Row], str]
+    describe: Callable[[Row], str]
 
 
 class RowCheck:
-    """Sees batch after batch of one file and keeps what it must remember between them.
+    """Checks the batches of one file in order.
 
     Attributes:
-        rows: How many rows were seen.
+        rows: How many rows were checked.
     """
 
     def __init__(self, source: str) -> None:
-        """A check at its beginning; ``source`` is what messages call the file."""
+        """A check without any row yet; ``source`` is the file's name in error messages."""
         self.rows = 0
         self._source = source
         self._indices = _Indices()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """See that every row of the next batch can be trained on.
+        """Check that every row of the next batch can be trained on.
 
         Args:
             batch: Rows of a schema that `check_schema` accepts.
 
         Raises:
-            DatasetError: One cannot; the message names the first, counted from 0.
+            DatasetError: A row cannot; the message names the first, counted from 0.
         """
-        found = [(int(mask.argmax()), check.said) for check in CHECKS if (mask := check.faulty(batch)).any()]
-        # Of one row the first check that fails is said, as min keeps the first of equals.
-        first = min(found, key=lambda fault: fault[0], default=None)
+        faults = [
+            (int(mask.argmax()), check.describe) for check in CHECKS if (mask := check.faulty(batch)).any()
+        ]
+        # min returns the first of equals, so the message is of the first check that the row fails.
+        first = min(faults, key=lambda fault: fault[0], default=None)
         indices = _field(batch.column("extra_info"), "index")
         sound = indices if first is None else indices.slice(0, first[0])
         repeat = self._indices.first_repeat(as_integers(sound), self.rows)
@@ -67,15 +69,17 @@ class RowCheck:
                 f"{self._source}: row {row} has the extra_info.index {index} of row {earlier}; every row needs its own."
             )
         if first is not None:
-            position, said = first
-            row_itself: Row = batch.slice(position, 1).to_pylist()[0]
-            sentence = f"{self._source}: row {self.rows + position}{_origin(row_itself)} {said(row_itself)}"
+            position, describe = first
+            row_values: Row = batch.slice(position, 1).to_pylist()[0]
+            sentence = (
+                f"{self._source}: row {self.rows + position}{_origin(row_values)} {describe(row_values)}"
+            )
             raise DatasetError(sentence if sentence.endswith("?") else f"{sentence}.")
         self.rows += len(batch)
 
 
 class _Indices:
-    """The indices seen so far. While they only rise, the last is all that must be remembered to find a repeat."""
+    """The indices of the rows so far. While they only rise, comparing with the last is enough to find a repeat."""
 
     def __init__(self) -> None:
         self._all: list[np.ndarray[Any, np.dtype[np.int64]]] = []
@@ -84,7 +88,7 @@ class _Indices:
     def first_repeat(
         self, indices: "np.ndarray[Any, np.dtype[np.int64]]", start: int
     ) -> tuple[int, int, int] | None:
-        """The first row of the next batch whose index an earlier row has: row, index, earlier row."""
+        """The first row of the next batch that repeats the index of an earlier row: row, index, earlier row."""
         if not len(indices):
             return None
         last = self._all[-1][-1] if self._all else None
@@ -92,18 +96,18 @@ class _Indices:
         if self._rises and (last is None or indices[0] > last) and (np.diff(indices) > 0).all():
             return None
         self._rises = False
-        every = np.concatenate(self._all)
-        order = np.argsort(every, kind="stable")
-        again = np.flatnonzero(np.diff(every[order]) == 0)
-        if not len(again):
-            self._all = [every]
+        all_indices = np.concatenate(self._all)
+        order = np.argsort(all_indices, kind="stable")
+        repeats = np.flatnonzero(np.diff(all_indices[order]) == 0)
+        if not len(repeats):
+            self._all = [all_indices]
             return None
-        row = int(order[again + 1].min())
-        return row, int(every[row]), int(np.flatnonzero(every == every[row])[0])
+        row = int(order[repeats + 1].min())
+        return row, int(all_indices[row]), int(np.flatnonzero(all_indices == all_indices[row])[0])
 
 
 def _origin(row: Row) -> str:
-    """Where a row came from, where it says that."""
+    """The input file and line of a row, for a message; empty where the row does not have them."""
     info = row["extra_info"] or {}
     return f" ({info['file']}, line {info.get('line')})" if info.get("file") else ""
 
@@ -161,8 +165,8 @@ def _unknown_name(field: str, check: Callable[[str], None]) -> Callable[[pa.Reco
 
 
 def _name_fault(name: str | None, check: Callable[[str], None]) -> str:
-    """Why this is no name that ``check`` knows; empty where it is one, or none is given."""
-    # An empty text is what a row without its own has in some files.
+    """Why ``check`` refuses the name; empty where it accepts it, or there is no name."""
+    # In some files rows without a name have an empty text.
     if not name:
         return ""
     try:
@@ -172,12 +176,12 @@ def _name_fault(name: str | None, check: Callable[[str], None]) -> str:
     return ""
 
 
-def _say_role(row: Row) -> str:
+def _describe_role(row: Row) -> str:
     role = next(role for m in row["prompt"] if (role := m and m["role"]) not in ROLES)
     return f"has a message whose role is {role!r}, not one of {', '.join(ROLES)}"
 
 
-def _say_blank(row: Row) -> str:
+def _describe_blank(row: Row) -> str:
     role = next(m["role"] for m in row["prompt"] if not (m["content"] or "").strip())
     return f"has an empty {role} message"
 
@@ -185,8 +189,8 @@ def _say_blank(row: Row) -> str:
 CHECKS = (
     Check(_no_data_source, lambda row: "has no data_source"),
     Check(_no_messages, lambda row: "has an empty prompt"),
-    Check(_unknown_role, _say_role),
-    Check(_blank_message, _say_blank),
+    Check(_unknown_role, _describe_role),
+    Check(_blank_message, _describe_blank),
     Check(
         _ends_otherwise,
         lambda row: (

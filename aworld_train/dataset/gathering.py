@@ -1,4 +1,4 @@
-"""Takes everything a source yields: tasks go to the spool, what is dropped is listed."""
+"""Takes everything that a source yields: tasks go to the spool, dropped records to the list."""
 
 import gc
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ BATCH_CHARS = 8 << 20
 
 @dataclass
 class GatheredCounts:
-    """How much was looked at, and how much of it is tasks."""
+    """How many items a source yielded, and how many of them are tasks."""
 
     seen: int = 0
     kept: int = 0
@@ -38,7 +38,7 @@ def gather(
     Raises:
         DatasetError: The source cannot be read.
     """
-    count, held, size = GatheredCounts(), list[Task](), 0
+    count, tasks, size = GatheredCounts(), list[Task](), 0
 
     def add(batch: pa.RecordBatch) -> None:
         count.seen += len(batch)
@@ -51,23 +51,23 @@ def gather(
             drops.drop(item)
             continue
         if isinstance(item, Task):
-            held.append(item)
+            tasks.append(item)
             size += len(item.message)
-            if len(held) < BATCH_TASKS and size <= BATCH_CHARS:
+            if len(tasks) < BATCH_TASKS and size <= BATCH_CHARS:
                 continue
-        if held:
-            add(to_columns(held, number, families, options.seed))
-            held, size = [], 0
+        if tasks:
+            add(to_columns(tasks, number, families, options.seed))
+            tasks, size = [], 0
         if isinstance(item, TaskTable):
             add(table_to_columns(item, number, families, options.seed))
-    if held:
-        add(to_columns(held, number, families, options.seed))
+    if tasks:
+        add(to_columns(tasks, number, families, options.seed))
     return count
 
 
 @contextmanager
-def short_lived_rows() -> Iterator[None]:
-    """While many rows come and go, what is there already is not looked at by the garbage collector again and again."""
+def short_lived_tasks() -> Iterator[None]:
+    """Keep the garbage collector from scanning the existing objects again and again while many tasks are made."""
     gc.freeze()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The statistics of a dataset file as one picture: how long its texts are, and what kinds of rows it has."""
+"""The statistics of a dataset file as one picture: lengths of its texts, and counts of its kinds of rows."""
 
 import io
 import warnings
@@ -12,12 +12,12 @@ from aworld_train.errors import DependencyMissing, UsageError
 MAX_BARS = 8
 
 _BINS = 40
-_SKEWED = 30  # times the usual length: beyond that all but the longest texts would lie in one bar
+_SKEWED = 30  # times the median: with longer texts nearly all others would be in one bar of a linear axis
 _HISTOGRAM_INCHES, _TITLE_INCHES, _BAR_INCHES = 3.7, 0.6, 0.36
 _BLUE, _GREY, _ORANGE = "#1f6feb", "#57606a", "#d98e04"
 
 
-def draw_statistics(found: DatasetStatistics, path: Path) -> None:
+def draw_statistics(statistics: DatasetStatistics, path: Path) -> None:
     """Write a PNG: histograms of lengths above, bars of levels, scorers and kinds of answers below.
 
     Raises:
@@ -33,25 +33,25 @@ def draw_statistics(found: DatasetStatistics, path: Path) -> None:
     bars = {
         title: counts
         for title, counts in (
-            ("level", found.counts.get("level")),
-            ("scorer", found.counts.get("scorer")),
-            ("kind of answer", found.answer_kinds),
+            ("level", statistics.counts.get("level")),
+            ("scorer", statistics.counts.get("scorer")),
+            ("kind of answer", statistics.answer_kinds),
         )
         if counts
     }
-    unit = "tokens" if "prompt tokens" in found.lengths else "characters"
-    histograms = [name for name in (f"prompt {unit}", f"answer {unit}") if name in found.lengths]
+    unit = "tokens" if "prompt tokens" in statistics.lengths else "characters"
+    histograms = [name for name in (f"prompt {unit}", f"answer {unit}") if name in statistics.lengths]
     slots = min(MAX_BARS + 1, max(map(len, bars.values()), default=1))
     heights = (_HISTOGRAM_INCHES, _TITLE_INCHES + _BAR_INCHES * slots)
     figure = Figure(figsize=(10.5, sum(heights)), dpi=130, layout="constrained")
     halves: Any = figure.subfigures(2, 1, height_ratios=heights, hspace=0.06)
     upper, lower = halves
     for axes, measure in zip(_panels(upper, len(histograms)), histograms, strict=True):
-        _histogram(axes, measure, found.lengths[measure])
+        _histogram(axes, measure, statistics.lengths[measure])
     for axes, (title, counts) in zip(_panels(lower, len(bars)), bars.items(), strict=True):
         _bars(axes, title, counts, slots)
     figure.suptitle(
-        f"{found.path.parent.name}/{found.path.name}: {_rows(found.rows)}".lstrip("/"),
+        f"{statistics.path.parent.name}/{statistics.path.name}: {_rows(statistics.rows)}".lstrip("/"),
         x=0.01,
         ha="left",
         parse_math=False,
@@ -59,7 +59,7 @@ def draw_statistics(found: DatasetStatistics, path: Path) -> None:
     )
     picture = io.BytesIO()
     with warnings.catch_warnings():
-        # Names in scripts that the font lacks are drawn as boxes; the tables have them.
+        # Names in scripts that the font lacks are drawn as boxes; the printed tables show them.
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         figure.savefig(picture, format="png")
     try:
@@ -84,7 +84,7 @@ def _histogram(axes: Any, measure: str, counts: Mapping[int, int]) -> None:
         edges = [max(1, low) * ratio ** (step / _BINS) for step in range(_BINS + 1)]
         axes.set_xscale("log")
     else:
-        # Whole lengths fall into whole bins, or some bars would hold one length more than others.
+        # Bins have whole widths, because otherwise some would hold one length more than others.
         width = max(1, -(-(high - low + 1) // _BINS))
         edges = [low - 0.5 + width * step for step in range((high - low) // width + 2)]
     # A logarithmic axis has no 0.
@@ -124,7 +124,7 @@ def _bars(axes: Any, title: str, counts: Mapping[str, int], slots: int) -> None:
     if len(counts) > len(shown):
         shown[f"{len(counts) - len(shown)} others"] = sum(counts.values()) - sum(shown.values())
     total = sum(counts.values())
-    # The names of one's own scorers differ at their ends.
+    # The names of user-defined scorers differ at their ends.
     names = [name if len(name) <= 24 else f"…{name[-23:]}" for name in shown]
     drawn = axes.barh(range(len(shown)), list(shown.values()), color=_BLUE, alpha=0.85, height=0.65)
     axes.set_yticks(range(len(shown)), names, parse_math=False)

@@ -1,4 +1,4 @@
-"""How long prompts are in a model's tokens, as its chat template writes them."""
+"""Lengths of prompts in a model's tokens, as its chat template renders them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class PromptLengths:
 
     Attributes:
         percentiles: Length by percentile: ``p50``, ``p90``, ``p99`` and ``max``.
-        most: The length that was asked about; None where none was.
-        longer: How many prompts are longer than that.
+        most: The limit that prompts were compared with; None without one.
+        longer: How many prompts are longer than the limit.
     """
 
     percentiles: Mapping[str, int]
@@ -29,33 +29,33 @@ class PromptLengths:
 
 
 class PromptTokens:
-    """Counts the tokens of prompt after prompt."""
+    """Counts the tokens of prompts, batch by batch."""
 
-    def __init__(self, model: Path, most: int | None) -> None:
+    def __init__(self, model: Path, max_tokens: int | None) -> None:
         """A counter with the tokenizer of a model directory.
 
         Raises:
             ModelError: There is no tokenizer with a chat template.
         """
         self._tokenizer = prompt_tokenizer(model)
-        self._most = most
+        self._max_tokens = max_tokens
         self._lengths: list[np.ndarray[Any, np.dtype[np.int32]]] = []
 
     def add(self, prompts: pa.Array) -> None:
         """Count the prompts of a batch, each a list of messages."""
-        found = self._tokenizer.apply_chat_template(
+        token_lists = self._tokenizer.apply_chat_template(
             [_messages(prompt) for prompt in prompts.to_pylist()],
             add_generation_prompt=True,
             return_dict=False,
         )
-        self._lengths.append(np.array([len(tokens) for tokens in found], dtype=np.int32))
+        self._lengths.append(np.array([len(tokens) for tokens in token_lists], dtype=np.int32))
 
     def summary(self) -> PromptLengths:
         lengths = np.concatenate(self._lengths)
-        # A percentile is a length that a prompt has: "nearest" makes up none between two.
-        found = {f"p{p}": int(np.percentile(lengths, p, method="nearest")) for p in PERCENTILES}
-        longer = 0 if self._most is None else int((lengths > self._most).sum())
-        return PromptLengths({**found, "max": int(lengths.max())}, self._most, longer)
+        # With "nearest" a percentile is always the length of a prompt, never a value between two.
+        marks = {f"p{p}": int(np.percentile(lengths, p, method="nearest")) for p in PERCENTILES}
+        longer = 0 if self._max_tokens is None else int((lengths > self._max_tokens).sum())
+        return PromptLengths({**marks, "max": int(lengths.max())}, self._max_tokens, longer)
 
 
 def prompt_tokenizer(model: Path) -> Any:

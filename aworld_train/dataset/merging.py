@@ -1,8 +1,8 @@
-"""Which of the gathered tasks are kept as tasks of their own.
+"""Finds the distinct tasks of a build.
 
-Part by part, in final order: what a reference dataset holds goes, repeats are merged into the task that came
-first, a repeat with another answer is a conflict, and a question that is nearly one that is already there goes
-where that is asked for. What is left is written down as positions, so that the texts need not be held.
+Part by part, in final order: tasks of a reference dataset are left out, repeats are merged into the first of them, a
+repeat with another answer is dropped, and near-duplicates are left out if the plan says so. Only the positions of the
+distinct tasks are stored, so that their texts need not be in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,30 +18,28 @@ from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
-from aworld_train.dataset.spool import Spool, SpoolPart, words
+from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
 CONFLICT = "same question with another answer"
 
 Near = Callable[[str, str], tuple[str, float] | None]
-"""Given a question and its name: what it nearly is, and how nearly (0 to 1)."""
+"""Maps a question and its name to the name of its near-duplicate and their similarity (0 to 1), or to None."""
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass
 class MergeCounts:
-    """What was found to be no task of its own, in numbers.
+    """How many usable tasks were left out, and why.
 
     Attributes:
         merged: Tasks that repeat another with the same answer.
-        conflicts: Tasks that repeat another with another answer.
-        against: Tasks that a reference dataset holds.
-        near_duplicates: Questions that are nearly another.
+        against: Tasks that are in a reference dataset.
+        near_duplicates: Questions that are near-duplicates of another.
     """
 
     merged: int = 0
-    conflicts: int = 0
     against: int = 0
     near_duplicates: int = 0
 
@@ -50,7 +48,7 @@ class DistinctTasks:
     """The distinct tasks of a spool, in final order.
 
     Attributes:
-        counts: How many there were of everything else.
+        counts: How many other tasks there are.
     """
 
     def __init__(self, spool: Spool, families: FamilyIndex, folder: Path) -> None:
@@ -59,12 +57,12 @@ class DistinctTasks:
         self._parts = 0
 
     def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
-        """Go over the whole spool once and write down what is kept."""
-        families, held = self._families.listed(), reference.digests_array()
+        """Read the whole spool once and store the positions of the distinct tasks."""
+        families, reference_digests = self._families.listed(), reference.digests_array()
         self._folder.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._spool.parts()):
-            kept = self._keep(part, families, held, near, drops)
-            np.save(self._kept_file(number), kept)
+            kept = self._keep(part, families, reference_digests, near, drops)
+            np.save(self._positions_file(number), kept)
             np.save(self._family_file(number), as_integers(part.batch.column("family"))[kept])
             self._parts = number + 1
 
@@ -76,16 +74,21 @@ class DistinctTasks:
     def batches(self) -> Iterator[tuple[pa.RecordBatch, Positions]]:
         """Each part's batch and the positions of the distinct tasks in it, in final order."""
         for number, part in enumerate(self._spool.parts()):
-            yield part.batch, np.load(self._kept_file(number))
+            yield part.batch, np.load(self._positions_file(number))
 
     def _keep(
-        self, part: SpoolPart, families: list[Family], held: pa.Array, near: Near | None, drops: DropList
+        self,
+        part: SpoolPart,
+        families: list[Family],
+        reference_digests: pa.Array,
+        near: Near | None,
+        drops: DropList,
     ) -> Positions:
         batch, order = part.batch, part.order
-        order = order[~self._held_back(batch, held)[order]]
-        sorted_words = words(batch)[order]
+        order = order[~self._in_reference(batch, reference_digests)[order]]
+        sorted_numbers = digest_numbers(batch)[order]
         repeats = np.zeros(len(order), dtype=bool)
-        repeats[1:] = (sorted_words[1:] == sorted_words[:-1]).all(axis=1)
+        repeats[1:] = (sorted_numbers[1:] == sorted_numbers[:-1]).all(axis=1)
         if repeats.any():
             self._merge(batch, order, repeats, families, drops)
         kept = order[~repeats]
@@ -93,11 +96,13 @@ class DistinctTasks:
             kept = self._without_near(batch, kept, families, near, drops)
         return kept
 
-    def _held_back(self, batch: pa.RecordBatch, held: pa.Array) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def _in_reference(
+        self, batch: pa.RecordBatch, reference_digests: pa.Array
+    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
         """Which tasks of a batch are among those of the reference, by their digests."""
-        found = as_truths(pc.is_in(batch.column("digest"), value_set=held))
-        self.counts.against += int(found.sum())
-        return found
+        in_reference = as_truths(pc.is_in(batch.column("digest"), value_set=reference_digests))
+        self.counts.against += int(in_reference.sum())
+        return in_reference
 
     def _merge(
         self,
@@ -107,14 +112,13 @@ class DistinctTasks:
         families: list[Family],
         drops: DropList,
     ) -> None:
-        # The first of its kind, for each repeat: the last position that is no repeat.
+        # Each repeat's first task is the last one before it that is not a repeat.
         first = np.maximum.accumulate(np.where(repeats, 0, np.arange(len(order))))
-        again, firsts = order[repeats], order[first[repeats]]
+        repeated, firsts = order[repeats], order[first[repeats]]
         answers = batch.column("answer")
-        same = as_truths(pc.equal(answers.take(numbers(again)), answers.take(numbers(firsts))))
-        self.counts.merged += int(same.sum())
-        for position in again[~same].tolist():
-            self.counts.conflicts += 1
+        same_answer = as_truths(pc.equal(answers.take(numbers(repeated)), answers.take(numbers(firsts))))
+        self.counts.merged += int(same_answer.sum())
+        for position in repeated[~same_answer].tolist():
             drops.drop(_dropped(batch, position, families, CONFLICT))
 
     def _without_near(
@@ -122,19 +126,19 @@ class DistinctTasks:
     ) -> Positions:
         codes = batch.column("family").to_pylist()
         subjects, ids = batch.column("subject"), batch.column("id")
-        stays: list[int] = []
+        distinct: list[int] = []
         for position in kept.tolist():
             if families[codes[position]].is_question:
-                found = near(subjects[position].as_py(), ids[position].as_py())
-                if found is not None:
+                match = near(subjects[position].as_py(), ids[position].as_py())
+                if match is not None:
                     self.counts.near_duplicates += 1
-                    reason = f"near-duplicate of {found[0]} ({found[1]:.2f})"
+                    reason = f"near-duplicate of {match[0]} ({match[1]:.2f})"
                     drops.note(_dropped(batch, position, families, reason))
                     continue
-            stays.append(position)
-        return np.array(stays, dtype=np.int64)
+            distinct.append(position)
+        return np.array(distinct, dtype=np.int64)
 
-    def _kept_file(self, number: int) -> Path:
+    def _positions_file(self, number: int) -> Path:
         return self._folder / f"{number}.kept.npy"
 
     def _family_file(self, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""How many tasks each source gives: as many as the weights allow without a task coming twice."""
+"""How many tasks each source gives: as many as the weights allow without repeating a task."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def check_weights(weights: Sequence[tuple[str, float | None]]) -> None:
-    """See that the sources, each with its weight, can be a mix.
+    """Check that the sources, each with its weight, can be mixed.
 
     Raises:
         UsageError: Only some sources have a weight, or one is not a positive number.
@@ -38,7 +38,7 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
         limit: Most tasks over all sources.
 
     Raises:
-        DatasetError: A source has no task, so no number of rows has these shares.
+        DatasetError: A source has no task, so its share cannot be reached.
     """
     if 0 in available:
         raise DatasetError(
@@ -51,20 +51,20 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
     rows = most if limit is None else min(most, Fraction(limit))
     shares = [rows * part / total for part in parts]
     taken = [math.floor(share) for share in shares]
-    # Rounded each by itself they could be more than the limit: those that lost most get what is left.
-    lost = sorted(range(len(shares)), key=lambda source: taken[source] - shares[source])
-    for source in lost[: math.floor(sum(shares)) - sum(taken)]:
+    # Rounding each share to the nearest number could exceed the limit, so the largest remainders are rounded up.
+    by_rounding_loss = sorted(range(len(shares)), key=lambda source: taken[source] - shares[source])
+    for source in by_rounding_loss[: math.floor(sum(shares)) - sum(taken)]:
         taken[source] += 1
     return taken
 
 
 class Selection:
-    """Goes over the tasks in final order and says which are taken."""
+    """Decides which tasks are taken, in final order."""
 
     def __init__(
         self, source_of_family: Sequence[int], quotas: Sequence[int] | None, limit: int | None
     ) -> None:
-        """A selection at its beginning.
+        """A selection before the first task.
 
         Args:
             source_of_family: Source of each family.
@@ -89,7 +89,7 @@ class Selection:
 
 
 class GroupCounter:
-    """Counts within groups: the how-manieth of its group each item is, from 0."""
+    """Counts within groups: the rank of each item in its group, from 0."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(0, dtype=np.int64)

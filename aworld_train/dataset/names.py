@@ -1,4 +1,4 @@
-"""Which scorers and answer schemas there are, so that a row that names another is found before training."""
+"""Checks the names of scorers and answer schemas, so that unknown ones are found before training."""
 
 import re
 from functools import cache
@@ -7,26 +7,26 @@ from aworld_train.errors import DatasetError, RewardError, nearest
 from aworld_train.reward import extraction
 from aworld_train.reward.scorers import scorer_names
 
-_OWN = re.compile(r"[^:]+:[A-Za-z_]\w*")
+_USER_DEFINED = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 
 @cache
 def check_scorer_name(name: str) -> None:
-    """See that there is such a scorer; ``module:function`` is one's own and is loaded by the run.
+    """Check that there is such a scorer; a user-defined one (``module:function``) is loaded only by the run.
 
     Raises:
         DatasetError: There is none.
     """
     known = scorer_names()
-    if name not in known and not _OWN.fullmatch(name):
-        hint = nearest(name, known)
-        meant = f" Did you mean {hint}?" if hint else ""
-        raise DatasetError(f"unknown scorer {name!r}; there are {', '.join(known)}.{meant}")
+    if name not in known and not _USER_DEFINED.fullmatch(name):
+        similar = nearest(name, known)
+        hint = f" Did you mean {similar}?" if similar else ""
+        raise DatasetError(f"unknown scorer {name!r}; there are {', '.join(known)}.{hint}")
 
 
 @cache
 def check_schema_name(name: str) -> None:
-    """See that there is such an answer schema.
+    """Check that there is such an answer schema.
 
     Raises:
         DatasetError: There is none.

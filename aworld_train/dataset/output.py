@@ -1,7 +1,7 @@
 """A dataset directory appears whole or not at all.
 
-Everything is written into a hidden sibling first and then renamed into place. A directory that is already
-there is replaced only if all of it was written by an earlier build, which its ``dataset.json`` tells.
+Everything is written into a hidden sibling first and then renamed into place. An existing directory is replaced only
+if an earlier build wrote all of its files, as recorded in its ``dataset.json``.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ MANIFEST = "dataset.json"
 MADE_BY = "aworld-train dataset build"
 ATTACHMENTS = "attachments"
 PICTURE = ".stats.png"
-"""What `dataset stats` writes beside a file; it goes with the dataset."""
+"""Suffix of the picture that `dataset stats` writes beside a file; it is replaced with the dataset."""
 
 
 def check_replaceable(out: Path) -> None:
-    """See that ``out`` is not there, is empty, or holds an earlier dataset and nothing else.
+    """Check that ``out`` does not exist, is empty, or holds an earlier dataset and nothing else.
 
     Raises:
-        DatasetError: Something else is there; the message says what.
+        DatasetError: It holds something else, which the message names.
     """
     if Path.cwd().is_relative_to(out.resolve()):
         raise DatasetError(f"--out {out} is the working directory, or above it; name another directory.")
@@ -43,14 +43,14 @@ def check_replaceable(out: Path) -> None:
     try:
         manifest = json.loads((out / MANIFEST).read_bytes())
         pictures = {f"{name.removesuffix('.parquet')}{PICTURE}" for name in manifest["outputs"]}
-        ours = {MANIFEST, *manifest["outputs"], *pictures} if manifest["made_by"] == MADE_BY else set()
+        replaceable = {MANIFEST, *manifest["outputs"], *pictures} if manifest["made_by"] == MADE_BY else set()
     except (OSError, ValueError, KeyError, TypeError):
-        ours = set()
-    if not ours:
+        replaceable = set()
+    if not replaceable:
         raise DatasetError(
-            f"--out {out} holds files that are no dataset of ours; name a new or empty directory."
+            f"--out {out} holds files that no dataset build wrote; name a new or empty directory."
         )
-    if foreign := sorted(set(present) - ours):
+    if foreign := sorted(set(present) - replaceable):
         raise DatasetError(
             f"--out {out} holds an earlier dataset and also {', '.join(foreign)}, which would be lost with "
             "it. Move that away, or name another directory."
@@ -82,23 +82,23 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> None:
-    """Copy the files that tasks come with, for any user to read: tools in containers are another one.
+    """Copy the attachments of tasks, readable for every user: tools in containers run as another one.
 
     Args:
-        attachments: The name that tasks have for a file, and where it is.
-        folder: Where to; it is made if there is any.
+        attachments: The name that tasks have for a file, and its path.
+        folder: The target folder; it is made if there is an attachment.
 
     Raises:
         DatasetError: There are different files of one name, or one cannot be read.
     """
-    taken: dict[str, Path] = {}
+    copied: dict[str, Path] = {}
     for name, path in sorted(attachments):
         try:
-            if name in taken and sha256(taken[name]) != sha256(path):
+            if name in copied and sha256(copied[name]) != sha256(path):
                 raise DatasetError(
-                    f"{taken[name]} and {path} are different attachments of one name. Build two datasets of them."
+                    f"{copied[name]} and {path} are different attachments of one name. Build two datasets of them."
                 )
-            taken[name] = path
+            copied[name] = path
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
@@ -110,16 +110,16 @@ def copy_attachments(attachments: Iterable[tuple[str, Path]], folder: Path) -> N
 
 
 def _files(folder: Path) -> list[str]:
-    """All files by their paths in the folder; a folder without any, or with a link, by its own."""
-    found: list[str] = []
+    """The relative paths of all files in the folder, and of empty folders and links in it."""
+    names: list[str] = []
     for path in sorted(folder.iterdir()):
-        inside = (
+        nested = (
             [f"{path.name}/{name}" for name in _files(path)]
             if path.is_dir() and not path.is_symlink()
             else []
         )
-        found += inside or [path.name]
-    return found
+        names += nested or [path.name]
+    return names
 
 
 def sha256(path: Path) -> str:

@@ -1,18 +1,16 @@
-"""What a build is asked to do, whether by options or by a recipe, checked before anything is read."""
+"""The plan of a build, from options or from a recipe, checked before anything is read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aworld_train.dataset.mix import check_weights
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.sources import SourceOptions, check_options
+from aworld_train.dataset.sources.options import default_value, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS, check_splits
 from aworld_train.errors import DatasetError, UsageError
-
-_NOT_KEPT = ("files", "seed", "limit", "read", "attachments")
-"""Options that are the build's, or say where files lie, which is no part of a dataset."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class PlannedSource:
 
     Attributes:
         name: Its name, or ``module:function``.
-        options: What it is told.
+        options: Its options.
         weight: Its share of the rows, in any unit; None to take all it has.
     """
 
@@ -31,12 +29,13 @@ class PlannedSource:
 
     def to_json(self) -> dict[str, Any]:
         """The source as ``dataset.json`` keeps it: the options that differ from their defaults."""
-        plain, told = SourceOptions(), {}
-        for option in fields(SourceOptions):
-            value = getattr(self.options, option.name)
-            if option.name not in _NOT_KEPT and value != getattr(plain, option.name):
-                told[option.name] = list(value) if isinstance(value, tuple) else value
-        return {"source": self.name, "options": told, "weight": self.weight}
+        values = {}
+        for option_field, _ in user_options():
+            value = getattr(self.options, option_field.name)
+            # Where the files lie is no part of a dataset; their names and hashes are kept beside the options.
+            if option_field.name != "files" and value != default_value(option_field):
+                values[option_field.name] = list(value) if isinstance(value, tuple) else value
+        return {"source": self.name, "options": values, "weight": self.weight}
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,11 @@ class BuildPlan:
         sources: Where tasks come from.
         out: The dataset directory.
         splits: Fraction of the tasks by split.
-        seed: Seed of the order, the splits and what sources make up.
+        seed: Seed of the order, the splits and of what sources generate.
         limit: Most tasks over all splits.
-        dedupe: Leave out questions that are nearly another of the dataset.
+        dedupe: Leave out near-duplicates of other questions of the dataset.
         against: Dataset directories or parquet files whose tasks are left out.
-        strict: Whether the first piece of input that is dropped is an error.
+        strict: Whether the first dropped piece of input is an error.
     """
 
     sources: Sequence[PlannedSource]
@@ -63,8 +62,8 @@ class BuildPlan:
     against: Sequence[Path] = ()
     strict: bool = False
 
-    def told(self) -> "BuildPlan":
-        """The plan with every source told the seed and the limit."""
+    def with_shared_options(self) -> "BuildPlan":
+        """The plan with its seed and limit in the options of every source, which have noted no file yet."""
         sources = [
             replace(
                 source,
@@ -75,7 +74,7 @@ class BuildPlan:
         return replace(self, sources=sources)
 
     def check(self) -> None:
-        """See that the plan can be carried out.
+        """Check that the plan can be carried out.
 
         Raises:
             UsageError: It cannot as it is written.

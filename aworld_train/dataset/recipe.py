@@ -1,4 +1,4 @@
-"""A build written down: the YAML recipe of a dataset.
+"""The YAML recipe of a dataset: a build plan in a file.
 
 ::
 
@@ -8,11 +8,11 @@
     splits: {train: 0.9, val: 0.1}
     against: [data/gsm8k-test]
 
-`DatasetRecipe` and `SourceRecipe` are the only list of keys. A key that is not there, or a value of another type, is an
-error with its line.
+The keys are those of `DatasetRecipe`, and of `SourceRecipe`, which are made from the fields of `SourceOptions`. An
+unknown key, or a value of another type, is an error with its line.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
-from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.options import default_value, make_options, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
 from aworld_train.errors import RecipeError, UsageError, nearest
 from aworld_train.recipe import locate
@@ -28,29 +28,32 @@ from aworld_train.recipe.source import Layer, read_file
 from aworld_train.recipe.tree import KeyPath, dotted
 
 
-@dataclass
-class SourceRecipe:
-    """One source of the mix; the keys are those of ``dataset build``."""
+def _recipe_key(key: str, option_field: Field[Any]) -> tuple[str, Any, Any]:
+    """Name, type and default of the key that a recipe has for an option of a source."""
+    default = default_value(option_field)
+    if isinstance(default, tuple):
+        return key, list[str], field(default_factory=list)
+    if isinstance(default, dict):
+        return key, dict[str, str], field(default_factory=dict)
+    return key, option_field.type, default
 
-    source: str = MISSING
-    file: list[str] = field(default_factory=list)
-    map: dict[str, str] = field(default_factory=dict)
-    part: str | None = None
-    config: str | None = None
-    level: list[str] = field(default_factory=list)
-    scorer: str | None = None
-    answer_schema: str | None = None
-    system_prompt: str | None = None
-    attachments_at: str = SourceOptions.attachments_at
-    tasks: str = SourceOptions.tasks
-    weight: float | None = None
+
+SourceRecipe = make_dataclass(
+    "SourceRecipe",
+    [
+        ("source", str, MISSING),
+        *(_recipe_key(option.key, option_field) for option_field, option in user_options()),
+        ("weight", float | None, None),
+    ],
+)
+"""One source of the mix; its keys are the options of a source that ``dataset build`` has."""
 
 
 @dataclass
 class DatasetRecipe:
-    """A whole build; relative paths start from the working directory."""
+    """A whole build; relative paths start from the working directory. Each of its sources is a `SourceRecipe`."""
 
-    sources: list[SourceRecipe] = field(default_factory=list)
+    sources: list[Any] = field(default_factory=list)
     out: str | None = None
     splits: dict[str, float] = field(default_factory=dict)
     seed: int = 0
@@ -84,44 +87,17 @@ def read_recipe(name: str) -> BuildPlan:
 
 
 def default_out(name: str) -> Path:
-    """Where a dataset goes that was given no directory."""
+    """The directory of a dataset that is built without ``--out``."""
     return Path("data") / name
 
 
-def read_system_prompt(path: str | Path) -> str:
-    """The text of a system prompt's file.
-
-    Raises:
-        UsageError: It cannot be read, or is empty.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"The system prompt {path} cannot be read: {reason}.") from error
-    if not text:
-        raise UsageError(f"The system prompt {path} is empty; leave it out for none.")
-    return text
-
-
 def _planned(data: dict[str, Any], layer: Layer, path: KeyPath) -> PlannedSource:
-    source: SourceRecipe = _typed(SourceRecipe, data, layer, path)
+    source = _typed(SourceRecipe, data, layer, path)
     try:
-        system = None if source.system_prompt is None else read_system_prompt(source.system_prompt)
+        options = make_options(vars(source))
     except UsageError as error:
+        # The system prompt is the only option whose value is read from a file.
         raise RecipeError(f"{layer.at((*path, 'system_prompt'))}: {error.message}") from error
-    options = SourceOptions(
-        files=tuple(source.file),
-        columns=dict(source.map),
-        part=source.part,
-        config=source.config,
-        levels=tuple(source.level),
-        scorer=source.scorer,
-        answer_schema=source.answer_schema,
-        system=system,
-        attachments_at=source.attachments_at,
-        tasks=source.tasks,
-    )
     return PlannedSource(source.source, options, source.weight)
 
 
@@ -140,11 +116,11 @@ def _check_keys(layer: Layer) -> None:
 def _check_section(layer: Layer, data: dict[str, Any], section: type, path: KeyPath) -> None:
     known = {key.name for key in fields(section)}
     for key, value in data.items():
-        here = (*path, key)
+        key_path = (*path, key)
         if key not in known:
-            hint = nearest(key, known)
-            meant = f"; did you mean `{hint}`?" if hint else f". There are: {', '.join(sorted(known))}"
-            raise RecipeError(f"{layer.at(here)}: unknown key `{dotted(here)}`{meant}")
+            similar = nearest(key, known)
+            hint = f"; did you mean `{similar}`?" if similar else f". There are: {', '.join(sorted(known))}"
+            raise RecipeError(f"{layer.at(key_path)}: unknown key `{dotted(key_path)}`{hint}")
         # One file or level may be written without the list.
         if isinstance(value, str | int | float) and str(section.__annotations__[key]).startswith("list"):
             data[key] = [value]
@@ -155,6 +131,6 @@ def _typed(section: type, data: dict[str, Any], layer: Layer, path: KeyPath) -> 
     try:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(section), OmegaConf.create(data)))
     except OmegaConfBaseException as error:
-        here = (*path, *str(error.full_key or "").replace("[", ".").replace("]", "").split("."))
+        key_path = (*path, *str(error.full_key or "").replace("[", ".").replace("]", "").split("."))
         reason = str(error).strip().partition("\n")[0]
-        raise RecipeError(f"{layer.at(here)}: `{dotted(here)}`: {reason}") from error
+        raise RecipeError(f"{layer.at(key_path)}: `{dotted(key_path)}`: {reason}") from error

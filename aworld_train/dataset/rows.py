@@ -15,13 +15,13 @@ AGENT_NAME = "mcp_agent"
 
 _PROMPT = SCHEMA.field("prompt").type
 _MESSAGE = _PROMPT.value_type
-_JUDGED = SCHEMA.field("reward_model").type
+_REWARD_MODEL = SCHEMA.field("reward_model").type
 _INFO = SCHEMA.field("extra_info").type
 _TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before", "file")
 
 
 class RowMaker:
-    """Makes rows of tasks in columns; what families have is looked up by their number."""
+    """Makes rows of tasks, column by column; the values of families are looked up by their number."""
 
     def __init__(self, families: Sequence[Family]) -> None:
         self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
@@ -39,29 +39,31 @@ class RowMaker:
             split: The split they go into.
         """
         codes = as_integers(tasks.column("family"))
-        told = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
+        family_texts = {name: self._text(name, codes) for name in _TEXTS if name not in ("system", "before")}
         subject, is_question = tasks.column("subject"), self._is_question[codes]
         info = {
             "index": numbers(index),
             "id": tasks.column("id"),
-            "split": _same(split, len(tasks)),
-            "file": told["file"],
+            "split": _repeated(split, len(tasks)),
+            "file": family_texts["file"],
             "line": tasks.column("line"),
             "question": _where(is_question, subject),
             "expression": _where(~is_question, subject),
-            "scorer": told["scorer"],
-            "answer_schema": told["answer_schema"],
+            "scorer": family_texts["scorer"],
+            "answer_schema": family_texts["answer_schema"],
             "level": self._levels.take(tasks.column("family")),
             "attachments": tasks.column("attachments"),
         }
-        judged = {"style": _same("rule", len(tasks)), "ground_truth": tasks.column("answer")}
+        reward_model = {"style": _repeated("rule", len(tasks)), "ground_truth": tasks.column("answer")}
         return pa.RecordBatch.from_arrays(
             [
-                told["data_source"],
-                _same(AGENT_NAME, len(tasks)),
+                family_texts["data_source"],
+                _repeated(AGENT_NAME, len(tasks)),
                 self._prompts(codes, tasks),
-                told["ability"],
-                pa.StructArray.from_arrays([judged[field.name] for field in _JUDGED], fields=list(_JUDGED)),
+                family_texts["ability"],
+                pa.StructArray.from_arrays(
+                    [reward_model[field.name] for field in _REWARD_MODEL], fields=list(_REWARD_MODEL)
+                ),
                 pa.StructArray.from_arrays([info[field.name] for field in _INFO], fields=list(_INFO)),
             ],
             schema=SCHEMA,
@@ -72,34 +74,34 @@ class RowMaker:
         subject = _where(self._has_subject[codes], tasks.column("subject"), "")
         system = (self._text("system", codes), tasks.column("system"))
         user = (self._text("before", codes), subject, tasks.column("after"))
-        # One after the other in a single text, all messages stand in order; what is left is to say where each ends.
-        whole = pc.binary_join_element_wise(*system, *user, text(""))
+        # All messages are joined into a single text, in order, so that only their ends have to be computed.
+        joined = pc.binary_join_element_wise(*system, *user, text(""))
         messages = np.empty((len(codes), 2), dtype=np.int64)
         messages[:, 0] = _length(*system)
-        messages[:, 1] = _length(whole) - messages[:, 0]
-        is_there = np.stack([self._has_system[codes], np.ones(len(codes), dtype=bool)], axis=1)
-        roles = np.broadcast_to(np.array([0, 1], dtype=np.int32), is_there.shape)[is_there]
+        messages[:, 1] = _length(joined) - messages[:, 0]
+        present = np.stack([self._has_system[codes], np.ones(len(codes), dtype=bool)], axis=1)
+        roles = np.broadcast_to(np.array([0, 1], dtype=np.int32), present.shape)[present]
         role = texts(["system", "user"]).take(numbers(roles, pa.int32()))
-        content = pa.StringArray.from_buffers(len(role), offsets(messages[is_there]), whole.buffers()[2])
+        content = pa.StringArray.from_buffers(len(role), offsets(messages[present]), joined.buffers()[2])
         values = pa.StructArray.from_arrays([role, content], fields=list(_MESSAGE))
         return pa.Array.from_buffers(
-            _PROMPT, len(codes), [None, offsets(is_there.sum(axis=1))], children=[values]
+            _PROMPT, len(codes), [None, offsets(present.sum(axis=1))], children=[values]
         )
 
     def _text(self, name: str, codes: Numbers) -> pa.Array:
-        """What each task's family says, written out for each."""
+        """The value of each task's family."""
         values = self._texts[name]
         if len(set(values)) == 1:
-            return _same(values[0], len(codes))
+            return _repeated(values[0], len(codes))
         return texts(values).take(numbers(codes))
 
 
-def _same(value: str, count: int) -> pa.Array:
+def _repeated(value: str, count: int) -> pa.Array:
     return pa.repeat(text(value), count)
 
 
 def _length(*arrays: pa.Array) -> Numbers:
-    """How many bytes the texts of each task have together."""
+    """The total bytes of the texts of each task, [tasks]."""
     total: Numbers = np.sum(
         [as_integers(pc.binary_length(array)) for array in arrays], axis=0, dtype=np.int64
     )
@@ -113,5 +115,5 @@ def _where(
     if mask.all():
         return values
     if not mask.any():
-        return pa.nulls(len(values), pa.string()) if other is None else _same(other, len(values))
+        return pa.nulls(len(values), pa.string()) if other is None else _repeated(other, len(values))
     return pc.if_else(truths(mask), values, text(other))

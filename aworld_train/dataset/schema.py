@@ -2,9 +2,9 @@
 
 ``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
 no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). The answer is nowhere else: what ``extra_info`` holds reaches the agent's code and the logs. Its ``scorer``
-and ``answer_schema`` say how an answer is judged, row by row. `SCHEMA` is what this package writes. A file from
-elsewhere may have more columns and fields, in any order; `check_schema` asks only for those that training needs.
+group). The answer is in no other field, because ``extra_info`` reaches the agent's code and the logs. Its ``scorer``
+and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`. A file of another program
+may have more columns and fields, in any order; `check_schema` requires only those that training needs.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ SCHEMA_VERSION = 2
 VERSION_KEY = b"aworld_train.dataset.schema_version"
 
 _NAMES = ("scorer", "answer_schema")
-"""Fields of ``extra_info`` that say how an answer is judged; a file may lack them."""
+"""Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
 
-# "element" is what parquet itself calls a list's item, so a file reads back with this very schema.
+# Parquet calls a list's item "element", so a file reads back with exactly this schema.
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 
 SCHEMA = pa.schema(
@@ -53,25 +53,25 @@ SCHEMA = pa.schema(
 
 
 def check_schema(schema: pa.Schema, source: str) -> int | None:
-    """See that training can read rows of this schema; returns the schema version the file states, if any.
+    """Check that training can read rows of this schema; returns the schema version in the file, if any.
 
     Args:
         schema: Schema of a table or file.
-        source: How messages call it.
+        source: Its name in error messages.
 
     Raises:
         DatasetError: A column is missing or of another type, or the file was written by a later version.
     """
-    for name, (fits, wanted) in _NEEDED.items():
+    for name, (fits, description) in _NEEDED.items():
         if name not in schema.names:
-            raise DatasetError(f"{source} has no column {name!r}, which must be {wanted}. {_REMEDY}")
+            raise DatasetError(f"{source} has no column {name!r}, which must be {description}. {_REMEDY}")
         if not fits(schema.field(name).type):
             raise DatasetError(
-                f"{source}: column {name!r} is {schema.field(name).type}, not {wanted}. {_REMEDY}"
+                f"{source}: column {name!r} is {schema.field(name).type}, not {description}. {_REMEDY}"
             )
     info = schema.field("extra_info").type
-    own = {"agent_name": schema.field("agent_name").type if "agent_name" in schema.names else pa.null()}
-    for name, kind in (own | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
+    optional = {"agent_name": schema.field("agent_name").type if "agent_name" in schema.names else pa.null()}
+    for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
     stated = (schema.metadata or {}).get(VERSION_KEY)
@@ -91,7 +91,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _field(kind: pa.DataType, name: str) -> pa.DataType:
-    """Type of a struct's field; null where it is no struct or has no such field."""
+    """Type of a struct's field; null where it is not a struct or has no such field."""
     if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
         return pa.null()
     return kind.field(name).type

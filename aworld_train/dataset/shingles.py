@@ -1,12 +1,12 @@
-"""What a question is compared by: the short runs of words in it, told apart by its figures.
+"""Shingles: the short runs of words by which questions are compared.
 
-Two questions are as similar as the shingles that they share (Jaccard: shared by all). A shingle is three words
-in a row, the ends of the text counting as words, so each word is in three of them: at 0.8 one word in 27 may
-differ, one in a word problem of the usual 45, and a question of a dozen words, where each may name what is
-asked for, equals only itself. In texts of a few words, and in scripts that write no spaces, it is five
-characters in a row; a changed word of two characters then takes a text of 50, some 30 words of Chinese.
+The similarity of two questions is their number of shared shingles divided by that of all (Jaccard). A shingle is three
+words in a row, with padding at the ends of the text, so each word is in three of them: at a similarity of 0.8 one word
+in 27 may differ, so one word in a typical problem of 45 words, and none in a question of a dozen words, where each word
+may matter. In texts of a few words, and in scripts without spaces, a shingle is five characters in a row; a changed
+word of two characters then needs a text of 50, about 30 words of Chinese.
 
-Questions that differ in a figure alone have different answers and are different tasks. So every shingle carries
+Questions that differ only in a figure have different answers and are different tasks. Therefore every shingle contains
 the figures of its text, in their order: where these differ no shingle is shared, and the similarity is 0.
 """
 
@@ -52,13 +52,13 @@ _NUMBER_WORDS = {
 
 
 def shingles(text: str) -> list[str]:
-    """The distinct shingles of a text, in no order that means anything.
+    """The distinct shingles of a text, in no particular order.
 
     Case, spacing, the punctuation between words, Unicode's spellings of a character and a number's (`1,000`,
     `5.00`, `three`) make no difference. A text of nothing but punctuation is compared as it stands; one of
     nothing but spaces has no shingle.
     """
-    # JSON can hold half of a character, which nothing can hash.
+    # JSON can hold half of a surrogate pair, which cannot be hashed.
     text = text.encode(errors="replace").decode()
     words: list[str] = []
     figures: list[str] = []
@@ -78,7 +78,7 @@ def shingles(text: str) -> list[str]:
 
 
 def _chunks(text: str) -> list[str]:
-    """What stands between the spaces of a text, a figure being one piece however it is spaced."""
+    """The pieces between the spaces of a text; a figure is one piece even with spaces inside."""
     line = text.casefold()
     if not line.isascii():
         line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

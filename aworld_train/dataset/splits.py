@@ -1,8 +1,8 @@
-"""Who goes into which split: tasks in the order of a keyed hash, cut at the asked fractions.
+"""Splits: tasks in the order of a keyed hash, cut at the given fractions.
 
-The order depends on the seed and on each task itself, never on where it stood in a file, so a split is a
-random sample, every prefix of it is one too, and no task can be in two splits. Where tasks have levels every
-split gets its fraction of each.
+The order depends on the seed and on each task itself, never on its place in a file. So a split is a random sample,
+every prefix of it is one too, and no task can be in two splits. Where tasks have levels, every split gets its fraction
+of each level.
 """
 
 import math
@@ -23,9 +23,9 @@ _EXAMPLE = "For example: --split train=0.9 --split val=0.1"
 
 
 def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
-    """Fractions by name from ``name=fraction`` texts, several in one text parted by commas or spaces allowed.
+    """Fractions by name from ``name=fraction`` texts; a text may have several, with commas or spaces between them.
 
-    Returns None where there are none.
+    Returns None without any.
 
     Raises:
         UsageError: A text is not of that form, or a name comes twice.
@@ -46,7 +46,7 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 def check_splits(splits: Mapping[str, float]) -> None:
-    """See that the fractions can be cut from one whole.
+    """Check that the names and fractions are valid.
 
     Raises:
         UsageError: There are none, a name cannot be a file's, a fraction is not in (0, 1], or the sum is
@@ -67,10 +67,10 @@ def check_splits(splits: Mapping[str, float]) -> None:
 
 
 def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
-    """Where each split ends in each stratum; what is left over comes last.
+    """Where each split ends in each stratum; tasks that are left over come last.
 
-    Every split has its fraction of every stratum, to the next task, and of the whole too: what one stratum is
-    rounded up the next is rounded down.
+    Every split has its fraction of every stratum, rounded to whole tasks, and also of all tasks together: the rounding
+    errors of the strata cancel out.
 
     Args:
         counts: Tasks of each stratum.
@@ -85,7 +85,7 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
         totals.append(total)
     ends, before = [], 0
     for count in counts:
-        # The ends in the row of all strata, less those in the row of the strata before.
+        # The ends in all strata up to this one, minus the ends in those before it.
         stratum = [round((before + count) * part) - round(before * part) for part in totals]
         ends.append([min(count, end) for end in accumulate(stratum, max)])
         before += count
@@ -93,15 +93,15 @@ def cut(counts: Sequence[int], splits: Mapping[str, float]) -> list[list[int]]:
 
 
 class Assignment:
-    """Goes over the taken tasks in final order and says into which split each goes."""
+    """Assigns the taken tasks to splits, in final order."""
 
     def __init__(self, ends: Sequence[Sequence[int]]) -> None:
-        """An assignment at its beginning, for the ends that `cut` gives."""
+        """An assignment before the first task, for the ends that `cut` returns."""
         self._ends = np.array(ends, dtype=np.int64)
         self._ranks = GroupCounter()
 
     def assign(self, strata: Numbers) -> Numbers:
-        """The number of the split of each of the next tasks, by their strata; the number of splits for left over."""
+        """The split number of each of the next tasks, by their strata; left-over tasks get the number of splits."""
         ranks = self._ranks.next(strata)
-        found: Numbers = (ranks[:, None] >= self._ends[strata]).sum(axis=1)
-        return found
+        split_numbers: Numbers = (ranks[:, None] >= self._ends[strata]).sum(axis=1)
+        return split_numbers

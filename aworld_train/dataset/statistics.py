@@ -1,8 +1,8 @@
-"""What a dataset file is like: how long its prompts and answers are, and how many rows there are of each kind.
+"""Statistics of a dataset file: the lengths of its prompts and answers, and the number of rows of each kind.
 
-One pass over the file, batch by batch. Kept are counts, one for each length and value that occurs, and eight
-bytes for each row, by which repeated prompts are found; percentiles are exact. Only what training needs is
-expected of a file, so it may come from another maker; what its rows do not say is not counted.
+The file is read once, batch by batch. In memory are a count for each length and value that occurs, and eight bytes for
+each row, to find repeated prompts; percentiles are exact. A file needs only the columns that training needs, so it may
+be of another program; fields that its rows lack are not counted.
 """
 
 from array import array
@@ -25,7 +25,7 @@ from aworld_train.errors import DatasetError
 PERCENTILES = (50, 90, 99)
 COUNTED = ("data_source", "scorer", "answer_schema", "level", "split")
 
-_ROWS_AT_ONCE = 256  # as Python objects, which take more room than the columns they come from
+_SLICE_ROWS = 256  # rows as Python objects take much more memory than as columns
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class DatasetStatistics:
     Attributes:
         path: The file.
         rows: How many rows it has.
-        counts: Rows by value, for each of `COUNTED` that rows name.
+        counts: Rows by value, for each of `COUNTED` that rows have.
         answer_kinds: Rows by the kind of their answer.
         lengths: How often each length occurs: of ``prompt characters``, ``answer characters``, and with a
             model ``prompt tokens`` and ``answer tokens``.
-        duplicates: Rows whose prompt is that of an earlier row but for case and spacing.
+        duplicates: Rows whose prompt equals that of an earlier row except for case and spacing.
         unanswered: Rows without an answer.
     """
 
@@ -53,8 +53,8 @@ class DatasetStatistics:
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as JSON values, lengths as their percentiles."""
-        found = {measure: percentiles(counts) for measure, counts in self.lengths.items()}
-        return {**asdict(self), "path": str(self.path), "lengths": found}
+        lengths = {measure: percentiles(counts) for measure, counts in self.lengths.items()}
+        return {**asdict(self), "path": str(self.path), "lengths": lengths}
 
 
 def statistics(path: str | Path, model: str | Path | None = None) -> DatasetStatistics:
@@ -62,8 +62,8 @@ def statistics(path: str | Path, model: str | Path | None = None) -> DatasetStat
 
     Args:
         path: A parquet file that training can read.
-        model: Directory of a model whose tokens lengths are measured in as well; a prompt as its chat template
-            writes it.
+        model: Directory of a model; lengths are then also measured in its tokens, of a prompt as rendered by its
+            chat template.
 
     Raises:
         DatasetError: The file is missing, unreadable, of another schema, or has no rows.
@@ -75,23 +75,23 @@ def statistics(path: str | Path, model: str | Path | None = None) -> DatasetStat
     with open_parquet(path) as file:
         check_schema(file.schema_arrow, str(path))
         for batch in read_batches(file, path, ["data_source", "prompt", "reward_model", "extra_info"]):
-            for start in range(0, len(batch), _ROWS_AT_ONCE):
-                counting.add(batch.slice(start, _ROWS_AT_ONCE).to_pylist())
+            for start in range(0, len(batch), _SLICE_ROWS):
+                counting.add(batch.slice(start, _SLICE_ROWS).to_pylist())
     if not counting.rows:
         raise DatasetError(f"{path} has no rows. Build the dataset from more input, or with another split.")
     return counting.statistics(path)
 
 
 def percentiles(counts: Mapping[int, int]) -> dict[str, int]:
-    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of lengths counted; each is a length that occurs."""
+    """``min``, ``p50``, ``p90``, ``p99`` and ``max`` of counted lengths; each is a length that occurs."""
     lengths = sorted(counts)
     up_to = list(accumulate(counts[length] for length in lengths))
-    found = {"min": lengths[0]}
+    marks = {"min": lengths[0]}
     for percent in PERCENTILES:
-        found[f"p{percent}"] = next(
+        marks[f"p{percent}"] = next(
             length for length, count in zip(lengths, up_to, strict=True) if count * 100 >= percent * up_to[-1]
         )
-    return {**found, "max": lengths[-1]}
+    return {**marks, "max": lengths[-1]}
 
 
 @dataclass
@@ -114,16 +114,18 @@ class _Counting:
         self._measure("answer characters", (len(answer) for answer in answers if answer))
         if self.tokenizer is not None:
             self._measure("prompt tokens", map(self._prompt_tokens, prompts))
-            found = (self.tokenizer.encode(answer, add_special_tokens=False) for answer in answers if answer)
-            self._measure("answer tokens", map(len, found))
+            encoded = (
+                self.tokenizer.encode(answer, add_special_tokens=False) for answer in answers if answer
+            )
+            self._measure("answer tokens", map(len, encoded))
         for row, answer in zip(rows, answers, strict=True):
-            said = {**(row["extra_info"] or {}), "data_source": row["data_source"]}
+            info = {**(row["extra_info"] or {}), "data_source": row["data_source"]}
             for name, counter in self.counts.items():
-                # Other makers have fields of these names that hold numbers.
-                if (value := said.get(name)) not in (None, ""):
+                # In files of other programs, fields of these names can hold numbers.
+                if (value := info.get(name)) not in (None, ""):
                     counter[str(value)] += 1
             if answer:
-                self.answer_kinds[answer_kind(answer, str(said.get("scorer") or ""))] += 1
+                self.answer_kinds[answer_kind(answer, str(info.get("scorer") or ""))] += 1
             else:
                 self.unanswered += 1
 
@@ -139,8 +141,8 @@ class _Counting:
         )
 
     def _measure(self, measure: str, lengths: Iterable[int]) -> None:
-        if found := Counter(lengths):
-            self.lengths.setdefault(measure, Counter()).update(found)
+        if counts := Counter(lengths):
+            self.lengths.setdefault(measure, Counter()).update(counts)
 
     def _prompt_tokens(self, prompt: Sequence[Mapping[str, str]]) -> int:
         messages = [{"role": message["role"], "content": message["content"] or ""} for message in prompt]

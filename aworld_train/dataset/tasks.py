@@ -1,7 +1,7 @@
-"""What a source yields: a task that can be trained on, or a piece of input that was left out and why.
+"""What a source yields: tasks that can be trained on, and pieces of input that cannot become one, with the reason.
 
-A source never skips anything silently: everything it looked at comes out as one or the other, so that the
-build can hold ``kept + dropped == seen``.
+A source never skips anything silently: it yields one or the other for everything it reads, so that the numbers of a
+build add up: ``kept + dropped == seen``.
 """
 
 from collections.abc import Sequence
@@ -11,32 +11,32 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-NOT_ASKED_FOR = "level was not asked for"
-"""The reason of what was left out as asked, with nothing wrong in it."""
+LEVEL_NOT_SELECTED = "level was not asked for"
+"""The reason of records that are left out because of ``--level``, and are not faulty."""
 
 
 class TaskKind(Enum):
-    """What a task asks for, and so what makes two tasks the same."""
+    """What a task asks for; it decides when two tasks are the same."""
 
     expression = "expression"
     question = "question"
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One thing to ask, with its answer and where it came from.
+    """One question or expression, with its answer and its place in the input.
 
     Attributes:
         data_source: Name that verl groups validation metrics by.
         ability: Broad field of the task.
         kind: Whether ``subject`` is an expression or a question.
         subject: The normalised expression, or the question as it is written.
-        message: What the user says to the agent.
+        message: The user's message to the agent.
         answer: The ground truth.
         scorer: Name of the scorer that compares an answer with it.
-        answer_schema: How the answer is taken out of what the agent says.
-        id: What the input itself calls the task; empty where it has no name for it.
+        answer_schema: How the answer is extracted from the agent's reply.
+        id: The id that the input has for the task; empty for none.
         system: System prompt that comes before ``message``; empty for none.
-        level: Stratum the task belongs to, such as GAIA's level; every split gets its share of each. Empty for none.
+        level: Stratum of the task, such as GAIA's level; every split gets its share of each. Empty for none.
         attachments: Paths of the task's files inside the tool environment.
         file: Base name of the input file; empty where the task was generated.
         line: Line in that file, from 1; 0 where the task was generated.
@@ -64,7 +64,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Shared(NamedTuple):
-    """What a task has in common with most others of its source, by the names that `Task` has for it."""
+    """The fields of a `Task` that most tasks of its source have in common."""
 
     is_question: bool
     data_source: str
@@ -76,7 +76,7 @@ class Shared(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTable:
-    """Many tasks, column by column, each [tasks]: a source that reads many rows at once need not make each a `Task`."""
+    """Many tasks, column by column, each [tasks], from sources that read many records at once."""
 
     shared: Sequence[Shared]
     subjects: Sequence[str]
@@ -118,7 +118,7 @@ class TaskTable:
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """One piece of input that did not become a task."""
+    """One piece of input that cannot become a task."""
 
     file: str
     line: int
@@ -129,7 +129,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 def question_key(question: str) -> str:
     """A question without its case and spacing."""
     folded = question.casefold()
-    # Printable text has no whitespace but the plain space; most questions need no taking apart then.
+    # The only whitespace in printable text is the plain space, so most questions need not be split.
     if "  " not in folded and folded.isprintable():
         return folded.strip(" ")
     return " ".join(folded.split())

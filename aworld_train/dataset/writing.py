@@ -1,4 +1,4 @@
-"""Writes the rows of a split, row group by row group; nothing is written that training could not use."""
+"""Writes the rows of a split, row group by row group, after checking that training can use them."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,12 +18,12 @@ from aworld_train.dataset.schema import SCHEMA
 ROW_GROUP_ROWS = 8192
 ROW_GROUP_BYTES = 32 << 20
 
-# Texts that hardly repeat: looking for repeats costs time and finds none, and nobody filters by them.
+# Columns whose values hardly repeat: dictionary encoding costs time and saves nothing.
 _DISTINCT = {"prompt.list.element.content", "extra_info.question", "extra_info.id", "extra_info.index"}
 
 
 class SplitWriter:
-    """Takes tasks of one split in order and writes their rows to a parquet file; the same rows give the same bytes."""
+    """Writes the rows of one split's tasks, in order, to a parquet file; the same rows give the same bytes."""
 
     def __init__(self, path: Path, split: str, maker: RowMaker) -> None:
         self._split, self._maker = split, maker
@@ -42,25 +42,25 @@ class SplitWriter:
         self._writing: Future[None] | None = None
 
     def add(self, tasks: pa.RecordBatch, positions: Numbers, index: Numbers) -> None:
-        """Take tasks.
+        """Add tasks to the split.
 
         Args:
             tasks: A batch of `FLAT`.
-            positions: Which of its tasks, in order.
-            index: Their numbers.
+            positions: Positions of the split's tasks in it, in order.
+            index: The ``extra_info.index`` of each.
 
         Raises:
-            DatasetError: One could not be trained on.
+            DatasetError: A row cannot be trained on.
         """
-        at = 0
-        while at < len(positions):
-            end = at + ROW_GROUP_ROWS - self._held_rows
-            share = tasks.take(numbers(positions[at:end]))
+        start = 0
+        while start < len(positions):
+            end = start + ROW_GROUP_ROWS - self._held_rows
+            share = tasks.take(numbers(positions[start:end]))
             self._held.append(share)
-            self._indices.append(index[at:end])
+            self._indices.append(index[start:end])
             self._held_rows += len(share)
             self._held_bytes += share.nbytes
-            at = end
+            start = end
             if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
                 self._write()
 
@@ -70,7 +70,7 @@ class SplitWriter:
         self._held, self._indices = [], []
         self._held_rows = self._held_bytes = 0
         self._check.add(rows)
-        # Arrow encodes outside the interpreter's lock, while the next rows are made.
+        # Arrow encodes without the interpreter's lock, so the next rows are made at the same time.
         self._wait()
         self._writing = self._thread.submit(self._writer.write_batch, rows)
 
@@ -98,7 +98,7 @@ class SplitWriter:
 
 
 def _leaves() -> list[str]:
-    """The columns of a parquet file of `SCHEMA`, as parquet names them."""
+    """The columns of a parquet file of `SCHEMA`, by parquet's names."""
 
     def below(name: str, kind: pa.DataType) -> list[str]:
         if pa.types.is_struct(kind):

@@ -1,10 +1,8 @@
-"""Addresses and ports of this machine: what to listen on, what to tell others, what is free."""
+"""Addresses and ports of this machine: which to listen on, which others can reach, which are free."""
 
 import errno
 import ipaddress
 import socket
-
-import httpx
 
 from aworld_train.errors import EnvironmentFailure, UsageError
 
@@ -15,10 +13,10 @@ def machine() -> str:
 
 
 def listen_address(host: str) -> str:
-    """The IP address that ``host`` (a name or an address) means.
+    """The IP address of ``host``, a name or an address.
 
     Raises:
-        UsageError: It means none.
+        UsageError: It has none.
     """
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
@@ -29,7 +27,7 @@ def listen_address(host: str) -> str:
 def public_address(listening: str) -> str:
     """The address at which others reach a server that listens on ``listening``.
 
-    The same, unless that is the wildcard: then the address of the interface that the default route uses.
+    It is ``listening`` itself, or for the wildcard the address of the interface that the default route uses.
     """
     if not ipaddress.ip_address(listening).is_unspecified:
         return listening
@@ -50,11 +48,11 @@ def free_port(address: str) -> int:
 
 
 def check_free(address: str, port: int) -> None:
-    """Make sure that a server can listen there.
+    """Check that a server can listen there.
 
     Raises:
         EnvironmentFailure: The port is in use.
-        UsageError: The address or the port can never be listened on.
+        UsageError: No server can ever listen on that address or port.
     """
     _bind(address, port)
 
@@ -69,25 +67,12 @@ def is_free(address: str, port: int) -> bool:
 
 
 def url(ip: str, port: int, path: str) -> str:
-    """The HTTP address of ``path`` there."""
+    """The HTTP URL of ``path`` at that address and port."""
     return f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{path}"
 
 
-def is_near(address: str) -> bool:
-    """Whether the host of a URL is this machine or its network, which a proxy in the environment is not meant for.
-
-    Raises:
-        httpx.InvalidURL: It is no URL.
-    """
-    host = httpx.URL(address).host
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return host == "localhost"
-
-
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine reaches a server that listens on ``host``."""
     return ipaddress.ip_address(listen_address(host)).is_loopback
 
 

@@ -1,7 +1,7 @@
 """The files that come with a benchmark's tasks: a folder that the tools of every worker may read and not change.
 
-In containers it is mounted at one fixed path, so that tasks can name their files the same everywhere; processes find it
-where it is. Both are told by the variable ``ATTACHMENTS``.
+In containers it is mounted at one fixed path, so that tasks can name their files the same everywhere; processes read it
+where it is. In both cases the variable ``ATTACHMENTS`` holds its path.
 """
 
 import os
@@ -11,16 +11,16 @@ from typing import NoReturn
 
 from aworld_train.errors import UsageError
 
-PLACE = "/attachments"
-"""Where it is in a container."""
+MOUNT_POINT = "/attachments"
+"""Where the folder is in a container."""
 VARIABLE = "ATTACHMENTS"
-_ANSWERS = {
+_ANSWER_COLUMNS = {
     "metadata*.jsonl": b"Final answer",
     "metadata*.parquet": b"Final answer",
     "*.parquet": b"ground_truth",
 }
-"""How the columns of answers are called, by the files that hold them: GAIA's questions, and datasets made of them."""
-_LOOKED_AT = 1 << 16  # bytes at either end of a file, where its columns are named
+"""Names of answer columns, by the files that have them: GAIA's questions, and datasets made from these."""
+_SAMPLE_BYTES = 1 << 16  # read at either end of a file, where its columns are named
 _OTHERS_READ = 0o004
 _OTHERS_ENTER = 0o005
 
@@ -29,8 +29,8 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
     """The folder's absolute path, if all in it can be used.
 
     Args:
-        folder: As given; None where there is none.
-        for_containers: Whether it is mounted in containers, whose tools are another user.
+        folder: As the user wrote it; None where there is none.
+        for_containers: Whether it is mounted in containers, whose tools run as another user.
 
     Raises:
         UsageError: There is no such folder, a link in it leads out of it, tools could not read it, or they could read
@@ -38,44 +38,44 @@ def find_data(folder: Path | None, for_containers: bool) -> Path | None:
     """
     if folder is None:
         return None
-    found = folder.expanduser().resolve()
-    if not found.is_dir():
-        kind = "is no folder" if found.exists() else "does not exist"
+    root = folder.expanduser().resolve()
+    if not root.is_dir():
+        kind = "is no folder" if root.exists() else "does not exist"
         raise UsageError(
-            f"{found} (--data) {kind}. Give the folder with the files that come with the tasks, downloaded "
+            f"{root} (--data) {kind}. Give the folder with the files that come with the tasks, downloaded "
             "before; tools can then read them"
-            + (f" at {PLACE}." if for_containers else f" there (the variable {VARIABLE}).")
+            + (f" at {MOUNT_POINT}." if for_containers else f" there (the variable {VARIABLE}).")
         )
-    for name, folders, files in os.walk(found, onerror=_refuse):
-        # First of all: what else is wrong with a snapshot's folder is not worth mending.
+    for name, folders, files in os.walk(root, onerror=_refuse):
+        # Checked first: a folder with answers is the wrong one, and its other faults need no mending.
         for file in files:
             _check_no_answers(Path(name, file))
         for path in [Path(name), *(Path(name, one) for one in (*folders, *files))]:
             if path.is_symlink():
-                _check_link(path, found)
+                _check_link(path, root)
             elif for_containers:
                 _check_mode(path)
-    return found
+    return root
 
 
 def identity(folder: Path | None) -> list[int | str]:
-    """What tells one folder from another, also from one that has been put in its place; files in it may change."""
+    """Values that differ between two folders, even if one has replaced the other at its path; files may change."""
     return [str(folder), folder.stat().st_dev, folder.stat().st_ino] if folder is not None else []
 
 
 def _check_no_answers(file: Path) -> None:
-    """GAIA's snapshots have the answers beside the files of its questions, and datasets beside their attachments."""
-    columns = {column for name, column in _ANSWERS.items() if fnmatchcase(file.name, name)}
+    """Refuse files with answers: GAIA's snapshots and datasets have them in the same folder as the attachments."""
+    columns = {column for name, column in _ANSWER_COLUMNS.items() if fnmatchcase(file.name, name)}
     if not columns or not file.is_file():
         return
     try:
-        with file.open("rb") as opened:
-            begins = opened.read(_LOOKED_AT)
-            opened.seek(max(0, file.stat().st_size - _LOOKED_AT))
-            ends = opened.read(_LOOKED_AT)
+        with file.open("rb") as stream:
+            head = stream.read(_SAMPLE_BYTES)
+            stream.seek(max(0, file.stat().st_size - _SAMPLE_BYTES))
+            tail = stream.read(_SAMPLE_BYTES)
     except OSError as error:
         _refuse(error)
-    if any(column in begins or column in ends for column in columns):
+    if any(column in head or column in tail for column in columns):
         raise UsageError(
             f"{file} (--data) holds the answers of the tasks, and tools could read them. Give the folder "
             "`attachments` of the dataset that `aworld-train dataset build gaia` makes: it has the tasks' files alone."
@@ -92,10 +92,10 @@ def _check_link(link: Path, folder: Path) -> None:
 
 
 def _check_mode(path: Path) -> None:
-    needed = _OTHERS_ENTER if path.is_dir() else _OTHERS_READ
-    if path.stat().st_mode & needed != needed:
+    required = _OTHERS_ENTER if path.is_dir() else _OTHERS_READ
+    if path.stat().st_mode & required != required:
         raise UsageError(
-            f"{path} (--data) is closed to other users, and tools in containers are one: open it with "
+            f"{path} (--data) is closed to other users, and tools in containers run as another user: open it with "
             "`chmod -R o+rX`, or use --backend process."
         )
 

@@ -1,10 +1,10 @@
-"""What runs an environment's gateway and workers: containers, or processes of this machine.
+"""What a backend is: a way to run an environment's gateway and workers, as containers or as processes of this machine.
 
-A backend starts, stops, finds and looks; it knows nothing of names, health or tools. Those are the same for every
-backend and live in ``lifecycle``.
+A backend starts, stops, finds and lists environments. Names, health and tools are the same for every backend and are
+left to ``lifecycle``; ``backend_choice`` decides which backend runs an environment.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,11 +12,9 @@ from typing import Protocol
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import EgressRule
 from aworld_train.env.record import Credentials, Owner, Record
-from aworld_train.errors import EnvironmentFailure, UsageError, nearest
-from aworld_train.serving.manifest import ServerEntry
 
-Tell = Callable[[str], None]
-"""Takes a line about what is being done, for a person."""
+ProgressReporter = Callable[[str], None]
+"""Takes a line about the current step, for a person."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +36,28 @@ class EnvPlan:
 
     Attributes:
         name: Its name.
-        directory: What to run.
+        directory: Its tool servers.
         servers: Which tool servers, by name; the others are off.
-        only: Which of them the image has to have, where that was said; empty: all.
+        only: The servers that the user named, which the image has to have; empty: all.
         host: Address to listen on.
-        port: Port to listen on; free a moment ago.
-        workers: How many.
-        size: How large each of them.
+        port: Port to listen on.
+        workers: How many run agents' sessions.
+        size: Limits of each worker.
         credentials: What its tokens are made of.
         keys: Variables with secrets, for the servers that declare them.
         fingerprint: A hash of all that decides what runs.
-        limits: Of the gateway; see ``serving.gateway.app.Limits``.
+        limits: Of the environment gateway; see ``serving.env_gateway.app.GatewayLimits``.
         owner: The process it ends with, if any.
         starter: The process that starts it.
         data: Folder that tools may read; see ``attachments``.
         desktop: Whether each worker has one.
-        egress: What each server may reach, by server; those that may reach nothing are not there.
-        egress_passwords: What these servers show to the proxy.
-        scoring_workers: How many more there are that run the code of answers to be scored, and serve no agent.
+        egress: What each server may reach, by server; a server that may reach nothing has no entry.
+        egress_passwords: The passwords of these servers for the proxy.
+        scoring_workers: How many more workers run the code of answers that are scored, and serve no agent.
         runtime: The engine's runtime for workers, such as gVisor's ``runsc``; empty: the engine's default.
         pull: Whether to look for a newer base image.
         rebuild: Whether to build the image from nothing.
-        prepared: What `Backend.prepare` gave.
+        prepared: The result of `Backend.prepare`.
     """
 
     name: str
@@ -88,12 +86,12 @@ class EnvPlan:
 
     @property
     def all_workers(self) -> int:
-        """How many there are of both kinds; those for scoring come last."""
+        """The number of workers of both kinds; those for scoring come last."""
         return self.workers + self.scoring_workers
 
 
 class Backend(Protocol):
-    """A way of running environments. Every call but `prepare` and following logs is bounded in time."""
+    """A way to run environments. Every call but `prepare` and following logs ends within a limited time."""
 
     @property
     def name(self) -> str:
@@ -108,8 +106,8 @@ class Backend(Protocol):
         """The environment of that name."""
         ...
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
-        """Make what it runs from, and name it: an image, or an interpreter with the packages needed. May take minutes.
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
+        """Make what it runs from, which may take minutes, and return its name: an image, or an interpreter's path.
 
         Raises:
             EnvironmentFailure: It cannot be made; the end of the log is in the message.
@@ -117,7 +115,7 @@ class Backend(Protocol):
         ...
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start what was prepared, and return at once, before it answers.
+        """Start what was prepared, and return before it answers.
 
         Raises:
             EnvironmentFailure: It cannot be started; nothing is left running.
@@ -125,11 +123,11 @@ class Backend(Protocol):
         ...
 
     def mark_ready(self, record: Record) -> None:
-        """Remember that its tools have been seen to work."""
+        """Record that its tools have been tested and work."""
         ...
 
     def stop(self, record: Record) -> None:
-        """Stop all of it and forget it; nothing happens where it has ended already.
+        """Stop all of it and remove its record; one that has ended already is no error.
 
         Raises:
             EnvironmentFailure: Something is still there.
@@ -137,83 +135,17 @@ class Backend(Protocol):
         ...
 
     def runs(self, record: Record) -> bool:
-        """Whether the environment that ``record`` means, and no other, is still running."""
+        """Whether the environment of ``record``, and no other of its name, is still running."""
         ...
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
-        """The last lines that it wrote, and those to come."""
+        """The last lines that it wrote; with ``follow``, also those to come."""
         ...
 
     def leftovers(self) -> list[str]:
-        """Names of which there is something, but no environment: what a start that was killed left behind."""
+        """Names that have parts of an environment, but no whole one: a start that was killed left them behind."""
         ...
 
     def remove(self, name: str) -> None:
         """Remove everything of that name, whatever state it is in."""
         ...
-
-
-BACKENDS = ("docker", "process")
-
-
-def open_backend(name: str) -> Backend:
-    """The backend of that name.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work here.
-    """
-    if name == "docker":
-        from aworld_train.env.containers import DockerBackend
-
-        return DockerBackend()
-    if name == "process":
-        from aworld_train.env.process import ProcessBackend
-
-        return ProcessBackend()
-    guess = nearest(name, ("auto", *BACKENDS))
-    hint = f"; did you mean {guess!r}?" if guess else "."
-    raise UsageError(f"There is no backend {name!r}{hint} It is auto, docker or process.")
-
-
-def choose_backend(name: str, servers: Mapping[str, ServerEntry], tell: Tell) -> Backend:
-    """The backend for these tool servers; ``auto`` is docker, or process where that protects enough.
-
-    What is not protected is told.
-
-    Raises:
-        UsageError: No such backend.
-        EnvironmentFailure: It does not work here, or servers that execute code would become plain processes unasked.
-    """
-    from aworld_train.env.containers import engine_answers, engine_host
-
-    executing = [server for server, entry in servers.items() if entry.executes_code]
-    if name == "auto" and engine_answers():
-        return open_backend("docker")
-    if name == "auto" and executing:
-        raise EnvironmentFailure(
-            f"No Docker engine answers at {engine_host()}, and {_listed(executing)} can be made to run what a model "
-            "writes: as a plain process, that code could read, change and send away whatever your account can. Start "
-            "the engine, or accept this with --backend process (in a recipe: env.backend=process)."
-        )
-    if name == "auto":
-        tell(f"No Docker engine answers at {engine_host()}: tools run as plain processes of your account.")
-        return open_backend("process")
-    if name == "process" and executing:
-        tell(
-            f"Warning: as plain processes, {_listed(executing)} can be made to do whatever your account can: read its "
-            "files and keys, use its network, outlive a session. Only containers protect from that."
-        )
-    return open_backend(name)
-
-
-def _listed(servers: Sequence[str]) -> str:
-    shown = ", ".join(servers[:3])
-    return f"{shown} and {len(servers) - 3} more" if len(servers) > 3 else shown
-
-
-def usable_backends() -> list[Backend]:
-    """Those that can have environments here: processes always, containers where an engine answers."""
-    from aworld_train.env.containers import engine_answers
-
-    return [open_backend(name) for name in BACKENDS if name != "docker" or engine_answers()]

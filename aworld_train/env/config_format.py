@@ -1,4 +1,4 @@
-"""A connection written down for the program that will use it."""
+"""A connection in the formats that programs read."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ def write_config(connection: EnvConnection, form: str) -> str:
     """The connection, token included, as text without a final newline.
 
     Args:
-        connection: What to reach.
+        connection: The environment's.
         form: ``mcp``: the JSON that MCP clients and AWorld agents take; ``dotenv``: lines for a ``.env``
             file; ``shell``: lines for ``eval`` in a POSIX shell.
 

@@ -1,7 +1,7 @@
 """How an agent reaches a tool environment: an address, a bearer token, and the configuration made of them.
 
-The token is a secret: it is in what is written for a program (`EnvConnection.to_json`, the MCP configuration)
-and never in what is shown to a person by accident (``repr``).
+The token is a secret: output for programs has it (`EnvConnection.to_json`, the MCP configuration), and ``repr``, which
+a log may show by accident, has not.
 """
 
 import os
@@ -15,7 +15,7 @@ from aworld_train.errors import EnvironmentFailure
 SCORING = {"Aworld-Purpose": "scoring"}
 """The header of a session for scoring: it gets a worker that no agent uses."""
 SERVER_KEY = "aworld-mcp"
-"""The one key under ``mcpServers``: AWorld names an environment so, and picks it by this name."""
+"""The one key under ``mcpServers``; AWorld finds the environment by this name."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class EnvConnection:
         name: Name it was started under.
         ip: Address it answers at.
         port: TCP port.
-        token: Bearer token that ``mcp_url`` asks for.
+        token: Bearer token that ``mcp_url`` requires.
         mcp_url: The MCP endpoint (streamable HTTP).
-        vnc_url: The page that shows the workers' desktops, where there are any.
-        vnc_password: What that page asks for.
+        vnc_url: The page that shows the workers' desktops; None where there are none.
+        vnc_password: The password of that page.
         workers: How many sessions (or groups of sessions) it serves at a time.
         backend: How it runs: ``docker`` or ``process``.
         started_at: When it was started, ISO 8601 in UTC.
@@ -49,7 +49,7 @@ class EnvConnection:
     expires_at: str
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, token included, with ``ip``, ``port`` and ``token`` first."""
+        """Its fields, token included, with ``ip``, ``port`` and ``token`` first."""
         first = {"ip": self.ip, "port": self.port, "token": self.token}
         return {**first, **{name: value for name, value in asdict(self).items() if name not in first}}
 
@@ -62,7 +62,7 @@ def mcp_servers_config(
     Args:
         url: MCP endpoint.
         token: Bearer token.
-        servers: Tool servers the agent may use; empty means all that the environment has.
+        servers: Tool servers the agent may use; empty: all of the environment.
         timeout: Seconds for a request, for the silence on an event stream, and for a call in a session.
 
     Returns:
@@ -91,7 +91,7 @@ def get_agent_tool_env_and_servers(
     """What an AWorld ``Agent`` takes as ``mcp_config`` and ``mcp_servers``.
 
     Args:
-        servers: Tool servers the agent may use; none means all that the environment has.
+        servers: Tool servers the agent may use; None or empty: all of the environment.
         url: MCP endpoint; default: ``MCP_SERVER_URL`` of the environment variables, else of ``.env`` in the working
             directory.
         token: Bearer token; default: ``MCP_SERVER_TOKEN``, likewise.
@@ -102,8 +102,8 @@ def get_agent_tool_env_and_servers(
     Raises:
         EnvironmentFailure: One of the two is set nowhere.
     """
-    given = {"MCP_SERVER_URL": url, "MCP_SERVER_TOKEN": token}
-    settings = {**connection_settings(), **{name: value for name, value in given.items() if value}}
+    arguments = {"MCP_SERVER_URL": url, "MCP_SERVER_TOKEN": token}
+    settings = {**connection_settings(), **{name: value for name, value in arguments.items() if value}}
     missing = [name for name in ("MCP_SERVER_URL", "MCP_SERVER_TOKEN") if not settings.get(name)]
     if missing:
         raise EnvironmentFailure(

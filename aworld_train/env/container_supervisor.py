@@ -2,8 +2,8 @@
 
     python container_supervisor.py NAME PID STARTED
 
-Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program looks at the
-owner, and ends by itself when the environment was taken down in good order.
+Containers are children of the Docker engine, so ``process_supervisor`` cannot end them. This program watches
+the owner, and ends by itself when the environment has been taken down.
 """
 
 import sys
@@ -19,7 +19,7 @@ def main() -> None:
     """Watch until the owner or the environment is gone."""
     name, pid, started = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     backend = DockerBackend()
-    while backend.is_there(name):
+    while backend.exists(name):
         if process_supervisor.find_process(pid, started) is None:
             backend.remove(name)
             return

@@ -1,9 +1,9 @@
 """The Docker backend: a gateway and K workers in containers, found again by their labels.
 
-A worker has no network, no writable disk, and one way in: a socket in a volume of its own, which the gateway shares.
+A worker has no network, no writable disk, and one entrance: a socket in a volume of its own, which the gateway shares.
 Its tools run as a user that no other worker on the machine has, without any privilege; what starts and ends them may
-change its user, signal others, and do nothing else. The gateway has the one published port and the secret of the
-tokens. What is up is what the engine says is up: nothing is written down beside it.
+change its user and signal others, and has no other privilege. The gateway has the one published port and the secret of
+the tokens. The engine's list of containers is the only record of what is up.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.env import address, attachments
-from aworld_train.env.backend import EnvPlan, Size, Tell
+from aworld_train.env.backend import EnvPlan, ProgressReporter, Size
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.env.egress import egress_settings, forbidden_networks, machine_addresses
 from aworld_train.env.egress_image import build_egress_image, egress_container_options, egress_image_name
-from aworld_train.env.images import LABEL, PLACE, USER, build
+from aworld_train.env.images import LABEL, RUNTIME_FOLDER, USER, build
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import DependencyMissing, EnvironmentFailure, UsageError, nearest
-from aworld_train.serving import channel
+from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 _ENGINE_SECONDS = 60
@@ -33,9 +33,9 @@ _SOCKETS = "/run/aworld"
 _EGRESS = "egress"
 _COUNTS = f"{_SOCKETS}/{_EGRESS}/counts.sock"
 _PIDS = 512
-_RESERVED_PIDS = 32  # of these for the worker itself, whatever tools do
+_RESERVED_PIDS = 32  # of these, for the worker itself
 _FILES = 8192
-# What starts tool servers as another user and ends them needs these, and loses them with its user.
+# What starts tool servers as another user and ends them needs these, and gives them up when it changes its user.
 _CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
 # Users of tools: a range that nothing else uses (https://systemd.io/UIDS-GIDS/), and one for engines whose containers
 # have a range of 65,536 users of their own.
@@ -43,7 +43,7 @@ _USERS = (0x7000_0000, 0x7FFF_0000)
 _MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
-# Writable places of a worker, in memory: name and share of its memory. What is there counts as memory.
+# Writable folders of a worker, in memory, with the share of its memory that each may take.
 _FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
 
 
@@ -56,15 +56,20 @@ def engine_answers() -> bool:
 
 
 def engine_host() -> str:
-    """Where the engine is looked for."""
+    """The engine's address."""
     return os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
 
 
 def build_image(
-    directory: EnvDirectory, tell: Tell, *, only: tuple[str, ...] = (), pull: bool, rebuild: bool
+    directory: EnvDirectory,
+    report_progress: ProgressReporter,
+    *,
+    only: tuple[str, ...] = (),
+    pull: bool,
+    rebuild: bool,
 ) -> str:
-    """The image of an environment, built if it is not there; see ``images.build``."""
-    return build(_engine(), directory, tell, only=only, pull=pull, rebuild=rebuild)
+    """Build the image of an environment unless it exists; see ``images.build``."""
+    return build(_engine(), directory, report_progress, only=only, pull=pull, rebuild=rebuild)
 
 
 class DockerBackend:
@@ -77,21 +82,28 @@ class DockerBackend:
 
     def records(self) -> list[Record]:
         """See `Backend.records`."""
-        found: dict[str, list[Any]] = {}
+        by_name: dict[str, list[Any]] = {}
         for container in self._containers():
-            found.setdefault(container.labels[f"{LABEL}.environment"], []).append(container)
-        return [_record(name, containers) for name, containers in sorted(found.items())]
+            by_name.setdefault(container.labels[f"{LABEL}.environment"], []).append(container)
+        return [_record(name, containers) for name, containers in sorted(by_name.items())]
 
     def find(self, name: str) -> Record | None:
         """See `Backend.find`."""
         containers = self._containers(name)
         return _record(name, containers) if containers else None
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
         """Build the image; see `Backend.prepare`."""
         if plan.egress:
-            build_egress_image(self._client, tell, pull=plan.pull, rebuild=plan.rebuild)
-        return build(self._client, plan.directory, tell, only=plan.only, pull=plan.pull, rebuild=plan.rebuild)
+            build_egress_image(self._client, report_progress, pull=plan.pull, rebuild=plan.rebuild)
+        return build(
+            self._client,
+            plan.directory,
+            report_progress,
+            only=plan.only,
+            pull=plan.pull,
+            rebuild=plan.rebuild,
+        )
 
     def start(self, plan: EnvPlan) -> Record:
         """Start a network, volumes, workers and the gateway; see `Backend.start`."""
@@ -100,11 +112,11 @@ class DockerBackend:
         try:
             self._remove(plan.name)
             self._create(plan)
-            found = self.find(plan.name)
-            assert found is not None
+            record = self.find(plan.name)
+            assert record is not None
             if plan.owner is not None:
-                _keep(plan.name, plan.owner)
-            return found
+                _start_supervisor(plan.name, plan.owner)
+            return record
         except APIError as error:
             self._remove(plan.name)
             raise EnvironmentFailure(
@@ -115,7 +127,7 @@ class DockerBackend:
             raise
 
     def mark_ready(self, record: Record) -> None:
-        """Its gateway loses the name that says that it is still being started; see `Backend.mark_ready`."""
+        """Rename its gateway, whose name marks an environment that is still starting; see `Backend.mark_ready`."""
         for container in self._containers(record.name):
             if container.name.endswith(_STARTING):
                 container.rename(container.name.removesuffix(_STARTING))
@@ -133,14 +145,14 @@ class DockerBackend:
         """The lines of all its containers, each with the container's part in front; see `Backend.logs`."""
         containers = self._containers(record.name)
         if follow:
-            yield from _together(containers, lines)
+            yield from _follow(containers, lines)
             return
         stamped = []
         for container in containers:
             written = container.logs(tail=lines, timestamps=True).decode(errors="replace")
             for line in written.splitlines():
                 moment, _, text = line.partition(" ")
-                stamped.append((moment, f"{_part(container)} | {text}"))
+                stamped.append((moment, f"{_part_name(container)} | {text}"))
         yield from [line for _, line in sorted(stamped)[-lines:]]
 
     def leftovers(self) -> list[str]:
@@ -150,24 +162,24 @@ class DockerBackend:
             for kind in (self._client.networks, self._client.volumes)
             for item in kind.list(filters={"label": f"{LABEL}.environment"})
         }
-        whole = {record.name for record in self.records() if record.handle["gateway"]}
-        return sorted((names | {record.name for record in self.records()}) - whole)
+        complete = {record.name for record in self.records() if record.handle["gateway"]}
+        return sorted((names | {record.name for record in self.records()}) - complete)
 
     def remove(self, name: str) -> None:
         """Everything of that name, whatever state it is in."""
         self._remove(name)
 
-    def is_there(self, name: str) -> bool:
-        """Whether it has a network, which is made first and removed last."""
+    def exists(self, name: str) -> bool:
+        """Whether there is something of that name: its network is created first and removed last."""
         return bool(self._client.networks.list(filters={"label": f"{LABEL}.environment={name}"}))
 
     def _containers(self, name: str | None = None) -> list[Any]:
         label = f"{LABEL}.environment" + (f"={name}" if name else "")
-        # `ignore_removed`: one may end between the list and the look at it.
-        found: list[Any] = self._client.containers.list(
+        # `ignore_removed`: one may be removed between listing and inspecting it.
+        containers: list[Any] = self._client.containers.list(
             all=True, filters={"label": label}, ignore_removed=True
         )
-        return sorted(found, key=_part)
+        return sorted(containers, key=_part_name)
 
     def _create(self, plan: EnvPlan) -> None:
         info = self._client.info()
@@ -179,7 +191,7 @@ class DockerBackend:
             labels={f"{LABEL}.environment": plan.name},
             check_duplicate=True,
         )
-        # What leads out is in a place of its own: the proxy has no business where workers are reached.
+        # A volume of its own: the proxy must not see the sockets at which workers are reached.
         ways_out = self._volume(plan.name, _EGRESS) if plan.egress else {}
         sockets: dict[str, dict[str, str]] = {}
         for number in range(plan.all_workers):
@@ -195,11 +207,11 @@ class DockerBackend:
     ) -> None:
         image = self._client.images.get(plan.prepared)
         user = _new_user(info)
-        mounts, attached = _data(plan)
+        mounts, attached = _attachments(plan)
         settings = _worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
         self._client.containers.run(
             plan.prepared,
-            ["worker"],
+            [worker.__name__],
             name=f"aworld-{plan.name}-worker-{number}",
             hostname=f"worker-{number}",
             detach=True,
@@ -216,7 +228,7 @@ class DockerBackend:
             runtime=plan.runtime or None,
             volumes=volumes,
             mounts=mounts,
-            **_confined(plan.size, info["NCPU"]),
+            **_container_limits(plan.size, info["NCPU"]),
             **_worker_rights(plan.size, user),
         )
 
@@ -237,7 +249,7 @@ class DockerBackend:
     def _run_gateway(self, plan: EnvPlan, network: str, volumes: Mapping[str, Any], cores: int) -> None:
         self._client.containers.run(
             plan.prepared,
-            ["gateway"],
+            [env_gateway.__name__],
             name=f"aworld-{plan.name}-gateway{_STARTING}",
             detach=True,
             labels={**_labels(plan, "gateway"), **_description(plan)},
@@ -250,11 +262,11 @@ class DockerBackend:
             volumes=volumes,
             ports={f"{_PORT}/tcp": (plan.host, plan.port)},
             user=f"{USER}:{USER}",
-            **_confined(Size(1.0, 512 << 20), cores),
+            **_container_limits(Size(1.0, 512 << 20), cores),
         )
 
     def _volume(self, name: str, part: str) -> dict[str, dict[str, str]]:
-        """How to mount a new place in memory for sockets, which tools may not enter."""
+        """How to mount a new volume in memory for sockets, which tools may not enter."""
         volume = self._client.volumes.create(
             f"aworld-{name}-{part}",
             driver="local",
@@ -274,13 +286,15 @@ class DockerBackend:
             for pool in (network.attrs["IPAM"]["Config"] or [])
             if "Subnet" in pool
         ]
-        own = machine_addresses() if "://" not in engine_host() or engine_host().startswith("unix") else ()
+        addresses = (
+            machine_addresses() if "://" not in engine_host() or engine_host().startswith("unix") else ()
+        )
         sockets = [_egress_socket(number) for number in range(plan.all_workers)]
-        forbidden = forbidden_networks((*pools, *own))
+        forbidden = forbidden_networks((*pools, *addresses))
         return egress_settings(plan.egress, plan.egress_passwords, sockets, _COUNTS, forbidden)
 
     def _remove(self, name: str) -> None:
-        """Remove containers, then what they used; what is gone already is no error."""
+        """Remove containers, then their volumes and network; those that are gone already are no error."""
         from docker.errors import APIError, NotFound
 
         for container in self._containers(name):
@@ -304,8 +318,8 @@ def _labels(plan: EnvPlan, role: str) -> dict[str, str]:
     return {f"{LABEL}.environment": plan.name, f"{LABEL}.role": role}
 
 
-def _keep(name: str, owner: Owner) -> None:
-    """Have it removed when its owner ends."""
+def _start_supervisor(name: str, owner: Owner) -> None:
+    """Start the process that removes the environment when its owner ends."""
     subprocess.Popen(
         [
             sys.executable,
@@ -323,23 +337,23 @@ def _keep(name: str, owner: Owner) -> None:
     )
 
 
-def _data(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
+def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
     """The mount of the folder with data, and the variable that names it."""
     if plan.data is None:
         return [], {}
     from docker.types import Mount
 
-    # A mount of this kind, unlike a volume, is refused where the engine's machine does not have the folder.
-    mount = Mount(attachments.PLACE, str(plan.data), type="bind", read_only=True)
-    return [mount], {attachments.VARIABLE: attachments.PLACE}
+    # The engine refuses a mount of this type, unlike a volume, where the engine's machine does not have the folder.
+    mount = Mount(attachments.MOUNT_POINT, str(plan.data), type="bind", read_only=True)
+    return [mount], {attachments.VARIABLE: attachments.MOUNT_POINT}
 
 
-def _worker_settings(plan: EnvPlan, number: int, where: str, user: int) -> dict[str, Any]:
+def _worker_settings(plan: EnvPlan, number: int, working_directory: str, user: int) -> dict[str, Any]:
     return {
         "socket": f"{_SOCKETS}/{number}/worker.sock",
-        "manifest": f"{PLACE}/manifest.json",
+        "manifest": f"{RUNTIME_FOLDER}/manifest.json",
         "python": "python3",
-        "here": where,
+        "here": working_directory,
         "workspace": "/workspace",
         "servers": list(plan.servers),
         "folders": None,
@@ -367,18 +381,18 @@ def _egress_socket(number: int) -> str:
 
 
 def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
-    known = sorted(info.get("Runtimes") or {})
-    if runtime and runtime not in known:
-        guess = nearest(runtime, known)
+    runtimes = sorted(info.get("Runtimes") or {})
+    if runtime and runtime not in runtimes:
+        guess = nearest(runtime, runtimes)
         raise UsageError(
             f"The Docker engine has no runtime {runtime!r} (--runtime)"
             + (f"; did you mean {guess!r}?" if guess else ".")
-            + f" It has: {', '.join(known)}."
+            + f" It has: {', '.join(runtimes)}."
         )
 
 
 def _new_user(info: Mapping[str, Any]) -> int:
-    """A user for the tools of one worker, which shares no limit of the kernel and no right with another's."""
+    """A user for the tools of one worker; it shares no kernel limit and no access right with another worker's."""
     options = " ".join(info.get("SecurityOptions") or [])
     mapped = "name=rootless" in options or "name=userns" in options
     low, high = _MAPPED_USERS if mapped else _USERS
@@ -391,15 +405,15 @@ def _worker_rights(size: Size, user: int) -> dict[str, Any]:
         "user": "0:0",
         "cap_add": _CAPABILITIES,
         "tmpfs": {
-            place: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={user},gid={user},mode=0700"
-            for place, share in _FOLDERS.items()
+            folder: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={user},gid={user},mode=0700"
+            for folder, share in _FOLDERS.items()
         },
         "ulimits": [{"Name": "nofile", "Soft": _FILES, "Hard": _FILES}],
     }
 
 
-def _confined(size: Size, cores: int) -> dict[str, Any]:
-    """How a container is kept small and harmless."""
+def _container_limits(size: Size, cores: int) -> dict[str, Any]:
+    """Options that limit what a container may use and do."""
     return {
         "read_only": True,
         "cap_drop": ["ALL"],
@@ -414,15 +428,15 @@ def _confined(size: Size, cores: int) -> dict[str, Any]:
 
 
 def _description(plan: EnvPlan) -> dict[str, str]:
-    """What a record is made of again, as labels; nothing in it is secret."""
-    made = plan.credentials
-    said = {
+    """The record's fields as labels, from which `_record` reads them; none of them is secret."""
+    credentials = plan.credentials
+    fields = {
         "host": plan.host,
         "port": plan.port,
         "workers": plan.workers,
-        "token-id": made.token_id,
-        "issued": made.issued,
-        "expires": made.expires,
+        "token-id": credentials.token_id,
+        "issued": credentials.issued,
+        "expires": credentials.expires,
         "directory": str(plan.directory.path),
         "fingerprint": plan.fingerprint,
         "data": plan.data or "",
@@ -430,7 +444,7 @@ def _description(plan: EnvPlan) -> dict[str, str]:
         "owner": f"{plan.owner.pid} {plan.owner.started!r}" if plan.owner else "",
         "starter": f"{plan.starter.pid} {plan.starter.started!r}",
     }
-    return {f"{LABEL}.{name}": str(value) for name, value in said.items()}
+    return {f"{LABEL}.{name}": str(value) for name, value in fields.items()}
 
 
 def _record(name: str, containers: list[Any]) -> Record:
@@ -470,14 +484,14 @@ def _owner(label: str) -> Owner | None:
     return Owner(int(pid), float(started))
 
 
-def _part(container: Any) -> str:
-    """What it is in its environment: ``gateway``, ``worker-0``, ..."""
+def _part_name(container: Any) -> str:
+    """Its part in the environment: ``gateway``, ``worker-0``, ..."""
     number = container.labels.get(f"{LABEL}.number")
     return str(container.labels[f"{LABEL}.role"]) + (f"-{number}" if number is not None else "")
 
 
-def _together(containers: list[Any], lines: int) -> Iterator[str]:
-    """What several containers write from now on, line by line, as it comes."""
+def _follow(containers: list[Any], lines: int) -> Iterator[str]:
+    """The lines that several containers write from now on, as they come."""
     import queue
     import threading
 
@@ -486,7 +500,7 @@ def _together(containers: list[Any], lines: int) -> Iterator[str]:
     def listen(container: Any) -> None:
         for chunk in container.logs(stream=True, follow=True, tail=lines):
             for line in chunk.decode(errors="replace").splitlines():
-                written.put(f"{_part(container)} | {line}")
+                written.put(f"{_part_name(container)} | {line}")
         written.put(None)
 
     for container in containers:

@@ -1,7 +1,6 @@
 """An environment directory: a folder that holds tool servers and, in ``servers.yaml``, how to run them.
 
-A directory is named or given as a path. Names are those of the directories that come with aworld-train; a
-path is any directory that has a manifest.
+It is given by name, if it comes with aworld-train, or as the path of any directory that has a manifest.
 """
 
 import hashlib
@@ -27,22 +26,22 @@ class EnvDirectory:
         return self.manifest.name
 
     def digest(self) -> str:
-        """A hash of the names and contents of its files; another one means that the server was changed.
+        """A hash of the names and contents of its files; it differs after any change.
 
-        What programs keep beside sources, in ``__pycache__`` and hidden folders, does not count.
+        Caches do not count: ``__pycache__`` and hidden folders.
         """
         hashed = hashlib.sha256()
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path)
-            kept = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
-            if file.is_file() and not kept:
+            is_cached = any(part == "__pycache__" or part.startswith(".") for part in name.parent.parts)
+            if file.is_file() and not is_cached:
                 hashed.update(f"{name}\0{file.stat().st_size}\0".encode())
                 hashed.update(file.read_bytes())
         return hashed.hexdigest()
 
 
 def find_directory(name_or_path: str | Path) -> EnvDirectory:
-    """The environment directory of that name or at that path; a known name goes before a path.
+    """The environment directory of that name or at that path; a known name takes precedence over a path.
 
     Raises:
         UsageError: There is none, or its manifest cannot be used.
@@ -66,12 +65,12 @@ def known_directories() -> list[EnvDirectory]:
 
 
 def _shipped() -> dict[str, Path]:
-    """Name and place of what comes along: beside the package in a checkout, inside it when installed."""
+    """The directories that come with aworld-train, by name: beside the package in a checkout, else inside it."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "_docker", package.parent / "docker"):
-        found = {manifest.parent.name: manifest.parent for manifest in folder.glob(f"*/{MANIFEST}")}
-        if found:
-            return found
+        directories = {manifest.parent.name: manifest.parent for manifest in folder.glob(f"*/{MANIFEST}")}
+        if directories:
+            return directories
     return {}
 
 
@@ -82,8 +81,8 @@ def _read_manifest(file: Path) -> Manifest:
     if not file.is_file():
         raise UsageError(f"{file.parent} is not an environment directory: it has no {MANIFEST}.")
     try:
-        said = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return TypeAdapter(Manifest).validate_python(said)
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return TypeAdapter(Manifest).validate_python(content)
     except ValidationError as error:
         raise UsageError(f"{file} cannot be used: {_first_mistake(error.errors())}.") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -91,8 +90,8 @@ def _read_manifest(file: Path) -> Manifest:
 
 
 def _first_mistake(mistakes: list[Any]) -> str:
-    """One of pydantic's errors as a sentence; a key that is not known comes with the nearest that is."""
-    # A misspelt key that is required is also one that is missing; to say that it is unknown helps more.
+    """One of pydantic's errors as a sentence; for an unknown key, with the nearest known one."""
+    # A misspelt required key is reported as missing and as unknown; the second message helps more.
     mistake = next((one for one in mistakes if one["type"] == "unexpected_keyword_argument"), mistakes[0])
     where = ".".join(map(str, mistake["loc"]))
     if mistake["type"] != "unexpected_keyword_argument":

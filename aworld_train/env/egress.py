@@ -9,12 +9,12 @@ three words, and hosts of its own:
 | ``listed`` | nothing | its hosts, the environment's | its hosts, the environment's |
 | ``open``, or not set | nothing | its hosts, the environment's | those, and every public address |
 
-So a ceiling never gives a server more than its manifest does, but hosts of the environment, which the operator names,
-are for all servers that may reach any. A server that is ``listed`` and names no host has no way out unless the
+So a ceiling never gives a server more than its manifest does. The environment's hosts, which the operator names, are
+added for every server that may reach any. A server that is ``listed`` and names no host has no egress unless the
 environment names one.
 
 A host that is named may be at any address, a private one too. Below a domain (``.example.org``) and for ``open``, an
-address that is `forbidden_networks` is refused, whatever name leads there.
+address in `forbidden_networks` is refused, whatever name resolves to it.
 """
 
 import ipaddress
@@ -55,7 +55,7 @@ _NOT_PUBLIC = (
     # Public by its number, but the host of a machine at Azure (https://learn.microsoft.com/azure/virtual-network/
     # what-is-ip-address-168-63-129-16).
     "168.63.129.16/32",
-    # RFC 4291: global unicast is 2000::/3. What is outside is local, reserved, or leads to an IPv4 address.
+    # RFC 4291: global unicast is 2000::/3. All else is local, reserved, or stands for an IPv4 address.
     "::/3",
     "4000::/2",
     "8000::/1",
@@ -75,7 +75,7 @@ class EgressRule:
 
     Attributes:
         is_open: Whether it may reach every public address.
-        hosts: What it may reach beside.
+        hosts: What it may also reach.
     """
 
     is_open: bool
@@ -89,10 +89,10 @@ def egress_rules(
     ceiling: str | None = None,
     hosts: Collection[str] = (),
 ) -> dict[str, EgressRule]:
-    """The rules of the servers that have a way out, by server.
+    """The rules of the servers that have egress, by server.
 
     Args:
-        manifest: What the servers say themselves.
+        manifest: The servers' own rules.
         servers: Those that are on.
         keys: Their variables, in which ``$NAME`` is looked up.
         ceiling: The environment's: ``none``, ``listed``, ``open`` or None; see this module.
@@ -104,7 +104,7 @@ def egress_rules(
     common = _common_hosts(hosts)
     if _checked_ceiling(ceiling) == "none":
         return {}
-    found = {}
+    rules = {}
     for name in servers:
         entry = manifest.servers[name]
         if entry.egress == "none":
@@ -120,12 +120,12 @@ def egress_rules(
             hosts=tuple(dict.fromkeys((*own, *common))),
         )
         if rule.is_open or rule.hosts:
-            found[name] = rule
-    return found
+            rules[name] = rule
+    return rules
 
 
 def egress_passwords(rules: Mapping[str, EgressRule]) -> dict[str, str]:
-    """A new password for the proxy for each server that has a way out."""
+    """A new password for the proxy for each server that has egress."""
     return {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in rules}
 
 
@@ -136,7 +136,7 @@ def egress_settings(
     counts: str,
     forbidden: Iterable[Network],
 ) -> dict[str, Any]:
-    """What an egress container is told; see ``serving.egress.settings``."""
+    """The settings of an egress container; see ``serving.egress.settings``."""
     return {
         "servers": {
             name: {"password": passwords[name], "open": rule.is_open, "hosts": list(map(str, rule.hosts))}
@@ -157,13 +157,13 @@ def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
     """The networks that no server reaches without naming them.
 
     These are all that are not public: private, loopback, link-local with the metadata services of clouds, shared,
-    multicast, reserved and for transition between protocols. ``more`` are addresses and networks beside: those of the
+    multicast, reserved and for transition between protocols. ``more`` are further addresses and networks: those of the
     engine's machine (`machine_addresses`) and of its other networks.
 
     Raises:
         ValueError: One of ``more`` is neither.
     """
-    networks = [ipaddress.ip_network(one, strict=False) for one in (*_NOT_PUBLIC, *more)]
+    networks = [ipaddress.ip_network(network, strict=False) for network in (*_NOT_PUBLIC, *more)]
     four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
     six = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
     return (*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six))
@@ -172,16 +172,16 @@ def forbidden_networks(more: Iterable[str] = ()) -> tuple[Network, ...]:
 def machine_addresses() -> tuple[str, ...]:
     """The addresses of this machine, for when the engine runs on it.
 
-    What a machine behind a translator is called by the outside is not among them: nothing here knows it.
+    The public address of a machine behind network address translation is not among them: it is not known here.
     """
-    found = set()
-    for addresses in psutil.net_if_addrs().values():
-        for one in addresses:
+    addresses = set()
+    for interface in psutil.net_if_addrs().values():
+        for entry in interface:
             try:
-                found.add(str(ipaddress.ip_address(one.address.partition("%")[0])))
+                addresses.add(str(ipaddress.ip_address(entry.address.partition("%")[0])))
             except ValueError:
-                continue  # of a network card
-    return tuple(sorted(found))
+                continue  # a hardware address
+    return tuple(sorted(addresses))
 
 
 def _checked_ceiling(ceiling: str | None) -> str | None:
@@ -201,7 +201,7 @@ def _common_hosts(hosts: Collection[str]) -> tuple[Host, ...]:
     except ValueError as error:
         raise UsageError(
             f"The environment cannot have its egress_hosts: {error}. They are names (`pypi.org`, `.wikipedia.org` with "
-            "its subdomains), addresses and networks, with a port (`pypi.org:443`) if no other is meant."
+            "its subdomains), addresses and networks, with a port (`pypi.org:443`) to allow only that one."
         ) from error
 
 

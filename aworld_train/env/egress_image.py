@@ -11,7 +11,8 @@ from typing import Any
 
 import aworld_train
 from aworld_train.env import images
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
+from aworld_train.serving import egress
 
 _PACKAGES = ("aiohttp",)
 _FILES_BYTES = 16 << 20
@@ -22,26 +23,28 @@ FROM python:3.11-slim
 RUN apt-get update \\
     && apt-get install -y --no-install-recommends squid unbound \\
     && apt-get clean && rm -rf /var/lib/apt/lists/*
-COPY requirements.txt {images.PLACE}/
+COPY requirements.txt {images.RUNTIME_FOLDER}/
 RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -q \\
-        --target {images.PLACE}/lib -r {images.PLACE}/requirements.txt
-COPY . {images.PLACE}
-RUN python3 -m compileall -q {images.PLACE}/aworld_train
+        --target {images.RUNTIME_FOLDER}/lib -r {images.RUNTIME_FOLDER}/requirements.txt
+COPY . {images.RUNTIME_FOLDER}
+RUN python3 -m compileall -q {images.RUNTIME_FOLDER}/aworld_train
 USER {images.USER}:{images.USER}
-ENTRYPOINT ["python3", "-P", "{images.PLACE}/run.py", "egress"]
+ENTRYPOINT ["python3", "-P", "{images.RUNTIME_FOLDER}/run.py", "{egress.__name__}"]
 """
 
 
 def egress_image_name() -> str:
-    """What the image is called, whether it is there or not."""
+    """The image's name, whether it exists or not."""
     hashed = hashlib.sha256()
     for name, content in sorted(_files().items()):
         hashed.update(f"{name}\0".encode() + content)
     return f"{images.LABEL}/egress:{hashed.hexdigest()[:12]}"
 
 
-def build_egress_image(client: Any, tell: Tell, *, pull: bool = False, rebuild: bool = False) -> str:
-    """The image, built if it is not there; the arguments are those of ``images.build``.
+def build_egress_image(
+    client: Any, report_progress: ProgressReporter, *, pull: bool = False, rebuild: bool = False
+) -> str:
+    """Build the image unless it exists; the arguments are those of ``images.build``.
 
     Returns:
         Its name.
@@ -56,9 +59,11 @@ def build_egress_image(client: Any, tell: Tell, *, pull: bool = False, rebuild: 
         with contextlib.suppress(ImageNotFound):
             client.images.get(name)
             return name
-    tell("Building the image of the way out; the first time takes a minute.")
+    report_progress("Building the image of the egress proxy; the first time takes a minute.")
     labels = {f"{images.LABEL}.role": "egress"}
-    images._build(client, images._tar(_files()), name, labels, tell, pull=pull, nocache=rebuild)
+    images.build_context(
+        client, images.pack(_files()), name, labels, report_progress, pull=pull, nocache=rebuild
+    )
     return name
 
 
@@ -74,17 +79,17 @@ def _files() -> dict[str, bytes]:
     ]
     return {
         **{f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files},
-        "run.py": images._RUN.format(place=images.PLACE).encode(),
+        "run.py": images.RUN_SCRIPT.format(folder=images.RUNTIME_FOLDER).encode(),
         "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
         "Dockerfile": _DOCKERFILE.encode(),
     }
 
 
 def egress_container_options() -> dict[str, Any]:
-    """How the container is kept small and harmless, beside its network, volumes, name and labels.
+    """Options that limit what the container may use and do, without its network, volumes, name and labels.
 
-    Its one writable place is in memory. Unbound listens on port 53 of its loopback, which no privilege has to protect
-    there.
+    Its one writable folder is in memory. Unbound listens on port 53 of its loopback, and so needs no privilege for low
+    ports.
     """
     user = images.USER
     return {

@@ -1,7 +1,7 @@
-"""Whether an environment answers (`probe`), and whether its tools work (`check_tools`): two questions.
+"""Whether an environment answers (`probe`), and whether its tools work (`check_tools`): two separate checks.
 
 A server that answers ``/health`` may still refuse the token or fail every call, and an agent would then learn
-to do without tools. So nothing is reported as up before one real call came back with the right result.
+to do without tools. So nothing is reported as up before a real tool call has returned the expected result.
 """
 
 import asyncio
@@ -13,20 +13,20 @@ from typing import Any
 
 import httpx
 
-from aworld_train.env.address import is_near
 from aworld_train.errors import EnvironmentFailure
+from aworld_train.network import is_near
 from aworld_train.serving.manifest import TestCall
 
 
 def health_url(mcp_url: str) -> str:
-    """Where the server of that MCP endpoint says that it is alive: ``/health`` on the same host and port."""
+    """The health check of that MCP endpoint's server: ``/health`` on the same host and port."""
     return str(httpx.URL(mcp_url).copy_with(raw_path=b"/health"))
 
 
 def probe(url: str, timeout: float = 2.0) -> bool:
-    """Whether ``url`` answers a GET with success within ``timeout`` seconds; never raises."""
+    """Whether ``url`` answers a GET with success within ``timeout`` seconds; raises nothing."""
     try:
-        # Reading the certificates of the world's authorities takes longer than the rest of a plain request.
+        # Loading the certificates of all authorities takes longer than the rest of a plain request.
         encrypted = httpx.URL(url).scheme == "https"
         return httpx.get(url, timeout=timeout, trust_env=not is_near(url), verify=encrypted).is_success
     except (httpx.HTTPError, httpx.InvalidURL):
@@ -34,18 +34,18 @@ def probe(url: str, timeout: float = 2.0) -> bool:
 
 
 def read_health(url: str, seconds: float = 2.0) -> dict[str, Any] | None:
-    """What a gateway says of itself at its ``/health``, well or not; None where nothing answers."""
+    """A gateway's description of itself at its ``/health``, healthy or not; None where nothing answers."""
     try:
-        answer = httpx.get(url, timeout=seconds, trust_env=not is_near(url), verify=False)
-        said = answer.json()
-        return said if isinstance(said, dict) and "workers" in said else None
+        response = httpx.get(url, timeout=seconds, trust_env=not is_near(url), verify=False)
+        health = response.json()
+        return health if isinstance(health, dict) and "workers" in health else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
 
 
 @dataclass(frozen=True)
 class ServerCheck:
-    """How a tool server did in its test.
+    """The result of a tool server's test.
 
     Attributes:
         server: Its name.
@@ -62,13 +62,13 @@ class ServerCheck:
 
 @dataclass(frozen=True)
 class EnvironmentCheck:
-    """What a test of an environment found.
+    """The result of an environment's test.
 
     Attributes:
         opening: Seconds to open a session.
         listing: Seconds to list the tools.
         tools: Their names.
-        servers: How each server did.
+        servers: The result of each server.
     """
 
     opening: float
@@ -95,12 +95,12 @@ def check_servers(mcp_url: str, token: str, calls: Mapping[str, TestCall | None]
     """Make the test call of each server.
 
     Raises:
-        EnvironmentFailure: One did not give what it should, or nothing works at all.
+        EnvironmentFailure: A call did not have the expected result, or the environment cannot be used at all.
     """
-    for found in examine(mcp_url, token, calls, seconds).servers:
-        if found.problem is not None:
+    for check in examine(mcp_url, token, calls, seconds).servers:
+        if check.problem is not None:
             raise EnvironmentFailure(
-                f"The tool {found.tool!r} of {found.server!r} at {mcp_url} does not work: {found.problem}."
+                f"The tool {check.tool!r} of {check.server!r} at {mcp_url} does not work: {check.problem}."
             )
 
 
@@ -114,7 +114,7 @@ def examine(
     Args:
         mcp_url: MCP endpoint.
         token: Bearer token.
-        calls: For each server a call; its result has to be no error and to contain the expected text.
+        calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
         seconds: For all of it.
 
     Raises:
@@ -154,31 +154,33 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, TestCall | No
     began = time.monotonic()
     async with connection as (read, write, _), ClientSession(read, write) as session:
         await session.initialize()
-        opened = time.monotonic()
+        session_open = time.monotonic()
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
-        servers = [await _try(session, server, call, names) for server, call in calls.items()]
-        return EnvironmentCheck(opened - began, listed - opened, names, servers)
+        servers = [await _test_server(session, server, call, names) for server, call in calls.items()]
+        return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
 
 
-async def _try(session: Any, server: str, call: TestCall | None, names: list[str]) -> ServerCheck:
+async def _test_server(session: Any, server: str, call: TestCall | None, names: list[str]) -> ServerCheck:
     from mcp import McpError
     from mcp.types import TextContent
 
     if call is None:
         return ServerCheck(server, None, 0.0, None)
-    # Where several servers have a tool of that name, each is served with its server's name in front.
-    own = f"{server}__{call.tool}"
+    # Where several servers have a tool of the same name, each tool's name starts with its server's.
+    qualified_name = f"{server}__{call.tool}"
     began = time.monotonic()
     try:
-        result = await session.call_tool(own if own in names else call.tool, dict(call.arguments))
+        result = await session.call_tool(
+            qualified_name if qualified_name in names else call.tool, dict(call.arguments)
+        )
     except McpError as error:
         return ServerCheck(server, call.tool, time.monotonic() - began, error.error.message)
     text = " ".join(part.text for part in result.content if isinstance(part, TextContent))
-    fine = not result.isError and call.expect in text
+    as_expected = not result.isError and call.expect in text
     problem = (
         None
-        if fine
+        if as_expected
         else f"it answered {text[:200]!r} to {call.arguments}, where {call.expect!r} was expected"
     )
     return ServerCheck(server, call.tool, time.monotonic() - began, problem)

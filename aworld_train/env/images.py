@@ -1,7 +1,7 @@
 """The image of an environment: what its own Dockerfile makes, and on top the gateway and the worker.
 
-An image is named after a digest of all that goes into it, so it is built once, and found again by everybody on the
-machine. Nothing secret goes in: keys and tokens come when a container is started.
+An image is named after a digest of all that goes into it, so it is built once and shared by all users of the machine.
+Nothing secret goes in: a container gets keys and tokens when it is started.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import aworld_train
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 from aworld_train.env.directory import EnvDirectory
 from aworld_train.errors import EnvironmentFailure, UsageError
 
-PLACE = "/opt/aworld"
+RUNTIME_FOLDER = "/opt/aworld"
 USER = 10001
 LABEL = "aworld-train"
 _PACKAGES = ("aiohttp", "prometheus-client", "pyjwt")
@@ -30,30 +30,30 @@ _SHARED = ("__init__.py", "errors.py", "masking.py", "serving")
 _LOG_LINES = 25
 _STEP = re.compile(r"^Step \d+/\d+ : ")
 _SERVERS_ARGUMENT = re.compile(r"^\s*ARG\s+SERVERS\b", re.MULTILINE | re.IGNORECASE)
-_LAYER_DONE = ("Already exists", "Pull complete")
-_RUN = """\
+_LAYER_FINISHED = ("Already exists", "Pull complete")
+RUN_SCRIPT = """\
 import runpy, sys
-sys.path[:0] = ["{place}/lib", "{place}"]
+sys.path[:0] = ["{folder}/lib", "{folder}"]
 sys.argv = sys.argv[1:]
-runpy.run_module("aworld_train.serving." + sys.argv[0], run_name="__main__", alter_sys=True)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-# The user of gateways and workers owns the place of the worker's socket and nothing else; tools run as others.
+# The user of gateways and workers owns the folder of the worker's socket and nothing else; tools run as other users.
 _DOCKERFILE = """\
 FROM {base}
 USER root
-COPY . {place}
+COPY . {folder}
 RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore -q \\
-        --target {place}/lib -r {place}/requirements.txt \\
-    && python3 -m compileall -q {place}
+        --target {folder}/lib -r {folder}/requirements.txt \\
+    && python3 -m compileall -q {folder}
 USER {user}:{user}
-ENTRYPOINT ["python3", "-P", "{place}/run.py"]
+ENTRYPOINT ["python3", "-P", "{folder}/run.py"]
 """
 
 
 def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
-    """What its image is called, whether it is there or not; ``only`` as for `build`."""
+    """The name of its image, whether it exists or not; ``only`` as for `build`."""
     hashed = hashlib.sha256(directory.digest().encode())
-    if only and _can_have_less(directory):
+    if only and _takes_servers_argument(directory):
         hashed.update("\0".join(["", *sorted(only)]).encode())
     for name, content in sorted(_runtime(directory).items()):
         hashed.update(f"{name}\0".encode() + content)
@@ -63,22 +63,22 @@ def image_name(directory: EnvDirectory, only: tuple[str, ...] = ()) -> str:
 def build(
     client: Any,
     directory: EnvDirectory,
-    tell: Tell,
+    report_progress: ProgressReporter,
     *,
     only: tuple[str, ...] = (),
     pull: bool = False,
     rebuild: bool = False,
 ) -> str:
-    """The environment's image, built if it is not there.
+    """Build the environment's image unless it exists.
 
     Args:
         client: A Docker client.
         directory: What to build.
-        tell: Told of each step.
-        only: The servers that it has to have; empty: all. A Dockerfile that says ``ARG SERVERS`` is told, and may leave
-            out what the others need; an image with everything will do, where it is there.
+        report_progress: Called with a line about each step.
+        only: The servers that it has to have; empty: all. A Dockerfile with ``ARG SERVERS`` gets their names, and may
+            leave out what the others need; an existing image with all servers is used instead.
         pull: Look for a newer base image.
-        rebuild: Build from nothing, whatever is there.
+        rebuild: Build without the cache, even if the image exists.
 
     Returns:
         Its name.
@@ -91,32 +91,61 @@ def build(
 
     name = image_name(directory, only)
     if not (pull or rebuild):
-        for there in (image_name(directory), name):
+        for existing in (image_name(directory), name):
             with contextlib.suppress(ImageNotFound):
-                client.images.get(there)
-                return there
+                client.images.get(existing)
+                return existing
     if not (directory.path / "Dockerfile").is_file():
         raise UsageError(f"{directory.path} has no Dockerfile; it can only be run with --backend process.")
-    own = f"{name}-own"
+    directory_image = f"{name}-own"
     labels = {f"{LABEL}.directory": directory.name}
-    tell(f"Building the image of {directory.name}; the first time takes minutes.")
-    arguments = {"SERVERS": ",".join(only)} if only and _can_have_less(directory) else {}
+    report_progress(f"Building the image of {directory.name}; the first time takes minutes.")
+    arguments = {"SERVERS": ",".join(only)} if only and _takes_servers_argument(directory) else {}
     context = _directory_context(directory)
-    _build(client, context, own, labels, tell, pull=pull, nocache=rebuild, buildargs=arguments)
-    _build(client, _runtime_context(directory, own), name, labels, tell)
-    client.images.remove(own, noprune=True)  # the name only: the layers are in the other one
+    build_context(
+        client,
+        context,
+        directory_image,
+        labels,
+        report_progress,
+        pull=pull,
+        nocache=rebuild,
+        buildargs=arguments,
+    )
+    build_context(client, _runtime_context(directory, directory_image), name, labels, report_progress)
+    client.images.remove(directory_image, noprune=True)  # the name only: the layers are in the other one
     return name
 
 
-def _can_have_less(directory: EnvDirectory) -> bool:
+def _takes_servers_argument(directory: EnvDirectory) -> bool:
     dockerfile = directory.path / "Dockerfile"
     return dockerfile.is_file() and bool(_SERVERS_ARGUMENT.search(dockerfile.read_text(encoding="utf-8")))
 
 
-def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: Tell, **options: Any) -> None:
+def build_context(
+    client: Any,
+    context: bytes,
+    tag: str,
+    labels: dict[str, str],
+    report_progress: ProgressReporter,
+    **options: Any,
+) -> None:
+    """Build an image from a build context.
+
+    Args:
+        client: A Docker client.
+        context: A tar archive with the Dockerfile and the files that it names; see `pack`.
+        tag: The image's name.
+        labels: The image's labels.
+        report_progress: Called with a line about each step.
+        options: More arguments of docker's ``build``.
+
+    Raises:
+        EnvironmentFailure: It could not be built; the end of the log is in the message.
+    """
     from docker.errors import APIError
 
-    said: deque[str] = deque(maxlen=_LOG_LINES)
+    last_lines: deque[str] = deque(maxlen=_LOG_LINES)
     try:
         output = client.api.build(
             fileobj=io.BytesIO(context),
@@ -132,14 +161,14 @@ def _build(client: Any, context: bytes, tag: str, labels: dict[str, str], tell: 
             if "error" in part:
                 raise EnvironmentFailure(
                     f"The image of {tag} could not be built: {part['error'].strip()}\nThe last lines of the log:\n"
-                    + "\n".join(said)
+                    + "\n".join(last_lines)
                 )
             for line in _lines(part):
-                said.append(line)
+                last_lines.append(line)
                 if _STEP.match(line):
-                    tell(line)
-            if part.get("status") in _LAYER_DONE:
-                tell(f"layer {part.get('id')}: {part['status']}")
+                    report_progress(line)
+            if part.get("status") in _LAYER_FINISHED:
+                report_progress(f"layer {part.get('id')}: {part['status']}")
     except APIError as error:
         raise EnvironmentFailure(
             f"The image of {tag} could not be built: {error.explanation or error}"
@@ -158,16 +187,16 @@ def _directory_context(directory: EnvDirectory) -> bytes:
     ignore = directory.path / ".dockerignore"
     patterns = ignore.read_text().splitlines() if ignore.is_file() else []
     patterns = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
-    # Secrets are never in an image, whatever its author forgot to leave out.
+    # Secrets are never in an image, even where its author did not exclude them.
     chosen = exclude_paths(str(directory.path), [*patterns, "**/.env", "**/__pycache__"])
-    return _tar(
+    return pack(
         {name: (directory.path / name) for name in sorted(chosen) if (directory.path / name).is_file()}
     )
 
 
 def _runtime_context(directory: EnvDirectory, base: str) -> bytes:
-    dockerfile = _DOCKERFILE.format(base=base, place=PLACE, user=USER).encode()
-    return _tar({**_runtime(directory), "Dockerfile": dockerfile})
+    dockerfile = _DOCKERFILE.format(base=base, folder=RUNTIME_FOLDER, user=USER).encode()
+    return pack({**_runtime(directory), "Dockerfile": dockerfile})
 
 
 def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
@@ -178,25 +207,25 @@ def _runtime(directory: EnvDirectory) -> dict[str, bytes]:
         **{
             f"aworld_train/{file.relative_to(package)}": file.read_bytes() for file in files if file.is_file()
         },
-        "run.py": _RUN.format(place=PLACE).encode(),
+        "run.py": RUN_SCRIPT.format(folder=RUNTIME_FOLDER).encode(),
         "manifest.json": json.dumps(asdict(directory.manifest)).encode(),
         "requirements.txt": "".join(f"{name}=={metadata.version(name)}\n" for name in _PACKAGES).encode(),
     }
 
 
-def _tar(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
-    """The same files give the same bytes: the builder's cache goes by them."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+def pack(files: dict[str, Path] | dict[str, bytes] | dict[str, Any]) -> bytes:
+    """A tar archive; the same files give the same bytes, by which the builder's cache finds its layers."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             data = content if isinstance(content, bytes) else content.read_bytes()
             entry.size = len(data)
             entry.mode = 0o644 if isinstance(content, bytes) else content.stat().st_mode & 0o755 | 0o444
             tar.addfile(entry, io.BytesIO(data))
-    return packed.getvalue()
+    return archive.getvalue()
 
 
 def _repository(name: str) -> str:
-    """``name`` as the repository of an image may be called."""
+    """``name`` in the characters that an image's repository may have."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "environment"

@@ -1,9 +1,9 @@
-"""API keys for tool servers: read from a file when an environment starts, given to the servers that declare them."""
+"""API keys for tool servers: read from a file when an environment starts, passed to the servers that declare them."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from aworld_train.env.backend import Tell
+from aworld_train.env.backend import ProgressReporter
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest
 
@@ -21,44 +21,44 @@ def read_keys(manifest: Manifest, env_file: Path | None) -> dict[str, str]:
     if not env_file.is_file():
         raise UsageError(f"There is no file {env_file} (--env-file).")
     try:
-        said = dotenv_values(env_file)
+        values = dotenv_values(env_file)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{env_file} (--env-file) cannot be read: {error}.") from error
-    return {name: value for name, value in said.items() if value and name in manifest.key_names()}
+    return {name: value for name, value in values.items() if value and name in manifest.key_names()}
 
 
 def choose_servers(
-    manifest: Manifest, asked: tuple[str, ...], keys: Mapping[str, str], tell: Tell
+    manifest: Manifest, names: tuple[str, ...], keys: Mapping[str, str], report_progress: ProgressReporter
 ) -> tuple[str, ...]:
-    """The servers to run: those asked for, or all that have their keys.
+    """The servers to run: those of ``names``, or all that have their keys.
 
     Raises:
-        UsageError: One asked for is not known or lacks a key, or none is left.
+        UsageError: A named one is unknown or lacks a key, or no server has its keys.
     """
     missing = manifest.missing_keys(keys)
-    check_names(manifest, asked)
-    for name in asked:
+    check_names(manifest, names)
+    for name in names:
         if name in missing:
             raise UsageError(
                 f"The server {name!r} needs {', '.join(missing[name])}: put it into the --env-file."
             )
-    if asked:
-        return asked
+    if names:
+        return names
     for name, lacking in missing.items():
-        tell(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
-    on = tuple(name for name in manifest.servers if name not in missing)
-    if not on:
+        report_progress(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
+    usable = tuple(name for name in manifest.servers if name not in missing)
+    if not usable:
         raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")
-    return on
+    return usable
 
 
-def check_names(manifest: Manifest, asked: tuple[str, ...]) -> None:
-    """See that all of them are servers of the environment.
+def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:
+    """Check that all of them are servers of the environment.
 
     Raises:
         UsageError: One is not.
     """
-    for name in asked:
+    for name in names:
         if name not in manifest.servers:
             guess = nearest(name, list(manifest.servers))
             raise UsageError(

@@ -1,7 +1,7 @@
-"""The life of a tool environment: started, proved to work, found again, stopped; whatever backend runs it.
+"""The life of a tool environment: it is started, tested, found again and stopped, whatever backend runs it.
 
-An environment is up when a call of each of its tool servers has come back, not before. A name keeps its token, and its
-port where it can, until it is taken down: who holds the connection of one that died finds it when it is up again.
+An environment is up when a call of each of its tool servers has returned, not before. A name keeps its token, and if
+possible its port, until it is taken down: the connection of an environment that died is valid again after a restart.
 """
 
 import hashlib
@@ -19,15 +19,8 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import (
-    Backend,
-    EnvPlan,
-    Size,
-    Tell,
-    choose_backend,
-    open_backend,
-    usable_backends,
-)
+from aworld_train.env.backend import Backend, EnvPlan, ProgressReporter, Size
+from aworld_train.env.backend_choice import choose_backend, open_backend, usable_backends
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
@@ -39,12 +32,12 @@ from aworld_train.serving import tokens
 
 DAY = 86400
 _LOG_LINES = 15
-_PATIENCE = 10.0
-"""Seconds an environment that was up may take to answer again before it is taken for broken."""
-_LOCK_WAIT = 60.0
-_BUILD_WAIT = 3600.0
+_RECOVERY_SECONDS = 10.0
+"""Seconds that an environment may take to answer again before it counts as broken and is replaced."""
+_LOCK_SECONDS = 60.0
+_BUILD_LOCK_SECONDS = 3600.0
 """Seconds to wait for another program that starts the same environment, image and all."""
-_MAX_WORKERS_UNASKED = 4
+_MAX_DEFAULT_WORKERS = 4
 
 
 def up(
@@ -70,11 +63,11 @@ def up(
     pull: bool = False,
     rebuild: bool = False,
     owner_pid: int | None = None,
-    tell: Tell = lambda _: None,
+    tell: ProgressReporter = lambda _: None,
 ) -> EnvConnection:
-    """Start an environment and prove that its tools work; what is up and unchanged is returned at once.
+    """Start an environment and test its tools; one that is up with the same settings is returned at once.
 
-    One that is up but not as asked for is stopped first. Blocks; in async code, call it in a thread.
+    One that is up with other settings is stopped first. This call blocks; in async code, run it in a thread.
 
     Args:
         docker_dir: Name or path of the environment directory.
@@ -84,26 +77,26 @@ def up(
         port: Port to listen on; 0 takes any that is free.
         workers: How many sessions are served at a time; default: as many as there are cores, four at most, and one
             where sessions share a worker.
-        servers: Which tool servers; default: all that have the keys they need. An image that has to be built first may
-            then be without what the others need.
+        servers: Which tool servers; default: all that have the keys they need. An image that is built for them may lack
+            what other servers need.
         env_file: File with the keys that servers need.
-        data: Folder with the files of a benchmark, which tools may read: at ``/attachments`` in containers, and always
-            where the variable ``ATTACHMENTS`` says.
-        size: How large a worker may grow.
+        data: Folder with the files of a benchmark, which tools may read: at ``/attachments`` in containers, and in all
+            cases at the path in the variable ``ATTACHMENTS``.
+        size: Limits of each worker.
         desktop: Whether each worker has a desktop to look at.
-        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: what each server's own
-            entry says. See ``aworld_train.env.egress``.
-        egress_hosts: Hosts that all servers may reach that may reach any, private ones too.
-        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``); no agent is
-            served by them.
+        egress: The most that any server may reach: ``none``, ``listed`` or ``open``; default: each server's own entry
+            decides. See ``aworld_train.env.egress``.
+        egress_hosts: Hosts that every server with egress may also reach; they may be private.
+        scoring_workers: How many more workers run the code of answers that are scored (``code_tests``); they serve no
+            agent.
         runtime: The Docker engine's runtime for workers, such as ``runsc``; default: the engine's.
         ttl: Seconds for which the token is valid.
         limits: Of the gateway; see ``aworld_train.serving.env_gateway.app.Limits``.
-        wait: Seconds it may take to start, once its image is there.
+        wait: Seconds it may take to start, once its image is built.
         pull: Look for a newer base image.
-        rebuild: Build the image from nothing.
-        owner_pid: A process; when that ends, by whatever cause, so does the environment.
-        tell: Told what is being done.
+        rebuild: Build the image without the cache.
+        owner_pid: A process; the environment is stopped when it ends, whatever the cause.
+        tell: Called with a line about each step.
 
     Returns:
         How to reach it.
@@ -117,23 +110,25 @@ def up(
     if desktop:
         _refuse_without_desktop(directory)
     keys = read_keys(directory.manifest, env_file)
-    on = choose_servers(directory.manifest, servers, keys, tell)
-    runner = choose_backend(backend, {name: directory.manifest.servers[name] for name in on}, tell)
-    if runner.name != "docker" and (egress is not None or egress_hosts):
+    enabled = choose_servers(directory.manifest, servers, keys, tell)
+    chosen_backend = choose_backend(
+        backend, {name: directory.manifest.servers[name] for name in enabled}, tell
+    )
+    if chosen_backend.name != "docker" and (egress is not None or egress_hosts):
         raise UsageError("--egress needs the docker backend: a process has the network of this machine.")
-    rules = egress_rules(directory.manifest, on, keys, egress, egress_hosts)
-    chosen = registry.checked(name or directory.name)
-    attached = attachments.find_data(data, for_containers=runner.name == "docker")
+    rules = egress_rules(directory.manifest, enabled, keys, egress, egress_hosts)
+    environment = registry.checked(name or directory.name)
+    data_folder = attachments.find_data(data, for_containers=chosen_backend.name == "docker")
     owner = _owner(owner_pid)
-    with registry.locked(chosen, _BUILD_WAIT, tell):
-        old = find(chosen)
+    with registry.locked(environment, _BUILD_LOCK_SECONDS, tell):
+        old = find(environment)
         if old is not None:
-            _refuse_if_taken(old, owner)
+            _refuse_if_in_use(old, owner)
         issued = int(time.time())
         plan = EnvPlan(
-            name=chosen,
+            name=environment,
             directory=directory,
-            servers=on,
+            servers=enabled,
             host=address.listen_address(host),
             port=port,
             workers=_workers(directory, workers),
@@ -151,7 +146,7 @@ def up(
             owner=owner,
             starter=_owner(os.getpid()) or Owner(os.getpid(), 0.0),
             only=servers,
-            data=attached,
+            data=data_folder,
             desktop=desktop,
             egress=rules,
             egress_passwords=egress_passwords(rules),
@@ -160,26 +155,26 @@ def up(
             pull=pull,
             rebuild=rebuild,
         )
-        plan = replace(plan, fingerprint=_fingerprint(plan, runner, ttl))
-        if old is not None and not (rebuild or pull) and _serves(old, plan, runner):
+        plan = replace(plan, fingerprint=_fingerprint(plan, chosen_backend, ttl))
+        if old is not None and not (rebuild or pull) and _matches(old, plan, chosen_backend):
             return old.connection
-        plan = replace(plan, prepared=runner.prepare(plan, tell))
+        plan = replace(plan, prepared=chosen_backend.prepare(plan, tell))
         if old is not None:
-            tell(f"Stopping {chosen}, which is not as asked for.")
+            tell(f"Stopping {environment}, which has other settings.")
             open_backend(old.backend).stop(old)
             # With the old secret, tokens that were revoked would be valid again.
-            if not registry.take_revocation(chosen) and old.credentials.expires > issued:
+            if not registry.take_revocation(environment) and old.credentials.expires > issued:
                 password = plan.credentials.desktop_password
                 plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
         plan = replace(plan, port=_choose_port(plan, old))
-        tell(f"Starting {chosen} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
+        tell(f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
         try:
-            return _start(runner, plan, wait)
+            return _start(chosen_backend, plan, wait)
         except EnvironmentFailure:
             # Between choosing a port and listening on it, another program may have taken it.
             if port or address.is_free(plan.host, plan.port):
                 raise
-            return _start(runner, replace(plan, port=address.free_port(plan.host)), wait)
+            return _start(chosen_backend, replace(plan, port=address.free_port(plan.host)), wait)
 
 
 def down(name: str) -> bool:
@@ -191,7 +186,7 @@ def down(name: str) -> bool:
     Raises:
         EnvironmentFailure: It runs on another machine, or does not end.
     """
-    with registry.locked(name, _LOCK_WAIT):
+    with registry.locked(name, _LOCK_SECONDS):
         record = find(name)
         running = False
         if record is not None:
@@ -205,28 +200,28 @@ def down(name: str) -> bool:
 
 
 def orphans() -> list[str]:
-    """Names of environments that nobody waits for: half started, or of an owner that is gone."""
-    found = []
+    """Names of environments that no program uses: their start was interrupted, or their owner has ended."""
+    names = []
     for backend in usable_backends():
         for record in backend.records():
             if record.is_elsewhere:
                 continue
-            abandoned = not record.ready and not _lives(record.starter)
-            if abandoned or (record.owner is not None and not _lives(record.owner)):
-                found.append(record.name)
-        found += [name for name in backend.leftovers() if name not in found and not _is_locked(name)]
-    return sorted(set(found))
+            abandoned = not record.ready and not _is_alive(record.starter)
+            if abandoned or (record.owner is not None and not _is_alive(record.owner)):
+                names.append(record.name)
+        names += [name for name in backend.leftovers() if name not in names and not _is_locked(name)]
+    return sorted(set(names))
 
 
 def down_orphans() -> list[str]:
     """Remove every orphan; their names.
 
     Raises:
-        EnvironmentFailure: Something of one does not end.
+        EnvironmentFailure: A part of one does not end.
     """
     names = orphans()
     for name in names:
-        with registry.locked(name, _LOCK_WAIT):
+        with registry.locked(name, _LOCK_SECONDS):
             for backend in usable_backends():
                 backend.remove(name)
             registry.log_path(name).unlink(missing_ok=True)
@@ -235,7 +230,8 @@ def down_orphans() -> list[str]:
 
 def find(name: str) -> Record | None:
     """The environment of that name, whatever runs it."""
-    return next((found for backend in usable_backends() if (found := backend.find(name)) is not None), None)
+    records = (backend.find(name) for backend in usable_backends())
+    return next((record for record in records if record is not None), None)
 
 
 def _start(backend: Backend, plan: EnvPlan, wait: float) -> EnvConnection:
@@ -263,15 +259,15 @@ def _start(backend: Backend, plan: EnvPlan, wait: float) -> EnvConnection:
 def _wait_until_healthy(
     backend: Backend, record: Record, plan: EnvPlan, deadline: float, wait: float
 ) -> None:
-    """Until every worker is ready for its first session."""
+    """Wait until every worker is ready for its first session."""
     while True:
-        said = read_health(record.health)
-        if said is not None and said["name"] != record.name:
-            raise EnvironmentFailure(f"Port {record.port} was taken by {said['name']!r} meanwhile.")
-        if said is not None and said["broken"]:
-            server, reason = next(iter(said["broken"].items()))
+        health = read_health(record.health)
+        if health is not None and health["name"] != record.name:
+            raise EnvironmentFailure(f"Port {record.port} was taken by {health['name']!r} meanwhile.")
+        if health is not None and health["broken"]:
+            server, reason = next(iter(health["broken"].items()))
             raise EnvironmentFailure(f"The tool server {server!r} does not start: {reason}.")
-        if said is not None and _all_ready(said, plan):
+        if health is not None and _all_ready(health, plan):
             return
         if not backend.runs(record):
             raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
@@ -306,7 +302,7 @@ def _owner(pid: int | None) -> Owner | None:
         raise UsageError(f"Process {pid}, which the environment is to end with, does not exist.") from error
 
 
-def _lives(process: Owner | None) -> bool:
+def _is_alive(process: Owner | None) -> bool:
     return process is not None and process_supervisor.find_process(process.pid, process.started) is not None
 
 
@@ -318,24 +314,24 @@ def _is_locked(name: str) -> bool:
         return True
 
 
-def _workers(directory: EnvDirectory, asked: int | None) -> int:
-    if asked is not None and asked < 1:
-        raise UsageError(f"--workers is {asked}: there has to be at least one.")
-    if asked is not None:
-        return asked
+def _workers(directory: EnvDirectory, count: int | None) -> int:
+    if count is not None and count < 1:
+        raise UsageError(f"--workers is {count}: there has to be at least one.")
+    if count is not None:
+        return count
     shared = directory.manifest.sessions_per_worker > 1
-    return 1 if shared else min(os.cpu_count() or 1, _MAX_WORKERS_UNASKED)
+    return 1 if shared else min(os.cpu_count() or 1, _MAX_DEFAULT_WORKERS)
 
 
-def _scoring_workers(asked: int) -> int:
-    if asked < 0:
-        raise UsageError(f"--scoring-workers is {asked}: it has to be 0 or more.")
-    return asked
+def _scoring_workers(count: int) -> int:
+    if count < 0:
+        raise UsageError(f"--scoring-workers is {count}: it has to be 0 or more.")
+    return count
 
 
 def _fingerprint(plan: EnvPlan, backend: Backend, ttl: float) -> str:
-    """A hash of everything that decides what runs; the port may be any."""
-    parts = [
+    """A hash of everything that decides what runs, except for the port."""
+    inputs = [
         {"files": plan.directory.digest(), "path": str(plan.directory.path), "python": sys.executable},
         [
             backend.name,
@@ -352,7 +348,7 @@ def _fingerprint(plan: EnvPlan, backend: Backend, ttl: float) -> str:
         {"keys": dict(plan.keys), "limits": dict(plan.limits), "version": _runtime_digest()},
         attachments.identity(plan.data),
     ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _runtime_digest() -> str:
@@ -363,28 +359,28 @@ def _runtime_digest() -> str:
     return hashed.hexdigest()
 
 
-def _serves(record: Record, plan: EnvPlan, runner: Backend) -> bool:
-    """Whether it is what is asked for, and answers."""
-    same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
-    if not same or plan.port not in (0, record.port) or record.credentials.expires <= time.time():
+def _matches(record: Record, plan: EnvPlan, backend: Backend) -> bool:
+    """Whether it was started from this plan, and answers."""
+    is_same = record.ready and record.owner == plan.owner and record.fingerprint == plan.fingerprint
+    if not is_same or plan.port not in (0, record.port) or record.credentials.expires <= time.time():
         return False
-    deadline = time.monotonic() + _PATIENCE
-    while runner.runs(record) and time.monotonic() < deadline:
-        said = read_health(record.health)
-        if said is not None and said["name"] == record.name and said["status"] == "ok":
+    deadline = time.monotonic() + _RECOVERY_SECONDS
+    while backend.runs(record) and time.monotonic() < deadline:
+        health = read_health(record.health)
+        if health is not None and health["name"] == record.name and health["status"] == "ok":
             return True
         time.sleep(0.2)
     return False
 
 
-def _refuse_if_taken(record: Record, owner: Owner | None) -> None:
-    """One that belongs to a living process is that process's alone; one of nobody is not made somebody's."""
+def _refuse_if_in_use(record: Record, owner: Owner | None) -> None:
+    """Refuse an environment that another living process owns, and for an owner also one that has none."""
     _refuse_if_elsewhere(record)
     if record.owner == owner or not open_backend(record.backend).runs(record):
         return
     if record.owner is None:
         holder = "was started by hand, not to end with another process"
-    elif _lives(record.owner):
+    elif _is_alive(record.owner):
         holder = f"belongs to process {record.owner.pid}"
     else:
         return

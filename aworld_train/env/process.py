@@ -1,8 +1,8 @@
-"""The process backend: gateway and workers run as processes of this machine, under a guard.
+"""The process backend: gateway and workers run as processes of this machine, under a supervisor.
 
-They get the usual variables of the caller's environment, not all of them: an agent's tools have no business with the
-keys of the person who trains it. Secrets travel in variables, never in a command line, which every user of the machine
-can read. Sessions are kept apart by folders and are cleaned up after, but a tool can do what this user can do.
+They get only common variables of the caller's environment: an agent's tools must not see the keys of the person who
+trains it. Secrets are passed in variables, never in a command line, which every user of the machine can read. Each
+session has folders of its own, which are emptied after it, but a tool can do whatever this user can do.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ import psutil
 
 from aworld_train import process_supervisor
 from aworld_train.env import address, attachments, registry
-from aworld_train.env.backend import EnvPlan, Tell
+from aworld_train.env.backend import EnvPlan, ProgressReporter
 from aworld_train.env.interpreter import find_interpreter
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from aworld_train.serving.worker.wipe import empty
 
-_PASSED = {
+_PASSED_VARIABLES = {
     *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TZ", "USER"),
     *("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
     *("REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 }
-"""Variables of the caller's environment that every server gets, beside ``LC_*``."""
-_GUARD_START = 30.0
-"""Seconds for the guard to start; it takes a fraction of one, unless the machine is very busy."""
-_STOP = 2 * process_supervisor.GRACE + 2.0
-"""Seconds for the guard to end its descendants by either signal."""
+"""Variables of the caller's environment that every server gets, with those named ``LC_*``."""
+_SUPERVISOR_START_SECONDS = 30.0
+"""For the supervisor to start; it takes a fraction of a second, unless the machine is very busy."""
+_STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0
+"""For the supervisor to end its descendants by either signal."""
 _FOLLOW_SECONDS = 0.3
-_DEEP = 50  # of the 107 characters that the path of a socket may have
+_MAX_FOLDER_LENGTH = 50  # of the 107 characters that a socket's path may have
 
 
 class ProcessBackend:
@@ -55,21 +55,21 @@ class ProcessBackend:
         """See `Backend.find`."""
         return registry.read(name)
 
-    def prepare(self, plan: EnvPlan, tell: Tell) -> str:
-        """Find an interpreter that has what the directory's requirements name, or make one; see `Backend.prepare`."""
+    def prepare(self, plan: EnvPlan, report_progress: ProgressReporter) -> str:
+        """Find or make an interpreter with the packages of the directory's requirements; see `Backend.prepare`."""
         if plan.desktop:
             raise UsageError("--vnc needs the docker backend: a desktop of this machine is not the agent's.")
         if plan.runtime:
             raise UsageError("--runtime needs the docker backend: there are no containers to run in it.")
-        return find_interpreter(plan.directory, tell)
+        return find_interpreter(plan.directory, report_progress)
 
     def start(self, plan: EnvPlan) -> Record:
-        """Start everything under a guard; see `Backend.start`."""
+        """Start everything under a supervisor; see `Backend.start`."""
         log = registry.log_path(plan.name)
         log.unlink(missing_ok=True)
         registry.old_log_path(plan.name).unlink(missing_ok=True)
         python = plan.prepared
-        folder = tempfile.mkdtemp(prefix="aworld-env-", dir=_short_folder())
+        folder = tempfile.mkdtemp(prefix="aworld-env-", dir=_socket_parent())
         manifest = Path(folder, "manifest.json")
         manifest.write_text(json.dumps(asdict(plan.directory.manifest)), encoding="utf-8")
         settings = {
@@ -90,7 +90,9 @@ class ProcessBackend:
         }
         variables = {
             **{
-                name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")
+                name: value
+                for name, value in os.environ.items()
+                if name in _PASSED_VARIABLES or name.startswith("LC_")
             },
             **plan.keys,
             **({attachments.VARIABLE: str(plan.data)} if plan.data is not None else {}),
@@ -98,7 +100,7 @@ class ProcessBackend:
             "AWORLD_SECRET": plan.credentials.secret,
         }
         try:
-            pid = self._start_guard(plan, log, variables)
+            pid = self._start_supervisor(plan, log, variables)
         except EnvironmentFailure:
             _remove(Path(folder))
             raise
@@ -118,7 +120,7 @@ class ProcessBackend:
             handle={"pid": pid, "started": psutil.Process(pid).create_time(), "folder": folder},
             data=str(plan.data or ""),
         )
-        # Written before it is known to work: whoever kills this process leaves something that can be found.
+        # Written before the environment is tested, so that it can be found and removed if this process is killed.
         registry.write(record)
         return record
 
@@ -127,17 +129,17 @@ class ProcessBackend:
         registry.write(replace(record, ready=True))
 
     def stop(self, record: Record) -> None:
-        """End the guard, which ends everything below it; see `Backend.stop`."""
-        top = _find(record)
-        if top is not None:
-            everything = [top, *_children(top)]
-            _signal(top, signal.SIGTERM)
-            if not _ended(everything, _STOP):
-                for process in {*everything, *_children(top)}:
+        """End the supervisor, which ends its descendants; see `Backend.stop`."""
+        supervisor = _supervisor(record)
+        if supervisor is not None:
+            processes = [supervisor, *_children(supervisor)]
+            _signal(supervisor, signal.SIGTERM)
+            if not _have_ended(processes, _STOP_SECONDS):
+                for process in {*processes, *_children(supervisor)}:
                     _signal(process, signal.SIGKILL)
-                if not _ended(everything, process_supervisor.GRACE):
+                if not _have_ended(processes, process_supervisor.GRACE):
                     pids = ", ".join(
-                        str(process.pid) for process in everything if process_supervisor.lives(process)
+                        str(process.pid) for process in processes if process_supervisor.lives(process)
                     )
                     raise EnvironmentFailure(f"Process {pids} did not end, not even by SIGKILL.")
         _remove(Path(record.handle["folder"]))
@@ -145,8 +147,8 @@ class ProcessBackend:
         registry.old_log_path(record.name).unlink(missing_ok=True)
 
     def runs(self, record: Record) -> bool:
-        """Whether the guard lives; it ends with what it guards."""
-        return _find(record) is not None
+        """Whether the supervisor lives; it ends with the environment."""
+        return _supervisor(record) is not None
 
     def logs(self, record: Record, lines: int, follow: bool) -> Iterator[str]:
         """See `Backend.logs`."""
@@ -155,9 +157,9 @@ class ProcessBackend:
             yield from _decoded(_read_from(old, 0) + file.read())[-lines:]
             line, running = b"", True
             while follow and running:
-                # Looked at first: what it wrote before it ended is read once more after it has.
+                # Checked before reading, so that its last lines are read after it has ended.
                 running = self.runs(record)
-                if os.fstat(file.fileno()).st_size < file.tell():  # it was put aside and begun anew
+                if os.fstat(file.fileno()).st_size < file.tell():  # it was rotated
                     line += _read_from(old, file.tell())
                     file.seek(0)
                 line += file.read()
@@ -166,7 +168,7 @@ class ProcessBackend:
                 time.sleep(_FOLLOW_SECONDS)
 
     def leftovers(self) -> list[str]:
-        """None: a process environment is written down as soon as it has a process."""
+        """None: a process environment has a record as soon as it has a process."""
         return []
 
     def remove(self, name: str) -> None:
@@ -175,32 +177,32 @@ class ProcessBackend:
         if record is not None:
             self.stop(record)
 
-    def _start_guard(self, plan: EnvPlan, log: Path, variables: dict[str, str]) -> int:
-        guarded = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
-        guarded += ["--record", str(registry.record_path(plan.name))]
+    def _start_supervisor(self, plan: EnvPlan, log: Path, variables: dict[str, str]) -> int:
+        supervised = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
+        supervised += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:
-            guarded += ["--owner-pid", str(plan.owner.pid), "--owner-started", repr(plan.owner.started)]
+            supervised += ["--owner-pid", str(plan.owner.pid), "--owner-started", repr(plan.owner.started)]
         command = [sys.executable, "-P", "-m", "aworld_train.serving.local"]
         try:
-            answer = subprocess.run(
-                [*guarded, "--", *command],
+            started = subprocess.run(
+                [*supervised, "--", *command],
                 cwd=plan.directory.path,
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=_GUARD_START,
+                timeout=_SUPERVISOR_START_SECONDS,
             )
-            return int(answer.stdout)
+            return int(started.stdout)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EnvironmentFailure(f"{plan.name!r} could not be started: {error}.") from error
         except ValueError as error:
-            reason = answer.stderr.strip().rpartition("\n")[2]
+            reason = started.stderr.strip().rpartition("\n")[2]
             raise EnvironmentFailure(f"{plan.name!r} could not be started: {reason}.") from error
 
 
 def _read_from(path: Path, start: int) -> bytes:
-    """What a file has from there on; nothing where there is none."""
+    """The content of a file from ``start`` on; empty where there is no file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(start)
         return file.read()
@@ -211,10 +213,10 @@ def _decoded(written: bytes) -> list[str]:
     return written.decode(errors="replace").splitlines()
 
 
-def _short_folder() -> str:
-    """Where temporary files go, unless that is so deep that the path of a socket in it would be too long."""
-    usual = tempfile.gettempdir()
-    return usual if len(usual) <= _DEEP else "/tmp"
+def _socket_parent() -> str:
+    """The folder for temporary files, or ``/tmp`` where the path of a socket in it would be too long."""
+    default = tempfile.gettempdir()
+    return default if len(default) <= _MAX_FOLDER_LENGTH else "/tmp"
 
 
 def _remove(folder: Path) -> None:
@@ -224,14 +226,14 @@ def _remove(folder: Path) -> None:
             folder.rmdir()
 
 
-def _find(record: Record) -> psutil.Process | None:
+def _supervisor(record: Record) -> psutil.Process | None:
     return process_supervisor.find_process(int(record.handle["pid"]), float(record.handle["started"]))
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
     try:
-        found: list[psutil.Process] = process.children(recursive=True)
-        return found
+        descendants: list[psutil.Process] = process.children(recursive=True)
+        return descendants
     except psutil.NoSuchProcess:
         return []
 
@@ -243,7 +245,7 @@ def _signal(process: psutil.Process, number: int) -> None:
         return
 
 
-def _ended(processes: list[psutil.Process], seconds: float) -> bool:
+def _have_ended(processes: list[psutil.Process], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while any(process_supervisor.lives(process) for process in processes):
         if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""An environment that was started and not taken down: what its backend knows of it, in the words of all backends.
+"""An environment that was started and not taken down, described in the same way for every backend.
 
-For processes it is a file, for containers it is read from their labels; nobody else has to know which.
+The process backend stores the record in a file, the Docker backend reads it from labels.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Owner:
 
     Attributes:
         pid: Its process id.
-        started: When it was created (Unix time, seconds): a pid alone may come to mean another process.
+        started: When it was created (Unix time, seconds): the system gives a pid to another process later.
     """
 
     pid: int
@@ -31,11 +31,11 @@ class Credentials:
     """What the tokens of an environment are made of.
 
     Attributes:
-        secret: Known to its gateway, and to those who may manage it.
+        secret: Known to its gateway and to the users who may manage it.
         token_id: Name of the token that `env up` prints.
         issued: Unix time, seconds.
         expires: Unix time, seconds.
-        desktop_password: Opens the desktop pages; empty where there are none.
+        desktop_password: Password of the desktop pages; empty where there are none.
     """
 
     secret: str = field(repr=False)
@@ -51,18 +51,18 @@ class Record:
 
     Attributes:
         name: Name it was started under.
-        backend: What runs it.
+        backend: The backend that runs it.
         host: Address its gateway listens on.
         port: TCP port of its gateway.
         workers: How many sessions (or groups of sessions) it serves at a time.
         credentials: What its tokens are made of.
         directory: Path of its environment directory.
-        fingerprint: A hash of everything it was started from; another one means "not what is asked for".
+        fingerprint: A hash of everything it was started from; it differs where the settings do.
         machine: Host it runs on.
         owner: The process it ends with, if any.
-        ready: Whether its tools have been seen to work.
+        ready: Whether its tools have been tested and work.
         starter: The process that starts it, until it is ready.
-        handle: What its backend needs to find it again.
+        handle: Values by which its backend finds it again.
         data: Path of the folder that its tools may read; empty where there is none.
     """
 
@@ -83,12 +83,12 @@ class Record:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs on another machine, where its processes mean nothing to this one."""
+        """Whether it runs on another machine, whose processes this one cannot see."""
         return self.machine != address.machine()
 
     @property
     def health(self) -> str:
-        """URL that answers when it is alive."""
+        """URL of its health check."""
         return address.url(self._ip, self.port, "/health")
 
     @property
@@ -98,9 +98,9 @@ class Record:
 
     @property
     def connection(self) -> EnvConnection:
-        """How to reach it; the same for as long as it is up."""
-        made = self.credentials
-        password = made.desktop_password
+        """How to reach it; unchanged for as long as it is up."""
+        credentials = self.credentials
+        password = credentials.desktop_password
         return EnvConnection(
             name=self.name,
             ip=self._ip,
@@ -111,23 +111,23 @@ class Record:
             vnc_password=password or None,
             workers=self.workers,
             backend=self.backend,
-            started_at=_iso(made.issued),
-            expires_at=_iso(made.expires),
+            started_at=_iso(credentials.issued),
+            expires_at=_iso(credentials.expires),
         )
 
     def token(
         self, expires: int | None = None, sessions: int | None = None, token_id: str | None = None
     ) -> str:
-        """The environment's token, or another one with its own limits, and its own id."""
-        made = self.credentials
-        other = expires is not None or sessions is not None
+        """The environment's token, or with any limit another token, with its own id."""
+        credentials = self.credentials
+        is_other = expires is not None or sessions is not None
         return tokens.sign(
-            made.secret,
+            credentials.secret,
             self.name,
-            issued=made.issued,
-            expires=made.expires if expires is None else expires,
+            issued=credentials.issued,
+            expires=credentials.expires if expires is None else expires,
             sessions=sessions,
-            token_id=token_id if other else made.token_id,
+            token_id=token_id if is_other else credentials.token_id,
         )
 
     @property

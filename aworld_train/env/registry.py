@@ -1,7 +1,7 @@
-"""The process environments of this machine and user: one small file for each, readable by nobody else.
+"""The process environments of this machine and user: one small file for each, which no other user can read.
 
-A record outlives the program that wrote it, so that another one can stop what this one started. It is written
-whole or not at all, and only under the lock of its name.
+A record outlives the program that wrote it, so that another program can stop the environment. It is written as a whole
+or not at all, and only under the lock of its name.
 """
 
 import fcntl
@@ -22,12 +22,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 
 def folder() -> Path:
-    """Where records and logs are; made, and closed to others, if needed.
+    """The folder of records and logs; created if needed, and closed to other users.
 
     It is ``env`` under ``AWORLD_TRAIN_STATE``, by default under ``~/.local/state/aworld-train``.
 
     Raises:
-        EnvironmentFailure: It cannot be made, or belongs to somebody else.
+        EnvironmentFailure: It cannot be created, or belongs to another user.
     """
     path = Path(os.environ.get("AWORLD_TRAIN_STATE") or "~/.local/state/aworld-train").expanduser() / "env"
     try:
@@ -42,10 +42,10 @@ def folder() -> Path:
 
 
 def checked(name: str) -> str:
-    """``name`` if an environment may be called so.
+    """``name``, if it is a valid name of an environment.
 
     Raises:
-        UsageError: It may not.
+        UsageError: It is not.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -61,12 +61,12 @@ def record_path(name: str) -> Path:
 
 
 def log_path(name: str) -> Path:
-    """The file of what the server writes."""
+    """The file of its log."""
     return folder() / f"{checked(name)}.log"
 
 
 def old_log_path(name: str) -> Path:
-    """The file of what it wrote before that, if that has become too much for one file."""
+    """The file of its older log lines, once the log has become too long for one file."""
     return folder() / f"{checked(name)}.log.1"
 
 
@@ -76,14 +76,14 @@ def note_revocation(name: str) -> None:
 
 
 def take_revocation(name: str) -> bool:
-    """Whether a token of that environment was revoked; forgotten from now on."""
-    noted = _revoked_path(name).exists()
+    """Whether a token of that environment was revoked; also removes that note."""
+    was_revoked = _revoked_path(name).exists()
     _revoked_path(name).unlink(missing_ok=True)
-    return noted
+    return was_revoked
 
 
 def names() -> list[str]:
-    """The names that have a record."""
+    """The names of all records."""
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
@@ -96,8 +96,8 @@ def read(name: str) -> Record | None:
     path = record_path(name)
     try:
         stored = json.loads(path.read_text())
-        people = {kind: Owner(**stored[kind]) if stored[kind] else None for kind in ("owner", "starter")}
-        return Record(**{**stored, **people, "credentials": Credentials(**stored["credentials"])})
+        processes = {kind: Owner(**stored[kind]) if stored[kind] else None for kind in ("owner", "starter")}
+        return Record(**{**stored, **processes, "credentials": Credentials(**stored["credentials"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -112,28 +112,28 @@ def write(record: Record) -> None:
 
 
 def remove(name: str) -> None:
-    """Forget the environment; its log stays."""
+    """Remove the record; the log stays."""
     record_path(name).unlink(missing_ok=True)
 
 
 @contextmanager
-def locked(name: str, wait: float, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Be the only one who changes that environment.
+def locked(name: str, wait: float, report_progress: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Hold the lock under which that environment may be changed.
 
     Raises:
-        EnvironmentFailure: Somebody else has been changing it for ``wait`` seconds.
+        EnvironmentFailure: Another program has held it for ``wait`` seconds.
     """
     path = folder() / f".{checked(name)}.lock"
     deadline = time.monotonic() + wait
-    told = False
+    reported = False
     while (descriptor := _lock(path)) is None:
         if time.monotonic() > deadline:
             raise EnvironmentFailure(
                 f"Another program has been starting or stopping {name!r} for {wait:.0f} s; try again later."
             )
-        if not told:
-            tell(f"Another program is starting or stopping {name}; waiting for it.")
-            told = True
+        if not reported:
+            report_progress(f"Another program is starting or stopping {name}; waiting for it.")
+            reported = True
         time.sleep(0.1)
     try:
         yield
@@ -147,11 +147,11 @@ def _revoked_path(name: str) -> Path:
 
 
 def _lock(path: Path) -> int | None:
-    """An open descriptor that holds the lock, or None where another one holds it."""
+    """An open descriptor that holds the lock, or None where another program holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The last holder deleted the file: a lock on a file without a name keeps nobody out.
+        # The last holder deleted the file: a lock on a deleted file excludes no other program.
         if path.stat().st_ino == os.fstat(descriptor).st_ino:
             return descriptor
     except (BlockingIOError, FileNotFoundError):

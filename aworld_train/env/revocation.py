@@ -1,16 +1,18 @@
 """Revoking a token of an environment: its gateway is ordered to end the token's sessions and to refuse it.
 
-The gateway remembers it for as long as the environment runs. That a token was ever revoked is noted on this machine
-too: an environment that is started anew under its name gets another secret then, with which no old token is valid.
+The gateway remembers it for as long as the environment runs. This machine also
+stores a note of it: an environment that is started again under its name then gets a new secret, with which no old
+token is valid.
 """
 
 import time
 
 import httpx
 
-from aworld_train.env import address, registry
+from aworld_train.env import registry
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from aworld_train.network import is_near
 from aworld_train.serving import tokens
 from aworld_train.serving.tokens import InvalidToken, Revocation
 
@@ -18,18 +20,18 @@ _SECONDS = 30.0
 
 
 def revoke(record: Record, token: str) -> tuple[str, int, bool]:
-    """Have a token refused from now on.
+    """Revoke a token: from now on it is refused.
 
     Args:
         record: The environment.
         token: The token, or its id.
 
     Returns:
-        Its id, how many sessions ended, and whether the gateway could write down that it is revoked.
+        Its id, how many sessions ended, and whether the gateway could store the revocation.
 
     Raises:
-        UsageError: It is no token of this environment, or the one that the environment has itself.
-        EnvironmentFailure: The gateway does not take the order.
+        UsageError: It is no token of this environment, or the one that `env up` printed.
+        EnvironmentFailure: The gateway does not carry out the order.
     """
     revocation = _revocation(record, token)
     if revocation.token_id == record.credentials.token_id:
@@ -47,11 +49,11 @@ def revoke(record: Record, token: str) -> tuple[str, int, bool]:
             url,
             headers={"Authorization": f"Bearer {order}"},
             timeout=_SECONDS,
-            trust_env=not address.is_near(url),
+            trust_env=not is_near(url),
         )
         response.raise_for_status()
-        answer = response.json()
-        return revocation.token_id, int(answer["sessions"]), bool(answer["kept"])
+        result = response.json()
+        return revocation.token_id, int(result["sessions"]), bool(result["kept"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         raise EnvironmentFailure(
             f"The gateway of {record.name!r} at {url} did not revoke the token ({type(error).__name__}); see "
@@ -65,7 +67,7 @@ def _revocation(record: Record, token: str) -> Revocation:
             raise UsageError("--revoke needs a token, or the id of one (`env token --json` prints it).")
         return Revocation(token, None)
     try:
-        allowed = tokens.verify(record.credentials.secret, record.name, token)
+        claims = tokens.verify(record.credentials.secret, record.name, token)
     except InvalidToken as reason:
         raise UsageError(f"There is nothing to revoke in {record.name!r}: {reason}.") from reason
-    return Revocation(allowed.token_id, allowed.expires)
+    return Revocation(claims.token_id, claims.expires)

@@ -1,11 +1,11 @@
-"""How the environments are that were started: looked at, never changed, and told without their secrets."""
+"""The state of the environments that were started, without their secrets; reading it changes nothing."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aworld_train import process_supervisor
-from aworld_train.env.backend import open_backend, usable_backends
+from aworld_train.env.backend_choice import open_backend, usable_backends
 from aworld_train.env.health import read_health
 from aworld_train.env.record import Record
 
@@ -15,13 +15,13 @@ class EnvStatus:
     """An environment as it is now; nothing in it is secret.
 
     Attributes:
-        state: ``up``; ``starting`` (its tools have not been seen to work yet); ``unhealthy`` (it runs, and none of
-            its workers does); ``dead`` (it ended by itself); ``abandoned`` (its start was cut off, or its owner is
-            gone); ``elsewhere`` (it is on another machine).
-        workers: How many there are, by what they do; empty where the gateway does not answer.
-        sessions: How many are open.
-        queued: How many wait for a worker.
-        refused: How many requests of its tools to the outside were refused; None where they have no way out.
+        state: ``up``; ``starting`` (its tools have not been tested yet); ``unhealthy`` (it runs, but none of its
+            workers does); ``dead`` (it ended by itself); ``abandoned`` (its start was interrupted, or its owner
+            has ended); ``elsewhere`` (it is on another machine).
+        workers: How many there are in each state; empty where the gateway does not answer.
+        sessions: How many sessions are open.
+        queued: How many sessions wait for a worker.
+        refused: How many outgoing requests of its tools were refused; None where they have no egress.
         data: Folder that its tools may read, if any.
         owner_pid: The process it ends with, if any.
     """
@@ -48,7 +48,7 @@ class EnvStatus:
 
 
 def status(name: str | None = None) -> list[EnvStatus]:
-    """How every environment is that was started and not taken down, or the one of that name.
+    """The status of every environment that was started and not taken down, or of the one of that name.
 
     An unknown name gives an empty list.
     """
@@ -57,7 +57,7 @@ def status(name: str | None = None) -> list[EnvStatus]:
 
 
 def log_lines(record: Record, lines: int, follow: bool = False) -> Iterator[str]:
-    """The last lines that an environment wrote, and with ``follow`` those to come; its secrets are blotted out."""
+    """The last lines that an environment wrote, and with ``follow`` those to come; its secrets are replaced."""
     secrets = [record.credentials.secret, record.credentials.desktop_password, record.connection.token]
     for line in open_backend(record.backend).logs(record, lines, follow):
         for secret in filter(None, secrets):
@@ -71,18 +71,18 @@ def names() -> list[str]:
 
 
 def _status(record: Record) -> EnvStatus:
-    said = None if record.is_elsewhere else read_health(record.health)
+    health = None if record.is_elsewhere else read_health(record.health)
     connection = record.connection
     return EnvStatus(
         name=record.name,
-        state=_state(record, said),
+        state=_state(record, health),
         backend=record.backend,
         mcp_url=connection.mcp_url,
-        workers=said["workers"] if said else {},
-        sessions=said["sessions"] if said else None,
-        queued=said["queued"] if said else None,
-        refused=said["egress"]["refused"] if said and said.get("egress") else None,
-        servers=said["servers"] if said else [],
+        workers=health["workers"] if health else {},
+        sessions=health["sessions"] if health else None,
+        queued=health["queued"] if health else None,
+        refused=health["egress"]["refused"] if health and health.get("egress") else None,
+        servers=health["servers"] if health else [],
         started_at=connection.started_at,
         expires_at=connection.expires_at,
         directory=record.directory,
@@ -92,7 +92,7 @@ def _status(record: Record) -> EnvStatus:
     )
 
 
-def _state(record: Record, said: dict[str, Any] | None) -> str:
+def _state(record: Record, health: dict[str, Any] | None) -> str:
     if record.is_elsewhere:
         return "elsewhere"
     expected = record.owner if record.ready else record.starter
@@ -102,4 +102,4 @@ def _state(record: Record, said: dict[str, Any] | None) -> str:
         return "dead"
     if not record.ready:
         return "starting"
-    return "up" if said is not None and said["status"] == "ok" else "unhealthy"
+    return "up" if health is not None and health["status"] == "ok" else "unhealthy"

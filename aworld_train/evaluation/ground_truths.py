@@ -1,4 +1,4 @@
-"""The tasks of a dataset by id, as far as scoring needs them."""
+"""The ground truths of a dataset by task id."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import DatasetError, RewardError, nearest
-from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_object, texts_of
+from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """A task as far as scoring needs it.
+    """The fields of a task that scoring needs.
 
     Attributes:
         answer: The ground truth.
-        scorer: None for the run's.
-        answer_schema: None for the run's.
-        query: What was asked.
+        scorer: Its scorer; None for the run's.
+        answer_schema: Its answer schema; None for the run's.
+        query: The task's question.
         info: The row's ``extra_info``.
     """
 
@@ -29,9 +29,9 @@ class GroundTruth:
 
 
 def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
-    """The tasks of a dataset by id: a parquet file of this package's or verl's, or a file of JSON lines.
+    """The tasks of a dataset by id: a parquet file in this package's or VeRL's schema, or a file of JSON lines.
 
-    In parquet, the id is ``extra_info.id``, and ``extra_info.index`` where there is none.
+    In parquet the id is ``extra_info.id``, or ``extra_info.index`` where that is missing.
 
     Raises:
         DatasetError: It cannot be read, or two tasks have the same id.
@@ -41,46 +41,46 @@ def read_ground_truths(path: Path) -> dict[str, GroundTruth]:
         raise DatasetError(
             f"{path} is a directory; name a file in it{', as ' if files else ''}{' or '.join(files)}."
         )
-    found: dict[str, GroundTruth] = {}
+    ground_truths: dict[str, GroundTruth] = {}
     tasks = _parquet_tasks(path) if path.suffix == ".parquet" else _json_tasks(path)
-    for place, name, truth in tasks:
-        if name in found:
+    for location, name, ground_truth in tasks:
+        if name in ground_truths:
             raise DatasetError(
-                f"{place}: a task before it has the id {name!r} too. Give every task its own id."
+                f"{location}: a task before it has the id {name!r} too. Give every task its own id."
             )
-        found[name] = truth
-    if not found:
+        ground_truths[name] = ground_truth
+    if not ground_truths:
         raise DatasetError(f"{path} has no tasks.")
-    return found
+    return ground_truths
 
 
-def find_ground_truth(truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
-    """The task of this id.
+def find_ground_truth(ground_truths: Mapping[str, GroundTruth], name: str) -> GroundTruth:
+    """The ground truth of the task with this id.
 
     Raises:
         DatasetError: There is none.
     """
-    if name not in truths:
-        hint = nearest(name, tuple(truths)) if len(truths) < 10_000 else None
-        meant = f" Did you mean {hint!r}?" if hint else ""
-        raise DatasetError(f"the dataset has no task with the id {name!r}.{meant}")
-    return truths[name]
+    if name not in ground_truths:
+        hint = nearest(name, tuple(ground_truths)) if len(ground_truths) < 10_000 else None
+        suggestion = f" Did you mean {hint!r}?" if hint else ""
+        raise DatasetError(f"the dataset has no task with the id {name!r}.{suggestion}")
+    return ground_truths[name]
 
 
 def _json_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
-    for place, _, text in lines_of(path):
+    for location, _, text in read_lines(path):
         try:
             data = read_object(text)
-            name = str(id_of(data))
+            name = str(read_id(data))
             if data.get("answer") is None:
                 raise RewardError("it has no 'answer'.")
-            said = texts_of(data)
+            texts = read_text_fields(data)
         except RewardError as error:
-            raise DatasetError(f"{place}: {error.message}") from error
-        truth = GroundTruth(
-            said["answer"], said.get("scorer"), said.get("answer_schema"), said.get("query", ""), data
+            raise DatasetError(f"{location}: {error.message}") from error
+        ground_truth = GroundTruth(
+            texts["answer"], texts.get("scorer"), texts.get("answer_schema"), texts.get("query", ""), data
         )
-        yield place, name, truth
+        yield location, name, ground_truth
 
 
 def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
@@ -99,8 +99,8 @@ def _parquet_tasks(path: Path) -> Iterator[tuple[str, str, GroundTruth]]:
                 answer = (row["reward_model"] or {}).get("ground_truth")
                 if answer is None:
                     raise DatasetError(f"{path}, row {number}: it has no ground truth.")
-                # An empty text is what a row without its own has in some files.
-                truth = GroundTruth(
+                # Some files have an empty text in rows without a scorer or schema of their own.
+                ground_truth = GroundTruth(
                     answer, info.get("scorer") or None, info.get("answer_schema") or None, query, info
                 )
-                yield f"{path}, row {number}", name, truth
+                yield f"{path}, row {number}", name, ground_truth

@@ -1,4 +1,4 @@
-"""How sure a share is that was measured on so many tasks."""
+"""The confidence interval of a share that was measured on a number of tasks."""
 
 import math
 

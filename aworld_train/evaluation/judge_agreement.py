@@ -1,7 +1,7 @@
-"""How well a judge agrees with people: the verdicts it gives on answers that were labelled before.
+"""How well a judge agrees with people, measured on labelled answers.
 
-Answers on which it abstained are counted and are in no share. Cohen's kappa (1960) takes off what two who judge by
-chance would agree on: a judge that calls everything right agrees often where most answers are right, at a kappa of 0.
+Answers on which the judge abstains are counted but are in no share. Cohen's kappa (1960) corrects for agreement by
+chance: where most answers are right, a judge that calls every answer right agrees often, but its kappa is 0.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ _FIELDS = ("id", "query", "answer", "prediction", "label")
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """An answer that somebody labelled.
+class LabelledAnswer:
+    """An answer with a label of a person.
 
     Attributes:
-        id: What reports call it.
-        query: What was asked.
+        id: Its name in reports.
+        query: The task's question.
         answer: The right answer.
         prediction: The answer to judge.
         label: Whether it is right.
@@ -45,19 +45,19 @@ class Agreement:
     """How a judge agrees with labels.
 
     Attributes:
-        n: Answers.
-        abstained: Of these, those without a verdict.
-        accuracy: Share of the verdicts that are the label; None if there are none, as with all shares.
-        interval: 95 % Wilson score interval of it.
-        kappa: Cohen's kappa; None where chance alone agrees always.
-        precision: Share of the answers called right that are.
-        recall: Share of the right answers that are called so.
-        confusion: By label, then by verdict, how many.
+        n: Number of answers.
+        abstained: How many of them have no verdict.
+        accuracy: Share of the verdicts that equal the label; None without verdicts, like all shares.
+        interval: 95 % Wilson score interval of the accuracy.
+        kappa: Cohen's kappa; None where agreement by chance is certain.
+        precision: Share of right answers among those with the verdict correct.
+        recall: Share of the right answers that have the verdict correct.
+        confusion: Number of answers by label, then by verdict.
         disagreements: Ids of the answers whose verdict is not the label.
-        causes: Why there was no verdict, by id.
-        cost: What the requests cost, by the models' prices.
+        causes: Reason for a missing verdict, by id.
+        cost: Cost of the requests, by the models' prices.
         calls: Requests sent.
-        cached: Verdicts that were given before.
+        cached: Verdicts from the cache.
     """
 
     n: int
@@ -79,7 +79,7 @@ class Agreement:
         return asdict(self)
 
 
-def read_labelled(file: Path) -> list[Labelled]:
+def read_labelled(file: Path) -> list[LabelledAnswer]:
     """The lines of a JSONL file with ``id``, ``query``, ``answer``, ``prediction`` and ``label``.
 
     Raises:
@@ -90,62 +90,65 @@ def read_labelled(file: Path) -> list[Labelled]:
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{file} cannot be read: {error}.") from error
     lines = [
-        _labelled(f"{file}, line {at}", line) for at, line in enumerate(text.split("\n"), 1) if line.strip()
+        _labelled(f"{file}, line {number}", line)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
     ]
     if not lines:
         raise DatasetError(f"{file} has no lines; write one JSON object a line, with {', '.join(_FIELDS)}.")
     return lines
 
 
-async def measure(
-    labelled: Sequence[Labelled],
+async def measure_agreement(
+    labelled: Sequence[LabelledAnswer],
     settings: RewardSettings,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Agreement:
-    """Judge all of them; ``progress`` is told how many are done.
+    """Judge all of them; ``progress`` receives the number of judged answers.
 
-    No more are begun at a time than may be asked at a time, and each has, beside its time limit, the time for its turn.
+    As many answers are judged at a time as requests are allowed, and each has, beside its time limit, the time to wait
+    for its turn within the limit per minute.
     """
-    patient = settings.patient()
+    patient_settings = settings.patient()
     scores: dict[int, Score] = {}
     remaining = iter(enumerate(labelled))
 
     async def work() -> None:
-        for at, row in remaining:
-            context = ScoringContext(query=row.query, text=row.prediction, settings=patient)
-            scores[at] = await llm_judge(row.prediction, row.answer, context)
+        for index, row in remaining:
+            context = ScoringContext(query=row.query, text=row.prediction, settings=patient_settings)
+            scores[index] = await llm_judge(row.prediction, row.answer, context)
             progress(len(scores))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(settings.judge.concurrency, len(labelled))):
             group.create_task(work())
-    return agreement_of([(row, scores[at]) for at, row in enumerate(labelled)])
+    return agreement_of([(row, scores[index]) for index, row in enumerate(labelled)])
 
 
-def agreement_of(judged: Sequence[tuple[Labelled, Score]]) -> Agreement:
-    """The figures of answers and what a judge said of them."""
+def agreement_of(judged: Sequence[tuple[LabelledAnswer, Score]]) -> Agreement:
+    """The agreement between labels and a judge's scores."""
     counts = {
         label: dict.fromkeys(("correct", "incorrect", "abstained"), 0) for label in ("correct", "incorrect")
     }
     disagreements, causes = [], {}
     for row, score in judged:
-        said = "abstained" if score.value is None else _word(score.value > 0)
-        counts[_word(row.label)][said] += 1
+        verdict = "abstained" if score.value is None else _verdict_name(score.value > 0)
+        counts[_verdict_name(row.label)][verdict] += 1
         if score.value is None:
             causes[row.id] = "; ".join(score.steps)
-        elif said != _word(row.label):
+        elif verdict != _verdict_name(row.label):
             disagreements.append(row.id)
-    right, missed = counts["correct"]["correct"], counts["correct"]["incorrect"]
-    wrongly, refused = counts["incorrect"]["correct"], counts["incorrect"]["incorrect"]
-    n = right + missed + wrongly + refused
+    true_positive, false_negative = counts["correct"]["correct"], counts["correct"]["incorrect"]
+    false_positive, true_negative = counts["incorrect"]["correct"], counts["incorrect"]["incorrect"]
+    n = true_positive + false_negative + false_positive + true_negative
     return Agreement(
         n=len(judged),
         abstained=len(judged) - n,
-        accuracy=_ratio(right + refused, n),
-        interval=wilson_interval(right + refused, n) if n else None,
-        kappa=_kappa(right, missed, wrongly, refused),
-        precision=_ratio(right, right + wrongly),
-        recall=_ratio(right, right + missed),
+        accuracy=_ratio(true_positive + true_negative, n),
+        interval=wilson_interval(true_positive + true_negative, n) if n else None,
+        kappa=_kappa(true_positive, false_negative, false_positive, true_negative),
+        precision=_ratio(true_positive, true_positive + false_positive),
+        recall=_ratio(true_positive, true_positive + false_negative),
         confusion=counts,
         disagreements=tuple(disagreements),
         causes=causes,
@@ -155,41 +158,43 @@ def agreement_of(judged: Sequence[tuple[Labelled, Score]]) -> Agreement:
     )
 
 
-def _kappa(right: int, missed: int, wrongly: int, refused: int) -> float | None:
-    n = right + missed + wrongly + refused
-    by_chance = (right + missed) * (right + wrongly) + (wrongly + refused) * (missed + refused)
-    # Both times n squared, so that "always by chance" is exact.
-    return _ratio(n * (right + refused) - by_chance, n * n - by_chance)
+def _kappa(true_positive: int, false_negative: int, false_positive: int, true_negative: int) -> float | None:
+    n = true_positive + false_negative + false_positive + true_negative
+    both_positive = (true_positive + false_negative) * (true_positive + false_positive)
+    both_negative = (false_positive + true_negative) * (false_negative + true_negative)
+    by_chance = both_positive + both_negative
+    # Both are multiplied by n squared, so the comparison with 0 is exact.
+    return _ratio(n * (true_positive + true_negative) - by_chance, n * n - by_chance)
 
 
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _word(right: bool) -> str:
+def _verdict_name(right: bool) -> str:
     return "correct" if right else "incorrect"
 
 
-def _labelled(where: str, line: str) -> Labelled:
+def _labelled(location: str, line: str) -> LabelledAnswer:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{where}: this is not JSON: {error}.") from error
+        raise DatasetError(f"{location}: this is not JSON: {error}.") from error
     if not isinstance(data, dict):
-        raise DatasetError(f"{where}: this is no JSON object; it needs {', '.join(_FIELDS)}.")
+        raise DatasetError(f"{location}: this is no JSON object; it needs {', '.join(_FIELDS)}.")
     for name in _FIELDS:
         if name not in data:
-            meant = nearest(name, [key for key in data if key not in _FIELDS])
-            hint = f"; is it {meant!r}?" if meant else "."
-            raise DatasetError(f"{where}: there is no {name!r}{hint}")
+            suggestion = nearest(name, [key for key in data if key not in _FIELDS])
+            hint = f"; is it {suggestion!r}?" if suggestion else "."
+            raise DatasetError(f"{location}: there is no {name!r}{hint}")
     label = data["label"]
     if not (isinstance(label, bool) or (type(label) is int and label in (0, 1))):
-        raise DatasetError(f"{where}: the label is {label!r}; it must be 0, 1, false or true.")
-    texts = {name: _text(where, name, data[name]) for name in _FIELDS if name != "label"}
-    return Labelled(**texts, label=bool(label))
+        raise DatasetError(f"{location}: the label is {label!r}; it must be 0, 1, false or true.")
+    texts = {name: _text(location, name, data[name]) for name in _FIELDS if name != "label"}
+    return LabelledAnswer(**texts, label=bool(label))
 
 
-def _text(where: str, name: str, value: Any) -> str:
+def _text(location: str, name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DatasetError(f"{where}: {name!r} must be a text or a number, not {json.dumps(value)[:80]}.")
+        raise DatasetError(f"{location}: {name!r} must be a text or a number, not {json.dumps(value)[:80]}.")
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,23 +1,24 @@
 """pass@1 of a model on a dataset: every task is played once, greedily, by the loop that trains it.
 
-It is VeRL's own validation (``val_only``), so that a number measured here and one measured in training mean the same.
+It is the framework's own validation, so that a number measured here and one measured in training mean the same.
 """
 
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.metrics import Tail
-from aworld_train.adapter.verl.run import run_verl
+from aworld_train.adapter.base import RunMode, TrainingFramework, framework_of
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_file
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.evaluation.interval import wilson_interval
+from aworld_train.json_lines import JsonLinesTail
 from aworld_train.masking import mask
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe, Recipe
@@ -29,6 +30,8 @@ from aworld_train.training.account import EpisodeCounts
 from aworld_train.training.environment import run_environment
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run import terminate_as_interrupt
+from aworld_train.training.stall import StallWatch
+from aworld_train.training.start import run_plan
 
 
 @dataclass(frozen=True)
@@ -90,17 +93,17 @@ def evaluate(
         AworldTrainError: something is missing, or the measurement failed.
     """
     recipe = loaded.recipe
-    directory = str(model_directory(checkpoint)) if checkpoint else None
+    framework = framework_of(recipe)
+    directory = str(model_directory(checkpoint, framework)) if checkpoint else None
     check_model(directory or recipe.model.path)
     check_agent(asdict(recipe.agent))
-    given = dataset or recipe.dataset.val
-    if given is None:
+    path = dataset or recipe.dataset.val
+    if path is None:
         raise UsageError(
             f"The recipe {recipe.name} has no dataset to measure on: set dataset.val, or name one with --dataset."
         )
-    tasks = check_file(given)
+    tasks = check_file(path)
     check_rewards(recipe, tasks.scorers, tasks.answer_schemas)
-    expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
     source = recipes.to_source(recipe)
     model = escape(directory) if directory else source["model"]["path"]
     data = escape(str(tasks.path)) if dataset else source["dataset"]["val"]
@@ -109,101 +112,118 @@ def evaluate(
             loaded.unresolved,
             {
                 "model": {"path": model},
-                # VeRL builds its training side too; it is given the same tasks and never takes a step.
+                # Frameworks build their training side too; it gets the same tasks and never takes a step.
                 "dataset": {"train": data, "val": data, "val_limit": limit},
                 "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
                 "algorithm": {"kl_coef": 0.0},
             },
         )
     ).recipe
-    with terminate_as_interrupt():
-        return _measure(measured, tasks.scorers, expected, progress)
+    expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
+    with terminate_as_interrupt(), _folder() as folder:
+        return _Measurement(measured, framework, folder, expected).run(tasks.scorers, progress)
 
 
-def _measure(recipe: Recipe, scorers: Iterable[str], expected: int, progress: Progress) -> EvalReport:
-    """Play the tasks in a folder of their own, which is removed unless something failed."""
-    began = time.monotonic()
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for a measurement, which is removed unless the measurement fails."""
     folder = Path(tempfile.mkdtemp(prefix="aworld-eval-"))
-    done = False
+    keep = True
     try:
         (folder / "logs").mkdir()
         (folder / "traces" / "validation").mkdir(parents=True)
-        lines: list[dict[str, Any]] = []
-        tail = Tail(folder / "traces" / "episodes.jsonl")
+        yield folder
+        keep = False
+    except AworldTrainError as error:
+        raise type(error)(f"{error.message} What was written is kept in {folder}.") from error
+    except KeyboardInterrupt:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
-        heard = began
 
-        def read() -> bool:
-            news = tail.read()
-            lines.extend(line for line in news if not line.get("retried"))
-            return bool(news)
+class _Measurement:
+    """The tasks of a dataset, played once each in a folder of their own."""
 
-        def watch() -> str | None:
-            nonlocal heard
-            if read():
-                heard = time.monotonic()
-            progress.update(
-                Status(
-                    phase="evaluating" if lines else "starting",
-                    step=0,
-                    steps=0,
-                    episodes=len(lines),
-                    episodes_expected=expected,
-                    tool_calls=sum(line.get("tool_calls", 0) for line in lines),
-                ),
-                milestone=False,
-            )
-            if time.monotonic() - heard <= recipe.trainer.stall_timeout:
-                return None
-            return (
-                f"No episode ended for {recipe.trainer.stall_timeout:g} seconds (trainer.stall_timeout), with "
-                f"{len(lines)} of {expected} tasks played."
-            )
+    def __init__(self, recipe: Recipe, framework: TrainingFramework, folder: Path, expected: int):
+        self._recipe, self._framework = recipe, framework
+        self._folder, self._expected = folder, expected
+        self._lines: list[dict[str, Any]] = []
+        self._tail = JsonLinesTail(folder / "traces" / "episodes.jsonl")
+        self._stall = StallWatch(recipe.trainer.stall_timeout)
 
+    def run(self, scorers: Iterable[str], progress: Progress) -> EvalReport:
+        """Play all tasks.
+
+        Raises:
+            AworldTrainError: they could not be played, or none could be scored.
+        """
+        began = time.monotonic()
+        recipe = self._recipe
+        plan = self._framework.compile(recipe, self._folder, RunMode.measure)
         with (
             run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
             progress,
         ):
-            run_verl(
-                recipe,
-                folder,
+            self._stall.reset()
+            run_plan(
+                self._framework,
+                plan,
+                self._folder,
                 environment,
-                logger_file=folder / "logs" / "metrics.jsonl",
-                watch=watch,
-                worst_cause=lambda: next(
-                    (line["cause"] for line in reversed(lines) if line.get("cause")), None
-                ),
-                val_only=True,
+                recovery_timeout=recipe.env.recovery_timeout,
+                metrics_file=self._folder / "logs" / "metrics.jsonl",
+                watch=lambda: self._watch(progress),
+                worst_cause=self._last_cause,
             )
-        read()
+        self._read()
         model, dataset = recipe.model.path, recipe.dataset.val
         assert model is not None and dataset is not None
-        report = _report(shown(model), shown(dataset), lines, expected, time.monotonic() - began)
-        done = True
-        return report
-    except AworldTrainError as error:
-        raise type(error)(f"{error.message} What was written is kept in {folder}.") from error
-    except KeyboardInterrupt:
-        done = True
-        raise
-    finally:
-        if done:
-            shutil.rmtree(folder, ignore_errors=True)
+        return _report(shown(model), shown(dataset), self._lines, self._expected, time.monotonic() - began)
+
+    def _watch(self, progress: Progress) -> str | None:
+        if self._read():
+            self._stall.reset()
+        progress.update(
+            Status(
+                phase="evaluating" if self._lines else "starting",
+                step=0,
+                steps=0,
+                episodes=len(self._lines),
+                episodes_expected=self._expected,
+                tool_calls=sum(line.get("tool_calls", 0) for line in self._lines),
+            ),
+            milestone=False,
+        )
+        return self._stall.reason(f"{len(self._lines)} of {self._expected} tasks were played.")
+
+    def _read(self) -> bool:
+        """Take in the episodes that ended since the last call; whether there were any."""
+        lines = self._tail.read()
+        self._lines.extend(line for line in lines if not line.get("retried"))
+        return bool(lines)
+
+    def _last_cause(self) -> str | None:
+        return next((line["cause"] for line in reversed(self._lines) if line.get("cause")), None)
 
 
-def model_directory(checkpoint: Path) -> Path:
-    """The Hugging Face directory of a checkpoint: the folder itself, or the one VeRL keeps inside it.
+def model_directory(checkpoint: Path, framework: TrainingFramework) -> Path:
+    """The Hugging Face directory of a checkpoint: the folder itself, or the one that the framework keeps inside it.
 
     Raises:
         ModelError: there is none.
     """
-    for candidate in (checkpoint, checkpoint / "huggingface", checkpoint / "actor" / "huggingface"):
-        if (candidate / "config.json").is_file():
-            return candidate
-    raise ModelError(
-        f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
-        "(RUNS/<name>/checkpoints/global_step_N)."
-    )
+    if (checkpoint / "config.json").is_file():
+        return checkpoint
+    model = framework.model_in(checkpoint)
+    if model is None:
+        raise ModelError(
+            f"{checkpoint} is neither a Hugging Face model directory nor a checkpoint of a run "
+            "(RUNS/<name>/checkpoints/global_step_N)."
+        )
+    return model
 
 
 def _report(

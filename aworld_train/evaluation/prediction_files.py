@@ -1,9 +1,9 @@
-"""Scoring files of predictions: each line by itself, in the order of the file, many at a time and never all in memory.
+"""Scoring files of predictions: line by line in the order of the file, many at a time, without loading the whole file.
 
 A line is a JSON object with ``id`` and ``prediction`` (the final text, or messages with roles), and with ``answer``,
-``scorer``, ``answer_schema`` and ``query`` where they do not come from the dataset's row of that id. The same id may
-come often, for several attempts at one task. A line that cannot be scored as it stands is handed out as what is wrong
-with it, and the others are scored.
+``scorer``, ``answer_schema`` and ``query`` where they do not come from the dataset's row of that id. An id may occur
+several times, for several attempts at one task. A line that cannot be scored is returned with its fault, and the others
+are scored.
 """
 
 import asyncio
@@ -16,56 +16,61 @@ from typing import Any
 
 from aworld_train.errors import AworldTrainError, RewardError
 from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth
-from aworld_train.evaluation.prediction_lines import id_of, lines_of, read_object, texts_of
+from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
 from aworld_train.reward.scored import ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 
-_AT_A_TIME = 64
-_CODE_AT_A_TIME = 4  # as many sessions as tool environments serve where they are not told otherwise
+_MAX_CONCURRENT = 64
+_MAX_CONCURRENT_CODE = 4  # the number of sessions that tool environments serve by default
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of the file and what became of it.
+class ScoredLine:
+    """A line of the file and its result.
 
     Attributes:
-        place: File and line.
-        end: Bytes of the file up to its end.
-        id: The task's id, as it stands there; None where it could not be read.
-        scored: The score; None for a line that cannot be scored.
-        fault: Why it cannot be.
+        location: File and line.
+        end: Offset of the line's end in the file, in bytes.
+        id: The task's id, as in the line; None where it could not be read.
+        result: The result; None for a line that cannot be scored.
+        fault: Why it cannot be scored.
     """
 
-    place: str
+    location: str
     end: int
     id: str | int | None
-    scored: ScoreResult | None
+    result: ScoreResult | None
     fault: str | None = None
 
 
 async def score_file(
-    path: Path, settings: RewardSettings, truths: Mapping[str, GroundTruth] | None = None
-) -> AsyncIterator[Line]:
+    path: Path, settings: RewardSettings, ground_truths: Mapping[str, GroundTruth] | None = None
+) -> AsyncIterator[ScoredLine]:
     """Score each line of a file.
 
     Args:
         path: The file.
         settings: How to score.
-        truths: Tasks by id, which lines are joined to; None where each line says everything itself.
+        ground_truths: Tasks by id, to which lines are joined; None where the lines have all fields.
 
     Raises:
         UsageError: The file cannot be read.
     """
-    judged = settings.judge.concurrency
-    turns = {"llm_judge": asyncio.Semaphore(judged), "code_tests": asyncio.Semaphore(_CODE_AT_A_TIME)}
-    # More than have a turn, so that a line which takes long does not keep those after it from being begun.
-    most = max(_AT_A_TIME, 2 * judged)
-    under_way: deque[asyncio.Task[Line]] = deque()
+    judge_concurrency = settings.judge.concurrency
+    turns = {
+        "llm_judge": asyncio.Semaphore(judge_concurrency),
+        "code_tests": asyncio.Semaphore(_MAX_CONCURRENT_CODE),
+    }
+    # More than the semaphores admit, so that a slow line does not delay the start of those after it.
+    max_tasks = max(_MAX_CONCURRENT, 2 * judge_concurrency)
+    under_way: deque[asyncio.Task[ScoredLine]] = deque()
     try:
-        for place, end, text in lines_of(path):
-            under_way.append(asyncio.create_task(_score_line(place, end, text, settings, truths, turns)))
-            if len(under_way) >= most:
+        for location, end, text in read_lines(path):
+            under_way.append(
+                asyncio.create_task(_score_line(location, end, text, settings, ground_truths, turns))
+            )
+            if len(under_way) >= max_tasks:
                 yield await under_way.popleft()
         while under_way:
             yield await under_way.popleft()
@@ -75,35 +80,35 @@ async def score_file(
 
 
 async def _score_line(
-    place: str,
+    location: str,
     end: int,
     text: bytes,
     settings: RewardSettings,
-    truths: Mapping[str, GroundTruth] | None,
+    ground_truths: Mapping[str, GroundTruth] | None,
     turns: Mapping[str, asyncio.Semaphore],
-) -> Line:
+) -> ScoredLine:
     name: str | int | None = None
     try:
         data = read_object(text)
-        name = id_of(data)
-        truth = _truth_of(str(name), data, truths)
+        name = read_id(data)
+        ground_truth = _find_truth(str(name), data, ground_truths)
         prediction = _prediction(data)
-        asked = settings.scorers_asked([truth.scorer])
-        # The time of a score begins with its turn: no line is without one for having waited for the others.
-        turn = next((turns[scorer] for scorer in asked if scorer in turns), nullcontext())
+        scorers = settings.scorers_asked([ground_truth.scorer])
+        # A score's time limit begins with its turn, so that no line times out because it waited for others.
+        turn = next((turns[scorer] for scorer in scorers if scorer in turns), nullcontext())
         async with turn:
-            scored = await score(
+            result = await score(
                 prediction,
-                ground_truth=truth.answer,
-                scorer=truth.scorer,
-                answer_schema=truth.answer_schema,
-                query=truth.query,
-                info=truth.info,
-                settings=settings.patient() if "llm_judge" in asked else settings,
+                ground_truth=ground_truth.answer,
+                scorer=ground_truth.scorer,
+                answer_schema=ground_truth.answer_schema,
+                query=ground_truth.query,
+                info=ground_truth.info,
+                settings=settings.patient() if "llm_judge" in scorers else settings,
             )
     except AworldTrainError as error:
-        return Line(place, end, name, None, error.message)
-    return Line(place, end, name, scored)
+        return ScoredLine(location, end, name, None, error.message)
+    return ScoredLine(location, end, name, result)
 
 
 def _prediction(data: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
@@ -117,11 +122,13 @@ def _prediction(data: Mapping[str, Any]) -> str | list[Mapping[str, Any]]:
     raise RewardError("its 'prediction' must be a text, or a list of messages that have a 'role' each.")
 
 
-def _truth_of(name: str, data: Mapping[str, Any], truths: Mapping[str, GroundTruth] | None) -> GroundTruth:
-    """The task's row, and what the line says otherwise."""
-    said: dict[str, Any] = dict(texts_of(data))
-    if truths is not None and (name in truths or "answer" not in said):
-        return replace(find_ground_truth(truths, name), **said)
-    if "answer" in said:
-        return GroundTruth(**said)
+def _find_truth(
+    name: str, data: Mapping[str, Any], ground_truths: Mapping[str, GroundTruth] | None
+) -> GroundTruth:
+    """The ground truth from the dataset's row, overridden by the fields of the line."""
+    fields: dict[str, Any] = dict(read_text_fields(data))
+    if ground_truths is not None and (name in ground_truths or "answer" not in fields):
+        return replace(find_ground_truth(ground_truths, name), **fields)
+    if "answer" in fields:
+        return GroundTruth(**fields)
     raise RewardError("it has no 'answer'. Add it, or name the dataset it is in with --dataset.")

@@ -1,4 +1,4 @@
-"""Files of JSON lines with tasks or predictions: an object a line, with an ``id`` and texts."""
+"""Files of JSON lines with tasks or predictions: one object per line, with an ``id`` and texts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,8 @@ from aworld_train.errors import RewardError, UsageError
 _TEXTS = ("answer", "scorer", "answer_schema", "query")
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Of each line that is not empty: file and number, bytes of the file up to its end, and what stands there.
+def read_lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Of each line that is not blank: its location (file and number), the offset of its end in bytes, and its content.
 
     Raises:
         UsageError: The file cannot be read.
@@ -31,7 +31,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     """The object of a line.
 
     Raises:
-        RewardError: It is none.
+        RewardError: The line is no JSON object.
     """
     try:
         data = json.loads(text)
@@ -42,8 +42,8 @@ def read_object(text: bytes) -> dict[str, Any]:
     return data
 
 
-def id_of(data: Mapping[str, Any]) -> str | int:
-    """Its ``id``.
+def read_id(data: Mapping[str, Any]) -> str | int:
+    """The ``id`` of a line's object.
 
     Raises:
         RewardError: It has none.
@@ -54,11 +54,11 @@ def id_of(data: Mapping[str, Any]) -> str | int:
     return name
 
 
-def texts_of(data: Mapping[str, Any]) -> dict[str, str]:
+def read_text_fields(data: Mapping[str, Any]) -> dict[str, str]:
     """Those of ``answer``, ``scorer``, ``answer_schema`` and ``query`` that a line has.
 
     Raises:
-        RewardError: One is no text.
+        RewardError: One of them is no text.
     """
     return {key: _text(data, key) for key in _TEXTS if data.get(key) is not None}
 

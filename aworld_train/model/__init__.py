@@ -1,5 +1,5 @@
-"""Models that are made here instead of downloaded: a tiny one that half-knows how to use a calculator.
+"""Models that are made instead of downloaded: a tiny one that uses a calculator in about half of the cases.
 
-`aworld_train.model.tiny.build` makes it. Everything torch stays out of this file and of ``tiny``'s own imports, so
-that asking for help costs nothing.
+`aworld_train.model.tiny.build` makes it. Neither this file nor ``tiny`` imports torch at the top, so that ``--help``
+is fast.
 """

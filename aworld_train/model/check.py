@@ -1,4 +1,4 @@
-"""What must be in a model directory before a run begins, seen from its files alone."""
+"""Checks before a run that a model directory is complete, by its files alone."""
 
 import json
 import re
@@ -12,10 +12,10 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"
 
 
 def check_model(path: str | None) -> None:
-    """See that a model can be loaded and talked to; the name of a model on the hub is taken as it is.
+    """Check that a model can be loaded and has a chat template; the name of a model on the hub is not checked.
 
     Raises:
-        ModelError: nothing is there, or a part is missing: configuration, weights, tokenizer or chat template.
+        ModelError: There is no such directory, or configuration, weights, tokenizer or chat template are missing.
     """
     if not path:
         raise ModelError(

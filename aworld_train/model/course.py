@@ -1,4 +1,4 @@
-"""The course of a build: its clocks, where it stands, and all that was measured on the way."""
+"""The progress of a build: its clocks, its current step, and all of its measurements."""
 
 import time
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BuildStatus:
-    """Where a build stands.
+    """The current step of a build.
 
     Attributes:
-        attempt: Which model, from 1.
-        phase: Which lesson: ``tool`` or ``guess``.
+        attempt: Number of the model, from 1.
+        phase: The lesson: ``tool`` or ``guess``.
         step: Update within the lesson, from 1.
         loss: Mean loss of a token in this step.
         accuracy: Greedy accuracy when it was last measured.
@@ -32,7 +32,7 @@ class OutOfTime(Exception):
 
 
 class BuildProgress:
-    """What is told about a build while it goes on."""
+    """Records the progress of a build and reports it to a callback."""
 
     def __init__(self, progress: Callable[[BuildStatus], None] | None, max_cpu_seconds: float) -> None:
         self._progress, self._max_cpu_seconds = progress, max_cpu_seconds
@@ -52,10 +52,10 @@ class BuildProgress:
         return round(time.process_time() - self._cpu_started, 1)
 
     def stepped(self, step: int, loss: float) -> None:
-        """Note one update.
+        """Record one update.
 
         Raises:
-            OutOfTime: It was the last one there is time for.
+            OutOfTime: The processor time is used up.
         """
         if self._progress:
             self._progress(BuildStatus(self.attempt, self.phase, step, loss, self._accuracy, self.seconds))
@@ -63,7 +63,7 @@ class BuildProgress:
             raise OutOfTime
 
     def measured(self, step: int, accuracy: float, **values: float) -> None:
-        """Note one measurement."""
+        """Record one measurement."""
         self._accuracy = accuracy
-        place = {"attempt": self.attempt, "phase": self.phase, "step": step}
-        self.history.append({**place, "accuracy": accuracy, **values})
+        position = {"attempt": self.attempt, "phase": self.phase, "step": step}
+        self.history.append({**position, "accuracy": accuracy, **values})

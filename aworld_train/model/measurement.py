@@ -1,4 +1,4 @@
-"""What the tiny model can do, in the numbers that decide whether it is kept."""
+"""Measurements of the tiny model, which decide whether it is accepted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GROUP = 8
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest episode of each task: the share answered rightly, and the share that called the tool."""
+    """The likeliest episode of each task: the share with the right answer, and the share that called the tool."""
 
     accuracy: float
     tool_use: float
@@ -26,8 +26,8 @@ class SampledGroups:
     """Groups of episodes at temperature 1.
 
     Attributes:
-        mixed_groups: Share of the groups with a right and a wrong answer in them: only these teach GRPO anything.
-        accuracy: Share of the episodes answered rightly.
+        mixed_groups: Share of the groups with right and wrong answers: GRPO learns only from these.
+        accuracy: Share of the episodes with the right answer.
         tool_use: Share of the episodes that called the tool.
     """
 

@@ -1,7 +1,7 @@
-"""Plays many episodes at once with the model in this process; the calculator is the dataset's own evaluator.
+"""Plays many episodes at once with the model in this process; the calculator is the evaluator of the dataset package.
 
-Prompts are padded on the left, keys and values are cached, and the forward pass is the model's own. It measures the
-model that is being made; training runs sample with their rollout engine.
+Prompts are padded on the left, keys and values are cached, and the forward pass is that of transformers. It is used to
+measure the model that is being made; training runs sample with their rollout engine.
 """
 
 import json
@@ -20,7 +20,7 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 TOKENS_AROUND = 16
-"""Room for what stands around an expression or a value in a turn: markup, JSON, the end of the turn."""
+"""Most tokens of a turn besides its expression or value: markup, JSON, the end of the turn."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +45,35 @@ def play(
     Args:
         model: A causal language model of transformers.
         encoder: For the model's tokenizer.
-        expressions: What is asked, one episode each.
+        expressions: The expressions to evaluate, one episode each.
         temperature: 0 takes the likeliest token.
         generator: Source of randomness where the temperature is not 0.
     """
     prompts = [encoder.prompt(expression) for expression in expressions]
-    room = max(map(len, expressions), default=0) + TOKENS_AROUND
-    first = generate(model, encoder.tokenizer, prompts, room, temperature, generator)
+    max_tokens = max(map(len, expressions), default=0) + TOKENS_AROUND
+    first = generate(model, encoder.tokenizer, prompts, max_tokens, temperature, generator)
     texts = [encoder.tokenizer.decode(ids, skip_special_tokens=True) for ids in first]
     results = {
-        at: encoder.tool_turn(r) for at, text in enumerate(texts) if (r := tool_result(text)) is not None
+        position: encoder.tool_turn(r)
+        for position, text in enumerate(texts)
+        if (r := tool_result(text)) is not None
     }
-    middles = [prompts[at] + first[at] + result for at, result in results.items()]
-    second = generate(model, encoder.tokenizer, middles, 2 * TOKENS_AROUND, temperature, generator)
+    second_prompts = [prompts[position] + first[position] + result for position, result in results.items()]
+    second = generate(model, encoder.tokenizer, second_prompts, 2 * TOKENS_AROUND, temperature, generator)
     closing = dict(zip(results, second, strict=True))
     episodes = []
-    for at, text in enumerate(texts):
-        ids, mask = prompts[at] + first[at], [0] * len(prompts[at]) + [1] * len(first[at])
-        if at in closing:
-            ids += results[at] + closing[at]
-            mask += [0] * len(results[at]) + [1] * len(closing[at])
-            text = encoder.tokenizer.decode(closing[at], skip_special_tokens=True)
+    for position, text in enumerate(texts):
+        ids, mask = (
+            prompts[position] + first[position],
+            [0] * len(prompts[position]) + [1] * len(first[position]),
+        )
+        if position in closing:
+            ids += results[position] + closing[position]
+            mask += [0] * len(results[position]) + [1] * len(closing[position])
+            text = encoder.tokenizer.decode(closing[position], skip_special_tokens=True)
         answer = _ANSWER.search(text)
         episodes.append(
-            SampledEpisode(Transcript(ids, mask), at in closing, answer.group(1) if answer else None)
+            SampledEpisode(Transcript(ids, mask), position in closing, answer.group(1) if answer else None)
         )
     return episodes
 
@@ -77,11 +82,11 @@ def generate(
     model: Any,
     tokenizer: Any,
     prompts: Sequence[list[int]],
-    room: int,
+    max_tokens: int,
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> list[list[int]]:
-    """Continue each prompt up to its end of turn, or by ``room`` tokens; returns the new ids alone."""
+    """Continue each prompt up to its end of turn, or by ``max_tokens`` tokens; returns only the new ids."""
     if not prompts:
         return []
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
@@ -89,9 +94,9 @@ def generate(
     step = torch.tensor([[pad] * (longest - len(p)) + p for p in prompts])
     attention = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     positions = (attention.cumsum(1) - 1).clamp(min=0)
-    cache, finished, chosen = DynamicCache(), torch.zeros(len(prompts), dtype=torch.bool), []
+    cache, finished, tokens = DynamicCache(), torch.zeros(len(prompts), dtype=torch.bool), []
     with torch.inference_mode():
-        for _ in range(room):
+        for _ in range(max_tokens):
             logits = model(
                 input_ids=step,
                 attention_mask=attention,
@@ -101,25 +106,25 @@ def generate(
                 logits_to_keep=1,
             ).logits[:, -1]
             token = torch.where(finished, pad, _choose(logits, temperature, generator))
-            chosen.append(token)
+            tokens.append(token)
             finished |= token == end
             if finished.all():
                 break
             step, positions = token[:, None], positions[:, -1:] + 1
             attention = torch.cat([attention, attention.new_ones(len(prompts), 1)], dim=1)
-    rows = torch.stack(chosen, dim=1).tolist()
-    return [row[: row.index(end) + 1] if end in row else row for row in rows]
+    sequences = torch.stack(tokens, dim=1).tolist()
+    return [sequence[: sequence.index(end) + 1] if end in sequence else sequence for sequence in sequences]
 
 
 def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator | None) -> torch.Tensor:
     if temperature == 0:
         return logits.argmax(dim=-1)
-    chances = torch.softmax(logits / temperature, dim=-1)
-    return torch.multinomial(chances, 1, generator=generator)[:, 0]
+    probabilities = torch.softmax(logits / temperature, dim=-1)
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
 
 def tool_result(turn: str) -> str | None:
-    """What the calculator says to the call in a turn, or None where there is no call that can be read."""
+    """The calculator's result for the call in a turn, or None where there is no valid call."""
     call = _CALL.search(turn)
     if call is None:
         return None

@@ -1,6 +1,6 @@
 """A tiny model's directory appears whole or not at all, and never in place of anything but a tiny model.
 
-``tiny.json`` marks the directory as ours and says how the model was made and what was measured.
+``tiny.json`` marks the directory as a tiny model's, and records how the model was made and what was measured.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ _PARTS = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def read_marker(out: Path) -> dict[str, Any] | None:
-    """What ``tiny.json`` says about a tiny model that is already there; None where there is nothing.
+    """The content of ``tiny.json`` of an existing tiny model; None where there is no directory or an empty one.
 
     Raises:
-        UsageError: Something else is there.
+        UsageError: ``out`` holds something else.
     """
     try:
         present = {path.name for path in out.iterdir()}
@@ -34,11 +34,11 @@ def read_marker(out: Path) -> dict[str, Any] | None:
         return None
     try:
         marker = json.loads((out / MARKER).read_bytes())
-        ours = isinstance(marker, dict) and marker.get("made_by") == MADE_BY
+        is_tiny_model = isinstance(marker, dict) and marker.get("made_by") == MADE_BY
     except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise UsageError(f"--out {out} holds files that are no tiny model of ours; name a new directory.")
+        is_tiny_model = False
+    if not is_tiny_model:
+        raise UsageError(f"--out {out} holds files that are no tiny model; name a new directory.")
     return {**marker, "complete": present.issuperset(_PARTS)}
 
 
@@ -48,7 +48,7 @@ def replacing(out: Path) -> Iterator[Path]:
 
     Raises:
         ModelError: It cannot be written.
-        UsageError: Something that is not ours has come to be at ``out``.
+        UsageError: ``out`` holds something else than a tiny model by now.
     """
     out = out.resolve()
     try:
@@ -59,11 +59,11 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write_marker(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``tiny.json``, and let whoever may read the directory read the weights too."""
+    """Write ``tiny.json``, and give the weights the same permissions."""
     text = json.dumps({"made_by": MADE_BY, **content}, indent=2)
     marker = folder / MARKER
     marker.write_text(text + "\n", encoding="utf-8")
-    # safetensors creates its file for the owner alone, whatever the umask.
+    # safetensors makes its file readable only by the owner, whatever the umask.
     (folder / "model.safetensors").chmod(marker.stat().st_mode & 0o777)
 
 

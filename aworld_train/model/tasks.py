@@ -1,7 +1,7 @@
-"""Which expressions the tiny model is shown, and which ones it is measured on; never the same one in both.
+"""The expressions that the tiny model learns from, and those that it is measured on; none is in both.
 
-Tasks come from parquet files in verl's row schema, or else from the generated arithmetic dataset. Rows that ask
-anything but ``What is <expression>?`` are left aside: they are not what this model is about.
+Tasks come from parquet files in verl's row schema, or else from the generated arithmetic dataset. Rows that do not ask
+``What is <expression>?`` are ignored, because the model only learns to answer these.
 """
 
 import random
@@ -13,7 +13,7 @@ from aworld_train.errors import ModelError, UsageError
 from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask, expression_in
 
 MIN_VAL = 32
-"""With fewer tasks the measured accuracy could not tell whether the gate is met."""
+"""With fewer tasks the measured accuracy is too inexact for the gate."""
 MAX_VAL = 256
 GENERATED = 4000
 HELD_OUT = 0.1
@@ -28,25 +28,29 @@ def gather(
         train: Parquet file; its expressions are used together with generated ones.
         val: Parquet file to measure on; without it a part of ``train`` is held out, and without both files the
             arithmetic dataset of this seed gives both splits.
-        seed: Seed of what is generated.
+        seed: Seed of the generated tasks.
 
     Raises:
         UsageError: A file cannot be read.
         ModelError: A file holds too few arithmetic tasks.
     """
     if train is None and val is None:
-        shown, measured = _arithmetic_dataset(seed)
+        file_tasks, val_tasks = _arithmetic_dataset(seed)
     else:
-        shown = read(train) if train else []
-        measured = read(val) if val else _hold_out(shown)
-        if train and not shown:
+        file_tasks = read(train) if train else []
+        val_tasks = read(val) if val else _hold_out(file_tasks)
+        if train and not file_tasks:
             raise ModelError(_too_few(train, 0, 1))
-    if len(measured) < MIN_VAL:
-        raise ModelError(_too_few(val or train, len(measured), MIN_VAL))
-    measured = random.Random(0).sample(measured, min(len(measured), MAX_VAL))
-    avoided = {task.expression for task in measured}
-    known = {task.expression: task for task in (*_generated(seed), *shown) if task.expression not in avoided}
-    return list(known.values()), measured
+    if len(val_tasks) < MIN_VAL:
+        raise ModelError(_too_few(val or train, len(val_tasks), MIN_VAL))
+    val_tasks = random.Random(0).sample(val_tasks, min(len(val_tasks), MAX_VAL))
+    val_expressions = {task.expression for task in val_tasks}
+    train_tasks = {
+        task.expression: task
+        for task in (*_generated(seed), *file_tasks)
+        if task.expression not in val_expressions
+    }
+    return list(train_tasks.values()), val_tasks
 
 
 def read(path: Path) -> list[ArithmeticTask]:
@@ -65,8 +69,8 @@ def read(path: Path) -> list[ArithmeticTask]:
         raise UsageError(
             f"{path} cannot be read as a dataset ({error}). Build one with: aworld-train dataset build"
         ) from error
-    found = {expression: value for text, value in pairs if (expression := expression_in(str(text)))}
-    return [ArithmeticTask(e, v) for e, v in found.items() if v and set(v) <= set(CHARACTERS)]
+    values = {expression: value for text, value in pairs if (expression := expression_in(str(text)))}
+    return [ArithmeticTask(e, v) for e, v in values.items() if v and set(v) <= set(CHARACTERS)]
 
 
 def _arithmetic_dataset(seed: int) -> tuple[list[ArithmeticTask], list[ArithmeticTask]]:
@@ -84,12 +88,12 @@ def _generated(seed: int) -> list[ArithmeticTask]:
 
 
 def _hold_out(tasks: list[ArithmeticTask]) -> list[ArithmeticTask]:
-    wanted = max(MIN_VAL, round(len(tasks) * HELD_OUT))
-    return random.Random(0).sample(tasks, min(wanted, len(tasks)))
+    count = max(MIN_VAL, round(len(tasks) * HELD_OUT))
+    return random.Random(0).sample(tasks, min(count, len(tasks)))
 
 
-def _too_few(path: Path | None, found: int, needed: int) -> str:
+def _too_few(path: Path | None, count: int, needed: int) -> str:
     return (
-        f"{path} has {found} tasks like 'What is 48/2?' to offer here; at least {needed} are needed. "
+        f"{path} has {count} tasks like 'What is 48/2?' to offer here; at least {needed} are needed. "
         "Build such a dataset with: aworld-train dataset build arithmetic --out DIR"
     )

@@ -1,8 +1,8 @@
-"""A model that half-knows its task, made in a minute or two on two cores: the recipe and its gate.
+"""A model that solves about half of its tasks, made in a minute or two on two cores: the build and its gate.
 
-It learns from transcripts until it follows the calculator, then from guesses until it often guesses. Whether it is
-kept is decided by measuring on validation tasks, never by how long it was trained; what misses the gate is tried
-again with another seed, and a model that missed it is never written.
+It learns from transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its
+measurements on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with
+another seed, and its model is never written.
 """
 
 import random
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 MAX_CPU_SECONDS = 170.0
-"""Processor time, not wall time, so that a busy machine makes a build slow but not impossible. It uses one thread:
-where a core is free the two are the same."""
+"""Processor time, not wall time, so that a build on a busy machine is slow but succeeds. The build uses one thread, so
+on an idle machine the two are the same."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TinyReport:
 
     Attributes:
         out: The model directory.
-        seed: The seed asked for.
+        seed: The seed of the build.
         accuracy: Greedy accuracy on the validation tasks.
         tool_use: Share of greedy episodes that call the tool.
         mixed_groups: Share of groups of 8 episodes at temperature 1 with right and wrong answers in them.
@@ -46,12 +46,12 @@ class TinyReport:
         vocab_size: Tokens of the tokenizer.
         prompt_tokens: Tokens of the prompt for ``What is 48/2?``, the tool's signature included.
         episode_tokens: Tokens of the whole episode with one tool call.
-        attempts: Models that were begun.
+        attempts: Number of models that were begun.
         seconds: Wall time of the build.
         cpu_seconds: Processor time of the build.
         history: Every measurement, in order.
         fingerprint: Hash of the seed, the input files, the code and the libraries.
-        reused: Whether the model was there already.
+        reused: Whether the model already existed.
     """
 
     out: Path
@@ -89,14 +89,14 @@ def build(
 ) -> TinyReport:
     """Make a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
 
-    If the same seed and inputs made the model that is already there, nothing is done and the report says so.
+    If ``out`` already has a model of the same seed and inputs, nothing is done and the report has ``reused`` set.
 
     Args:
         out: The directory; an earlier tiny model there is replaced, anything else is refused.
         seed: The same seed and inputs give the same model on one machine.
-        train: Parquet file whose expressions are shown, together with generated ones.
-        val: Parquet file that the gate is measured on; its expressions are never shown. Without any file both come
-            from the arithmetic dataset of this seed.
+        train: Parquet file whose expressions the model learns from, together with generated ones.
+        val: Parquet file that the gate is measured on; the model never learns from its expressions. Without any file
+            both come from the arithmetic dataset of this seed.
         progress: Called after every step.
         max_cpu_seconds: Processor time after which the build is given up.
 
@@ -110,25 +110,25 @@ def build(
     for file in filter(None, (train, val)):
         if not file.is_file():
             raise UsageError(f"{file} is not a file; name a parquet file of tasks.")
-    made_of = fingerprint(seed, train, val)
-    there = storage.read_marker(out)
-    if there and there["complete"] and there["report"]["fingerprint"] == made_of:
-        return TinyReport(**there["report"], out=out, reused=True)
+    current_fingerprint = fingerprint(seed, train, val)
+    marker = storage.read_marker(out)
+    if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint:
+        return TinyReport(**marker["report"], out=out, reused=True)
     course = BuildProgress(progress, max_cpu_seconds)
-    shown, measured = tasks.gather(train, val, seed)
+    train_tasks, val_tasks = tasks.gather(train, val, seed)
     with _one_thread():
-        made = _make(shown, measured, seed, course)
-    report = _report(made, out, seed, len(measured), course, made_of)
-    kept = {name: value for name, value in report.to_json().items() if name not in ("out", "reused")}
+        accepted = _make(train_tasks, val_tasks, seed, course)
+    report = _report(accepted, out, seed, len(val_tasks), course, current_fingerprint)
+    saved = {name: value for name, value in report.to_json().items() if name not in ("out", "reused")}
     with storage.replacing(out) as folder, _no_progress_bars():
-        made.model.save_pretrained(folder)
-        made.encoder.tokenizer.save_pretrained(folder)
-        storage.write_marker(folder, {"version": __version__, "report": kept})
+        accepted.model.save_pretrained(folder)
+        accepted.encoder.tokenizer.save_pretrained(folder)
+        storage.write_marker(folder, {"version": __version__, "report": saved})
     return report
 
 
 def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -> str:
-    """A hash of all that decides how a model comes out: seed, files, the code that makes it, the libraries."""
+    """A hash of everything that a model depends on: seed, files, the code that makes it, the libraries."""
     package = Path(__file__).parent
     code = [*package.glob("*.py"), *package.glob("*.jinja"), *package.parent.joinpath("dataset").glob("*.py")]
     files = [path for path in (train, val) if path]
@@ -138,7 +138,10 @@ def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -
 
 
 def _make(
-    shown: Sequence[ArithmeticTask], measured: Sequence[ArithmeticTask], seed: int, course: BuildProgress
+    train_tasks: Sequence[ArithmeticTask],
+    val_tasks: Sequence[ArithmeticTask],
+    seed: int,
+    course: BuildProgress,
 ) -> "AcceptedModel":
     from aworld_train.model import architecture, attempt, tokenizer
 
@@ -146,11 +149,13 @@ def _make(
     try:
         for number in range(1, ATTEMPTS + 1):
             course.attempt = number
-            drawn = random.Random(f"{seed}/{number}").getrandbits(32)
-            model = architecture.build(encoder.tokenizer, drawn)
-            made = attempt.run(attempt.Attempt(model, encoder, shown, measured, drawn, course))
-            if made:
-                return made
+            model_seed = random.Random(f"{seed}/{number}").getrandbits(32)
+            model = architecture.build(encoder.tokenizer, model_seed)
+            accepted = attempt.run(
+                attempt.Attempt(model, encoder, train_tasks, val_tasks, model_seed, course)
+            )
+            if accepted:
+                return accepted
     except OutOfTime:
         pass
     last = course.history[-1] if course.history else {"nothing": "yet"}
@@ -162,26 +167,31 @@ def _make(
 
 
 def _report(
-    made: "AcceptedModel", out: Path, seed: int, val_tasks: int, course: BuildProgress, made_of: str
+    accepted: "AcceptedModel",
+    out: Path,
+    seed: int,
+    val_tasks: int,
+    course: BuildProgress,
+    current_fingerprint: str,
 ) -> TinyReport:
-    episode = made.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)
+    episode = accepted.encoder.encode(ArithmeticTask("48/2", "24"), with_tool=True)
     return TinyReport(
         out=out,
         seed=seed,
-        accuracy=made.greedy.accuracy,
-        tool_use=made.greedy.tool_use,
-        mixed_groups=made.sampled.mixed_groups,
-        sampled_accuracy=made.sampled.accuracy,
-        sampled_tool_use=made.sampled.tool_use,
+        accuracy=accepted.greedy.accuracy,
+        tool_use=accepted.greedy.tool_use,
+        mixed_groups=accepted.sampled.mixed_groups,
+        sampled_accuracy=accepted.sampled.accuracy,
+        sampled_tool_use=accepted.sampled.tool_use,
         val_tasks=val_tasks,
-        parameters=made.model.num_parameters(),
-        vocab_size=len(made.encoder.tokenizer),
+        parameters=accepted.model.num_parameters(),
+        vocab_size=len(accepted.encoder.tokenizer),
         prompt_tokens=episode.mask.index(1),
         episode_tokens=len(episode.ids),
         attempts=course.attempt,
         seconds=course.seconds,
         cpu_seconds=course.cpu_seconds,
-        fingerprint=made_of,
+        fingerprint=current_fingerprint,
         history=course.history,
     )
 
@@ -197,9 +207,9 @@ def _require_torch() -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Operations of this size gain little from a second core, and lose far more where it is busy with other work.
+    """Use one thread: operations of this size gain little from a second core, and lose more where that core is busy.
 
-    It also makes the result independent of how many cores there are.
+    The result is then also independent of the number of cores.
     """
     import torch
 
@@ -213,13 +223,13 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing a bar for the writing of two megabytes."""
+    """Keep transformers from drawing a progress bar while it writes two megabytes."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()

@@ -26,14 +26,14 @@ MARKUP = (
     "<answer>",
     "</answer>",
 )
-"""Single tokens that decoding keeps even where it skips special ones: parsers and scorers look for them."""
+"""Single tokens that decoding keeps even when it skips special ones, because parsers and scorers need them."""
 
 ISOLATED = r"[0-9.+\-*/()\n]"
 """Characters that never merge with a neighbour. The line break is one of them because verl's continuous-token
 builder for Qwen puts exactly one newline token after ``<|im_end|>`` (``utils/tokenizer/continuous_token.py``)."""
 
 CONTEXT = 2048
-"""Tokens that the model is declared for; an episode has fewer than 100."""
+"""Context length in tokens that the model declares; an episode has fewer than 100."""
 
 
 def build() -> Any:
@@ -53,7 +53,7 @@ def build() -> Any:
         ]
     )
     bpe.decoder = decoders.ByteLevel()
-    # Training ends by itself when no pair is left that repeats, which is far below this size.
+    # Training ends when no pair repeats any more, which is far below this size.
     trainer = trainers.BpeTrainer(
         vocab_size=4096, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
@@ -64,13 +64,13 @@ def build() -> Any:
 
 
 def _phrases() -> list[str]:
-    """What an episode consists of, cut at the added tokens: the trainer itself would merge across them."""
+    """The text of an episode, cut at the added tokens, because the trainer would merge across them."""
     from tokenizers import Tokenizer, models
 
-    unspecific = ArithmeticTask("1+1", "2")
+    example_task = ArithmeticTask("1+1", "2")
     renderer = _wrap(Tokenizer(models.BPE()))
     text = renderer.apply_chat_template(
-        conversation(unspecific, with_tool=True), tools=[CALCULATOR], tokenize=False
+        conversation(example_task, with_tool=True), tools=[CALCULATOR], tokenize=False
     )
     return re.split("|".join(map(re.escape, (*SPECIAL, *MARKUP))), text)
 

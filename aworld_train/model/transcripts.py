@@ -1,8 +1,8 @@
-"""Episodes of the arithmetic task: as messages, and as token ids of which it is known who wrote them.
+"""Episodes of the arithmetic task: as messages, and as token ids with a mask of those that the assistant wrote.
 
-The chat template is rendered once with a mark where the expression and where the value belong; what stands between
-the marks are the fixed parts. No digit or operator merges with a neighbour, so the ids of the fixed parts joined
-with the ids of an expression are what tokenising the whole text would give, at a fraction of the cost.
+The chat template is rendered once with marks in place of the expression and the value; the text between the marks is
+the fixed parts. No digit or operator merges with a neighbour, so joining the ids of the fixed parts and of an
+expression gives the same ids as tokenising the whole text, at a fraction of the cost.
 """
 
 import re
@@ -24,7 +24,7 @@ CALCULATOR: dict[str, Any] = {
 """The tool as the prompt shows it, the one that ``docker/calculator-mcp-server`` offers."""
 
 CHARACTERS = "0123456789.+-*/()"
-"""What expressions and values are made of."""
+"""The characters of expressions and values."""
 
 _QUESTION = re.compile(rf"What is ([{re.escape(CHARACTERS)}]+)\?")
 _EXPRESSION, _VALUE = "¤", "¶"
@@ -65,13 +65,13 @@ def expression_in(question: str) -> str | None:
 
 def conversation(task: ArithmeticTask, *, with_tool: bool) -> list[dict[str, Any]]:
     """The messages of an episode: with a tool call, or answered at once."""
-    asked = {"role": "user", "content": f"What is {task.expression}?"}
-    answered = {"role": "assistant", "content": f"<answer>{task.value}</answer>"}
+    user_message = {"role": "user", "content": f"What is {task.expression}?"}
+    answer_message = {"role": "assistant", "content": f"<answer>{task.value}</answer>"}
     if not with_tool:
-        return [asked, answered]
+        return [user_message, answer_message]
     function = {"name": "calculator", "arguments": {"expression": task.expression}}
     call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
-    return [asked, call, {"role": "tool", "content": task.value}, answered]
+    return [user_message, call, {"role": "tool", "content": task.value}, answer_message]
 
 
 class TranscriptEncoder:
@@ -81,15 +81,15 @@ class TranscriptEncoder:
         self.tokenizer = tokenizer
         self._character = {c: tokenizer.encode(c, add_special_tokens=False)[0] for c in CHARACTERS}
         self._parts = {used: self._cut(used) for used in (True, False)}
-        called = self._parts[True]
-        answer = next(at for at, part in enumerate(called) if part.mark == _VALUE)
-        call = max(at for at, part in enumerate(called[:answer]) if part.written)
-        asked = next(at for at, part in enumerate(called) if part.mark)
-        self.preamble = [i for part in called[:asked] for i in part.ids]
+        tool_parts = self._parts[True]
+        answer = next(at for at, part in enumerate(tool_parts) if part.mark == _VALUE)
+        call = max(at for at, part in enumerate(tool_parts[:answer]) if part.written)
+        first_gap = next(at for at, part in enumerate(tool_parts) if part.mark)
+        self.preamble = [i for part in tool_parts[:first_gap] for i in part.ids]
         """The ids that every prompt begins with, up to the expression."""
-        self._before_result = [i for part in called[call + 1 : answer] for i in part.ids]
-        last_turn = next(at for at, part in enumerate(called) if at > answer and part.written)
-        self._after_result = [i for part in called[answer + 1 : last_turn] for i in part.ids]
+        self._before_result = [i for part in tool_parts[call + 1 : answer] for i in part.ids]
+        last_turn = next(at for at, part in enumerate(tool_parts) if at > answer and part.written)
+        self._after_result = [i for part in tool_parts[answer + 1 : last_turn] for i in part.ids]
 
     def encode(self, task: ArithmeticTask, *, with_tool: bool) -> Transcript:
         """The ids of ``conversation(task)`` as the chat template renders it with the tool in the prompt."""
@@ -111,8 +111,8 @@ class TranscriptEncoder:
 
     def tool_turn(self, result: str) -> list[int]:
         """The ids between an assistant turn that called the tool and the assistant's next turn."""
-        told = self.tokenizer.encode(result, add_special_tokens=False)
-        return [*self._before_result, *told, *self._after_result]
+        result_ids = self.tokenizer.encode(result, add_special_tokens=False)
+        return [*self._before_result, *result_ids, *self._after_result]
 
     def _cut(self, with_tool: bool) -> list[_Part]:
         text = self.tokenizer.apply_chat_template(

@@ -1,9 +1,9 @@
-"""Two lessons that leave a model half-knowing: how the calculator is used, then that one may also guess.
+"""Two lessons that teach a model its task by half: first to use the calculator, then also to guess.
 
-The first ends when the model follows the tool to the right answer nearly always. The second shows short expressions
-mostly answered at once and longer ones mostly with the tool, so that the likeliest way to answer comes to depend on
-the length of the expression: greedy accuracy settles near the share of long ones, while at temperature 1 either
-kind is answered both ways. That is what reinforcement learning needs to find out when to use the tool.
+The first ends when the model nearly always gets the right answer from the tool. The second shows short expressions
+mostly answered at once and longer ones mostly with the tool, so that the likeliest way to answer depends on the length
+of the expression: greedy accuracy settles near the share of long ones, while at temperature 1 both kinds are answered
+both ways. From this mixture reinforcement learning can find out when to use the tool.
 """
 
 import random
@@ -20,31 +20,31 @@ BATCH = 24
 MATRIX_LR = 0.03
 OTHER_LR = 3e-3
 
-FIRST_GUESSES = 0.05
-"""Share of guesses in the first lesson: enough that the second does not begin from a probability of zero, from
-which the choice of the first token overshoots to the other side."""
-ENOUGH = 0.95
+TOOL_LESSON_GUESSES = 0.05
+"""Share of guesses in the first lesson: without them the second begins at a probability of zero, from which the choice
+of the first token overshoots to the other side."""
+TARGET_ACCURACY = 0.95
 MAX_TOOL_STEPS = 600
 CHECK_EVERY = 25
 FIRST_CHECK = 75
-HOPELESS_AFTER, HOPELESS_BELOW = 300, 0.5
-"""Copying appears at once or not for long: a model that has not begun by then is given up for another seed."""
+GIVE_UP_AFTER, GIVE_UP_BELOW = 300, 0.5
+"""A model learns to copy early or not for a long time: one that has not begun by then is replaced by another seed."""
 WARMUP = 20
-DECAY_FROM, DECAY_STEPS, LOWEST = 0.7, 100, 0.1
+DECAY_ACCURACY, DECAY_STEPS, MIN_LR_FACTOR = 0.7, 100, 0.1
 
 GUESS_STEPS = 80
 GUESS_CHECKS = (40, 50, 60, 70, 80)
 GUESS_SCALE = 0.35
-GUESSED_IF_SHORT, GUESSED_IF_LONG = 0.8, 0.2
+GUESS_SHARE_SHORT, GUESS_SHARE_LONG = 0.8, 0.2
 LONG_SHARE = 0.42
 
 Batches = Iterator[Sequence[Transcript]]
-Watch = Callable[[int, float], None]
-Found = TypeVar("Found")
+StepCallback = Callable[[int, float], None]
+Result = TypeVar("Result")
 
 
 class Updater:
-    """A model's weights and what moves them: Muon for the matrices inside the layers, AdamW for the rest.
+    """Updates a model's weights: Muon for the matrices inside the layers, AdamW for the rest.
 
     Muon reaches the first lesson's end in a third of the steps that AdamW alone takes.
     """
@@ -99,74 +99,76 @@ def assistant_loss(model: Any, preamble: Sequence[int], episodes: Sequence[Trans
     return cross_entropy(model.lm_head(hidden[written]), ids[:, 1:][written])
 
 
-def learn_tool(updater: Updater, batches: Batches, measure: Callable[[int], float], watch: Watch) -> bool:
+def learn_tool(
+    updater: Updater, batches: Batches, measure: Callable[[int], float], on_step: StepCallback
+) -> bool:
     """The first lesson. The learning rate falls once the model has found how to copy an expression.
 
     Args:
         updater: Of the model.
         batches: Mostly episodes that use the tool.
         measure: Greedy accuracy now, given the step.
-        watch: Told the step and its loss.
+        on_step: Called with the step and its loss.
 
     Returns:
-        Whether the accuracy reached `ENOUGH`.
+        Whether the accuracy reached `TARGET_ACCURACY`.
     """
     falling_since: int | None = None
     for step in range(1, MAX_TOOL_STEPS + 1):
         factor = min(1.0, step / WARMUP)
         if falling_since is not None:
-            factor = max(LOWEST, 1 - (step - falling_since) / DECAY_STEPS)
-        watch(step, updater.step(next(batches), factor))
+            factor = max(MIN_LR_FACTOR, 1 - (step - falling_since) / DECAY_STEPS)
+        on_step(step, updater.step(next(batches), factor))
         if step < FIRST_CHECK or step % CHECK_EVERY:
             continue
         accuracy = measure(step)
-        if accuracy >= ENOUGH:
+        if accuracy >= TARGET_ACCURACY:
             return True
-        if step >= HOPELESS_AFTER and accuracy < HOPELESS_BELOW:
+        if step >= GIVE_UP_AFTER and accuracy < GIVE_UP_BELOW:
             return False
-        if falling_since is None and accuracy >= DECAY_FROM:
+        if falling_since is None and accuracy >= DECAY_ACCURACY:
             falling_since = step
     return False
 
 
 def learn_to_guess(
-    updater: Updater, batches: Batches, measure: Callable[[int], Found | None], watch: Watch
-) -> Found | None:
-    """The second lesson, with a learning rate that falls all the way.
+    updater: Updater, batches: Batches, measure: Callable[[int], Result | None], on_step: StepCallback
+) -> Result | None:
+    """The second lesson, with a learning rate that falls from its first step to its last.
 
     Args:
         updater: Of the model.
         batches: Episodes with the tool and guesses.
-        measure: Given the step, returns something when the model is as it should be: that ends the lesson.
-        watch: Told the step and its loss.
+        measure: Called with the step; a result other than None means that the goal is reached and ends the lesson.
+        on_step: Called with the step and its loss.
 
     Returns:
-        What ``measure`` returned, or None where it never did.
+        The result of ``measure``, or None where the goal was not reached.
     """
     for step in range(1, GUESS_STEPS + 1):
-        watch(step, updater.step(next(batches), max(LOWEST, 1 - step / GUESS_STEPS)))
-        if step in GUESS_CHECKS and (found := measure(step)) is not None:
-            return found
+        on_step(step, updater.step(next(batches), max(MIN_LR_FACTOR, 1 - step / GUESS_STEPS)))
+        if step in GUESS_CHECKS and (result := measure(step)) is not None:
+            return result
     return None
 
 
 def tool_batches(encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], seed: int) -> Batches:
     """Endless batches for the first lesson."""
-    return _batches(encoder, tasks, seed, lambda task: FIRST_GUESSES)
+    return _batches(encoder, tasks, seed, lambda task: TOOL_LESSON_GUESSES)
 
 
 def mixed_batches(
-    encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], longest_short: int, seed: int
+    encoder: TranscriptEncoder, tasks: Sequence[ArithmeticTask], max_short_length: int, seed: int
 ) -> Batches:
-    """Endless batches for the second lesson; up to ``longest_short`` characters an expression is short."""
+    """Endless batches for the second lesson; up to ``max_short_length`` characters an expression is short."""
 
-    def guessed(task: ArithmeticTask) -> float:
-        return GUESSED_IF_SHORT if len(task.expression) <= longest_short else GUESSED_IF_LONG
+    def guess_share(task: ArithmeticTask) -> float:
+        return GUESS_SHARE_SHORT if len(task.expression) <= max_short_length else GUESS_SHARE_LONG
 
-    return _batches(encoder, tasks, seed, guessed)
+    return _batches(encoder, tasks, seed, guess_share)
 
 
-def longest_short(tasks: Sequence[ArithmeticTask]) -> int:
+def max_short_length(tasks: Sequence[ArithmeticTask]) -> int:
     """The length up to which an expression is short, so that about `LONG_SHARE` of these tasks are long."""
     lengths = [len(task.expression) for task in tasks]
 
@@ -180,10 +182,10 @@ def _batches(
     encoder: TranscriptEncoder,
     tasks: Sequence[ArithmeticTask],
     seed: int,
-    guessed: Callable[[ArithmeticTask], float],
+    guess_share: Callable[[ArithmeticTask], float],
 ) -> Batches:
-    # Not sorted by length: guessed episodes are the shorter ones, and batches of one kind make the model swing.
+    # Not sorted by length: guessed episodes are shorter, and batches of one kind make the model oscillate.
     rng = random.Random(seed)
     while True:
-        chosen = rng.choices(tasks, k=BATCH)
-        yield [encoder.encode(task, with_tool=rng.random() >= guessed(task)) for task in chosen]
+        batch = rng.choices(tasks, k=BATCH)
+        yield [encoder.encode(task, with_tool=rng.random() >= guess_share(task)) for task in batch]

@@ -156,7 +156,7 @@ def episodes_per_update(recipe: Recipe) -> int:
 
 def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for path, value in leaves(asdict(recipe)):
-        if path[0] != "verl" and isinstance(value, float) and not math.isfinite(value):
+        if path[0] != "raw" and isinstance(value, float) and not math.isfinite(value):
             yield path, f"`{'.'.join(path)}` must be a finite number, it is {value}"
     for sentence, passes, keys in _RULES:
         for key in keys:
@@ -253,41 +253,41 @@ def _agent_program(agent: AgentSection) -> Iterator[tuple[KeyPath, str]]:
 def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     context = recipe.agent.context
     for name, endpoint in recipe.endpoints.items():
-        here: KeyPath = ("endpoints", name)
+        key_path: KeyPath = ("endpoints", name)
         if not isinstance(endpoint, dict) or not {"url", "model"} <= set(endpoint) <= _ENDPOINT_KEYS:
             known = ", ".join(sorted(_ENDPOINT_KEYS))
             yield (
-                here,
+                key_path,
                 f"`endpoints.{name}` must be a map with url and model, and may have no keys but {known}",
             )
         else:
-            yield from ((here, f"`endpoints.{name}.{text}") for text in _endpoint(endpoint))
+            yield from ((key_path, f"`endpoints.{name}.{text}") for text in _endpoint(endpoint))
     used: list[tuple[KeyPath, str | None]] = [(("agent", "context", "summarizer"), context.summarizer)]
     used += [(("agent", "context", "condensers"), each) for each in context.condensers]
     used += [(("reward", "judge", "models"), each) for each in recipe.reward.judge.models]
-    for key, wanted in used:
-        if wanted is not None and wanted not in recipe.endpoints:
+    for key, required in used:
+        if required is not None and required not in recipe.endpoints:
             yield (
                 key,
-                f"`{'.'.join(key)}` names the endpoint {wanted!r}, which `endpoints` does not have"
-                + _meant(wanted, list(recipe.endpoints)),
+                f"`{'.'.join(key)}` names the endpoint {required!r}, which `endpoints` does not have"
+                + _suggestion(required, list(recipe.endpoints)),
             )
 
 
-def _endpoint(given: dict[str, Any]) -> Iterator[str]:
+def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
     """What is wrong with the values of an endpoint."""
-    if not str(given["url"]).startswith(("http://", "https://")):
-        yield f"url` must begin with http:// or https://, it is {given['url']!r}"
-    if not isinstance(given["model"], str) or not given["model"].strip():
-        yield f"model` must be the name of a model, it is {given['model']!r}"
-    seconds = given.get("timeout", 1.0)
+    if not str(endpoint["url"]).startswith(("http://", "https://")):
+        yield f"url` must begin with http:// or https://, it is {endpoint['url']!r}"
+    if not isinstance(endpoint["model"], str) or not endpoint["model"].strip():
+        yield f"model` must be the name of a model, it is {endpoint['model']!r}"
+    seconds = endpoint.get("timeout", 1.0)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         yield f"timeout` must be seconds above 0, it is {seconds!r}"
     for key in ("price_in", "price_out"):
-        price = given.get(key, 0)
+        price = endpoint.get(key, 0)
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
             yield f"{key}` must be the price of a million tokens, not negative, it is {price!r}"
-    variable = given.get("key_variable")
+    variable = endpoint.get("key_variable")
     if variable is not None and not _VARIABLE.fullmatch(str(variable)):
         # Not shown: who misreads this has put the key itself here.
         yield "key_variable` must be the name of an environment variable that holds the key"
@@ -306,7 +306,7 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             yield (
                 ("reward", *path),
                 f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(known)}, nor "
-                f"`module:function` or `file.py:function`{_meant(name, known)}",
+                f"`module:function` or `file.py:function`{_suggestion(name, known)}",
             )
     try:
         if reward.answer_schema is not None:
@@ -317,7 +317,7 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield ("reward", "composite", key), f"`reward.composite.{key}` {what}"
 
 
-def _meant(name: str, known: list[str] | tuple[str, ...]) -> str:
+def _suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
     hint = nearest(name, known)
     return f"; did you mean {hint!r}?" if hint else ""
 

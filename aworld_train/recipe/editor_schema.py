@@ -1,11 +1,14 @@
-"""The recipe's JSON Schema, from which editors complete and check recipes while they are written."""
+"""The recipe's JSON Schema, from which editors complete and check recipes while they are written.
+
+Pydantic's schema of the same dataclasses has neither the help texts nor the interpolations that every value may be.
+"""
 
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from aworld_train.recipe.keys import is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.schema import Recipe
 
 _INTERPOLATION = {"type": "string", "pattern": r"\$\{.+\}"}
@@ -17,11 +20,14 @@ def json_schema() -> dict[str, Any]:
 
     Every value may also be text with an interpolation, whose type only loading can tell.
     """
+    schema = _section(Recipe)
+    # What a file calls it.
+    schema["properties"][DEFAULT_FRAMEWORK] = schema["properties"].pop(RAW)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "aworld-train recipe",
         "description": "One training job: which model, agent, tools, tasks and reward.",
-        **_section(Recipe),
+        **schema,
     }
 
 

@@ -45,8 +45,8 @@ def _flat(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[tuple[str, ...
     return found
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, second: Any) -> bool:
     """Equality that tells ``true`` from ``1`` but not ``1`` from ``1.0``."""
-    if isinstance(one, bool) != isinstance(other, bool):
+    if isinstance(first, bool) != isinstance(second, bool):
         return False
-    return bool(one == other)
+    return bool(first == second)

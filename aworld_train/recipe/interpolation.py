@@ -1,7 +1,8 @@
 r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
-What stands under ``verl:`` is left as written. Interpolations there mean what they mean in verl's own files
-and are resolved against verl's configuration; only environment variables are looked up here, to fail early.
+What stands in the framework's own section (``verl:``) is left as written. Interpolations there mean what they mean in
+the framework's own files and are resolved against its configuration; only environment variables are looked up here, to
+fail early.
 
 A value that an environment variable gave keeps its reference (see ``env_text``), through other keys that name its key
 too: before other keys are resolved, every lookup is replaced by a stand-in, so that it can be found again in whatever
@@ -31,8 +32,8 @@ _OPENING = re.compile(r"(\\*)\$\{")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 
 
-def resolve(tree: dict[str, Any]) -> tuple[dict[KeyPath, Any], dict[KeyPath, str]]:
-    """Look up every interpolation of ``tree``.
+def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any], dict[KeyPath, str]]:
+    """Look up every interpolation of ``tree``, except in the section of the framework's own keys.
 
     Returns:
         By path the values of the texts that hold interpolations (lists and maps as plain data, text from the
@@ -56,7 +57,7 @@ def resolve(tree: dict[str, Any]) -> tuple[dict[KeyPath, Any], dict[KeyPath, str
             failures[path] = _reason(path, text, error)
     config = OmegaConf.create(lookups.hide(tree))
     for path, text in texts.items():
-        if path[0] == "verl":
+        if path[0] == raw_section:
             mask_values(lookups.values_in(text))
         elif path not in failures:
             try:

@@ -1,6 +1,7 @@
 """Which keys a recipe has, and which of them an unknown key was meant to be.
 
-The dataclasses of ``schema`` are the only source; nothing here names a key.
+The dataclasses of ``schema`` are the only source. The one key that a file spells otherwise is ``RAW``: the section of
+the framework's own keys has the framework's name there.
 """
 
 from dataclasses import fields, is_dataclass
@@ -8,8 +9,11 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from aworld_train.errors import nearest
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.tree import KeyPath, dotted
+
+RAW = "raw"
+DEFAULT_FRAMEWORK = TrainerSection().framework
 
 
 def is_section(hint: Any) -> bool:
@@ -25,14 +29,16 @@ def types_of(section: Any) -> dict[str, Any]:
 
 
 @cache
-def known(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
+def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]:
     """Every key below ``section``, sections included, with its type."""
-    found: dict[KeyPath, Any] = {}
+    keys: dict[KeyPath, Any] = {}
     for name, hint in types_of(section).items():
-        found[(*path, name)] = hint
+        if (*path, name) == (RAW,):
+            name = DEFAULT_FRAMEWORK
+        keys[(*path, name)] = hint
         if is_section(hint):
-            found |= known(hint, (*path, name))
-    return found
+            keys |= known_keys(hint, (*path, name))
+    return keys
 
 
 def suggestion(path: KeyPath) -> str | None:
@@ -42,13 +48,15 @@ def suggestion(path: KeyPath) -> str | None:
     at the top means ``trainer.steps``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
-    same_name = sorted((key for key in known() if key[-1] == name), key=lambda key: (key[:-1] != parent, key))
+    same_name = sorted(
+        (key for key in known_keys() if key[-1] == name), key=lambda key: (key[:-1] != parent, key)
+    )
     if same_name:
         return dotted(same_name[0])
-    sibling = nearest(name, {key[-1] for key in known() if key[:-1] == parent})
+    sibling = nearest(name, {key[-1] for key in known_keys() if key[:-1] == parent})
     if sibling:
         return dotted((*parent, sibling))
-    anywhere = nearest(name, {key[-1] for key in known()})
+    anywhere = nearest(name, {key[-1] for key in known_keys()})
     if anywhere:
-        return dotted(next(key for key in known() if key[-1] == anywhere))
-    return nearest(dotted(path), {dotted(key) for key in known()})
+        return dotted(next(key for key in known_keys() if key[-1] == anywhere))
+    return nearest(dotted(path), {dotted(key) for key in known_keys()})

@@ -5,6 +5,7 @@ the overrides. Each layer is checked where it stands, so an error names the file
 interpolations are resolved and the whole is checked for sense.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,14 @@ from aworld_train.errors import RecipeError
 from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.faults import refuse
-from aworld_train.recipe.keys import is_section, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.output import to_dict, to_source
 from aworld_train.recipe.overrides import read_override
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.source import Layer, from_mapping, read_file
 from aworld_train.recipe.tree import KeyPath, leaves, merge
 
+_FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
 Source = str | Path | Mapping[str, Any] | Recipe
 
 
@@ -58,23 +60,26 @@ def read(source: Source, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """As ``load``, together with the file it came from and the unresolved form that a run folder stores."""
     path, layers = _layers(source)
     layers += [read_override(text) for text in overrides]
-    refuse([_said(layer.at(key), text) for layer in layers for key, text in _faults(layer)])
-    tree = to_dict(Recipe())
+    framework = _framework(layers)
+    refuse([_located(layer.at(key), text) for layer in layers for key, text in _faults(layer, framework)])
+    tree = to_dict(Recipe(trainer=TrainerSection(framework=framework)))
     for layer in layers:
         tree = merge(tree, layer.data)
 
-    def place(key: KeyPath) -> str:
-        return next((found for layer in reversed(layers) if (found := _place(layer, key))), "")
+    def location(key: KeyPath) -> str:
+        return next((place for layer in reversed(layers) if (place := _location(layer, key))), "")
 
-    found, failures = interpolation.resolve(tree)
-    refuse([_said(place(key), text) for key, text in failures.items()])
+    resolved, failures = interpolation.resolve(tree, framework)
+    refuse([_located(location(key), text) for key, text in failures.items()])
     faults: dict[KeyPath, str] = {}
-    recipe: Recipe = _build(Recipe, _filled(tree, found), (), faults)
-    refuse([_said(place(key), text) for key, text in faults.items()])
+    complete = _filled(tree, resolved)
+    complete[RAW] = complete.pop(framework)
+    recipe: Recipe = _build(Recipe, complete, (), faults)
+    refuse([_located(location(key), text) for key, text in faults.items()])
     for _, value in leaves(to_dict(recipe)):
         if isinstance(value, EnvText):
             interpolation.mask_values(value.lookups)
-    refuse([_said(place(key), text) for key, text in checks.problems(recipe)])
+    refuse([_located(location(key), text) for key, text in checks.problems(recipe)])
     return LoadedRecipe(recipe, path, tree)
 
 
@@ -96,21 +101,51 @@ def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) ->
         chain = (*chain, path.resolve())
     if parent is None:
         return [layer]
-    asked_by = layer.at(("extends",))
+    named_at = layer.at(("extends",))
     if not isinstance(parent, str):
-        raise RecipeError(_said(asked_by, f"`extends` expects text, got {values.describe(parent)}"))
-    found = locate.find(parent, path.parent if path else Path.cwd(), asked_by)
+        raise RecipeError(_located(named_at, f"`extends` expects text, got {values.describe(parent)}"))
+    found = locate.find(parent, path.parent if path else Path.cwd(), named_at)
     if found.resolve() in chain:
         circle = " -> ".join(locate.display(file) for file in (*chain, found))
-        raise RecipeError(_said(asked_by, f"recipes extend each other in a circle: {circle}"))
+        raise RecipeError(_located(named_at, f"recipes extend each other in a circle: {circle}"))
     return [*_with_ancestors(read_file(found, locate.display(found)), found, chain), layer]
 
 
-def _faults(layer: Layer) -> list[tuple[KeyPath, str]]:
-    return [*values.problems(layer.data, Recipe), *secret_keys.written_out(layer.data)]
+def _framework(layers: Sequence[Layer]) -> str:
+    """The framework that the layers name; its own keys stand in a section of that name.
+
+    Raises:
+        RecipeError: The name cannot be that of a section.
+    """
+    name = DEFAULT_FRAMEWORK
+    for layer in layers:
+        section = layer.data.get("trainer")
+        value = section.get("framework") if isinstance(section, Mapping) else None
+        if isinstance(value, str):  # anything else is refused with the other faults
+            name = value
+            if not _FRAMEWORK.fullmatch(name) or name in types_of(Recipe):
+                raise RecipeError(
+                    _located(
+                        layer.at(("trainer", "framework")),
+                        "`trainer.framework` names a section of the recipe, so it is written out, in small letters, "
+                        f"digits and `_`, and no other section has that name; it is {name!r}",
+                    )
+                )
+    return name
 
 
-def _place(layer: Layer, path: KeyPath) -> str:
+def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
+    data = dict(layer.data)
+    raw = data.pop(framework, {})
+    faults = [*values.problems(data, Recipe), *secret_keys.written_out(layer.data)]
+    if RAW in data:
+        faults.append(((RAW,), f"unknown key `{RAW}`; did you mean `{framework}`?"))
+    if not isinstance(raw, Mapping):
+        faults.append(((framework,), values.mismatch((framework,), raw, dict[str, Any])))
+    return faults
+
+
+def _location(layer: Layer, path: KeyPath) -> str:
     """Where ``layer`` sets the key at ``path``; empty when it does not."""
     node: Any = layer.data
     for key in path:
@@ -131,20 +166,20 @@ def _filled(tree: Any, found: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
 
 def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
     """The dataclass of ``data``; values that do not fit go to ``faults`` and are left out."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, hint in types_of(section).items():
         if name not in data:
             continue
-        here, value = (*path, name), data[name]
+        key_path, value = (*path, name), data[name]
         if is_section(hint):
-            given[name] = _build(hint, value, here, faults)
+            arguments[name] = _build(hint, value, key_path, faults)
         else:
             try:
-                given[name] = values.convert(value, hint)
+                arguments[name] = values.convert(value, hint)
             except ValueError:
-                faults[here] = values.mismatch(here, value, hint)
-    return section(**given)
+                faults[key_path] = values.mismatch(key_path, value, hint)
+    return section(**arguments)
 
 
-def _said(place: str, text: str) -> str:
-    return f"{place}: {text}" if place else text
+def _located(location: str, text: str) -> str:
+    return f"{location}: {text}" if location else text

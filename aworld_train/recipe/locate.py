@@ -37,37 +37,37 @@ def shipped_datasets() -> list[str]:
     )
 
 
-def find(name: str, folder: Path, asked_by: str = "", ready: Collection[str] | None = None) -> Path:
+def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:
     """The file that ``name`` means.
 
     Args:
         name: A path, absolute or relative to ``folder``, or the name of a ready recipe, with or without
             ``.yaml``.
         folder: What a relative path starts from.
-        asked_by: Place that names it (``file:line``), for the message.
+        named_at: Place that names it (``file:line``), for the message.
         ready: Ready ones that the message lists; None for those of runs.
 
     Raises:
         RecipeError: When there is no such file; it lists the recipes nearby.
     """
-    wanted = Path(name).expanduser()
-    tries = [folder / wanted]
+    path = Path(name).expanduser()
+    tries = [folder / path]
     if home := shipped_folder():
         # `recipes/quickstart.yaml`, as in a checkout, means the ready one where only a wheel is installed.
-        below = Path(*wanted.parts[1:]) if wanted.parts[:1] == ("recipes",) else wanted
-        tries += [home / wanted, home / below]
-    for place in tries:
-        for candidate in (place, place.with_name(f"{place.name}.yaml")):
+        below = Path(*path.parts[1:]) if path.parts[:1] == ("recipes",) else path
+        tries += [home / path, home / below]
+    for base in tries:
+        for candidate in (base, base.with_name(f"{base.name}.yaml")):
             if candidate.is_file():
                 return candidate
-    nearby = [str(wanted.parent / file.name) for file in sorted((folder / wanted).parent.glob("*.yaml"))]
-    known = list(dict.fromkeys([*nearby, *(shipped() if ready is None else ready)]))
-    meant = nearest(name, known)
-    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    nearby = [str(path.parent / file.name) for file in sorted((folder / path).parent.glob("*.yaml"))]
+    names = list(dict.fromkeys([*nearby, *(shipped() if ready is None else ready)]))
+    hint = nearest(name, names)
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise RecipeError(
-        (f"{asked_by}: " if asked_by else "")
+        (f"{named_at}: " if named_at else "")
         + f"there is no recipe {name}"
-        + (f"; did you mean {meant}?" if meant else ".")
+        + (f"; did you mean {hint}?" if hint else ".")
         + (f" There are: {listed}" if listed else "")
     )
 

@@ -39,18 +39,23 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
-    """Plain data: enums as text, sections as dictionaries, without ``extends``, which is already applied."""
+    """Plain data: enums as text, sections as dictionaries, without ``extends``, which is already applied.
+
+    The framework's own keys stand under its name, as in a recipe file.
+    """
     data = asdict(recipe)
     del data["extends"]
+    data[recipe.trainer.framework] = data.pop("raw")
     plain: dict[str, Any] = _plain(data)
     return plain
 
 
 def to_source(recipe: Recipe) -> dict[str, Any]:
-    """As ``to_dict``, as a recipe writes it (see ``written``); ``verl`` stays as it is."""
+    """As ``to_dict``, as a recipe writes it (see ``written``); the framework's own section stays as it is."""
     data = to_dict(recipe)
-    raw = data.pop("verl")
-    return {**written(data), "verl": raw}
+    framework = recipe.trainer.framework
+    raw = data.pop(framework)
+    return {**written(data), framework: raw}
 
 
 def written(tree: Any) -> Any:

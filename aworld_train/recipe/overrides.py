@@ -5,7 +5,7 @@ since a shell has already eaten the quotes: ``name=2024`` is the text ``2024``.
 """
 
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.keys import known
+from aworld_train.recipe.keys import known_keys
 from aworld_train.recipe.secret_keys import MASK, looks_secret, written_out
 from aworld_train.recipe.source import Layer, parse_value
 from aworld_train.recipe.tree import nested
@@ -31,7 +31,7 @@ def read_override(text: str) -> Layer:
         raise RecipeError(
             f"{name}: there is no value; write {key}=null for none or {key}='\"\"' for empty text"
         )
-    takes_text = is_text(known().get(path))
+    takes_text = is_text(known_keys().get(path))
     try:
         value = parse_value(raw)
     except ValueError as error:

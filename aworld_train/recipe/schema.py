@@ -11,8 +11,8 @@ from typing import Any
 
 def _doc(text: str, default: Any = None) -> Any:
     if isinstance(default, list | dict):
-        kept = default
-        return field(default_factory=lambda: kept.copy(), metadata={"help": text})
+        value = default
+        return field(default_factory=lambda: value.copy(), metadata={"help": text})
     return field(default=default, metadata={"help": text})
 
 
@@ -118,7 +118,7 @@ class AgentSection:
     repetition: RepetitionSection = field(default_factory=RepetitionSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
     tool_parser: str = _doc(
-        "How the model writes tool calls (a parser of verl: hermes, qwen3_coder, ...).", "hermes"
+        "How the model writes tool calls (a parser of the framework: hermes, qwen3_coder, ...).", "hermes"
     )
     max_turns: int = _doc("Most assistant turns in one episode.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
@@ -218,7 +218,7 @@ class RewardSection:
         "Where the answer is, in place of what tasks say: answer, boxed, last_line, json:<path>, regex:<pattern>."
     )
     function: str | None = _doc(
-        "`module:function` or `file.py:function` with verl's signature, in place of all scorers."
+        "`module:function` or `file.py:function` with a reward function's arguments, in place of all scorers."
     )
     timeout: float = _doc("Seconds one score may take.", 30.0)
     judge: JudgeSection = field(default_factory=JudgeSection)
@@ -228,14 +228,14 @@ class RewardSection:
 
 @dataclass
 class AlgorithmSection:
-    name: str = _doc("Advantage estimator of verl: grpo, rloo, reinforce_plus_plus, ...", "grpo")
+    name: str = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
     kl_coef: float = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
     )
     clip_low: float = _doc("Lower clip of the importance ratio.", 0.2)
     clip_high: float = _doc("Upper clip of the importance ratio.", 0.2)
     entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)
-    loss_aggregation: str = _doc("How token losses are averaged (verl's loss_agg_mode).", "token-mean")
+    loss_aggregation: str = _doc("How token losses are averaged, as the framework names it.", "token-mean")
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
 
 
@@ -284,6 +284,9 @@ class RolloutSection:
 
 @dataclass
 class TrainerSection:
+    framework: str = _doc(
+        "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
+    )
     steps: int = _doc("Training steps.", 10)
     batch_size: int = _doc("Tasks per step.", 16)
     minibatch_size: int | None = _doc("Tasks per optimiser update; default: the whole batch.")
@@ -298,7 +301,7 @@ class TrainerSection:
     seed: int = _doc("Seed of data order, sampling and training.", 42)
     stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)
     loggers: list[str] = _doc(
-        "More trackers of verl beside the local files: wandb, mlflow, tensorboard, ...", []
+        "More trackers of the framework beside the local files: wandb, mlflow, tensorboard, ...", []
     )
 
 
@@ -325,6 +328,6 @@ class Recipe:
     endpoints: dict[str, Any] = _doc(
         "Other language models by name: each with url, model, and key_variable (which holds its key).", {}
     )
-    verl: dict[str, Any] = _doc(
-        "Raw verl keys, laid over what the sections above compose; each is checked.", {}
+    raw: dict[str, Any] = _doc(
+        "The framework's own keys, laid over what the sections above compose; each is checked.", {}
     )

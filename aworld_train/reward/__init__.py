@@ -1,4 +1,4 @@
-"""Rewards: finding an episode's answer, scoring it by the row's scorer, and loading the function a recipe names."""
+"""Rewards: extracting an episode's answer, scoring it by the row's scorer, and loading a recipe's reward function."""
 
 from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract

@@ -1,7 +1,7 @@
-"""What the assistant itself said, and what of it was said aloud: nothing a tool, a person or a prompt wrote can win.
+"""The assistant's own text, with and without its thinking: text of a tool, a person or a prompt cannot earn a reward.
 
-Of messages only those of the role ``assistant`` count. Where an agent loop hands over nothing but a decoded response,
-the results of tools are cut out of it generously: inside a tool's result no tag proves anything, the tool may have
+Of messages only those of the role ``assistant`` count. Where an agent loop passes only a decoded response, everything
+from the first tool result to the last is cut out: a tag inside a tool's result proves nothing, since the tool may have
 printed it.
 """
 
@@ -11,24 +11,24 @@ from typing import Any
 
 from aworld_train.errors import RewardError
 
-# What opens a tool's text in a decoded response, and what comes last before the assistant speaks again:
-# ChatML turns, and the tags that Qwen's templates put inside them and that outlive special tokens.
+# The opening of a tool's text in a decoded response, and the last marker before the assistant's next text:
+# ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.
 _TOOL_TEXT = (("<|im_start|>", "<|im_start|>assistant"), ("<tool_response>", "</tool_response>"))
 
 _THINKING = re.compile(r"</?think>")
-# Types of a message's parts that are words of the assistant, as Chat Completions and Responses call them.
-_WORDS = ("text", "output_text")
+# Types of a message's parts that hold text, in Chat Completions and in Responses.
+_TEXT_TYPES = ("text", "output_text")
 
 
 def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
-    """All that the assistant said, its messages joined by newlines.
+    """All text of the assistant, its messages joined by newlines.
 
     Args:
         prediction: The final assistant text, which is returned as it is, or the messages of an episode. The content
             of a message is a text, a list of parts (those of the type ``text`` count), or None beside tool calls.
 
     Raises:
-        RewardError: it is neither, or the content of an assistant's message is none of these.
+        RewardError: It is neither, or the content of an assistant's message is none of these.
     """
     if isinstance(prediction, str):
         return prediction
@@ -38,31 +38,37 @@ def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
             f"not {_brief(prediction)}."
         )
     messages: Sequence[Any] = prediction
-    said = [_words(message.get("content")) for message in messages if message.get("role") == "assistant"]
-    return "\n".join(text for text in said if text)
+    texts = [
+        _content_text(message.get("content")) for message in messages if message.get("role") == "assistant"
+    ]
+    return "\n".join(text for text in texts if text)
 
 
-def _words(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
         raise RewardError(f"A message's content is a text or a list of parts, not {_brief(content)}.")
-    return "\n".join(text for text in map(_words_of_part, content) if text)
+    return "\n".join(text for text in map(_part_text, content) if text)
 
 
-def _words_of_part(part: Any) -> str:
+def _part_text(part: Any) -> str:
     if isinstance(part, str):
         return part
-    if isinstance(part, Mapping) and part.get("type", "text") in _WORDS and isinstance(part.get("text"), str):
+    if (
+        isinstance(part, Mapping)
+        and part.get("type", "text") in _TEXT_TYPES
+        and isinstance(part.get("text"), str)
+    ):
         return str(part["text"])
     return ""
 
 
 def outside_thinking(text: str) -> list[str]:
-    """The pieces of a text that stand outside ``<think>...</think>``, in order.
+    """The pieces of a text outside ``<think>...</think>``, in order.
 
-    Thinking that is never closed runs to the end; a ``</think>`` that nothing opened closes thinking that the prompt
-    had begun, so that nothing before it counts.
+    Unclosed thinking runs to the end. A ``</think>`` without an opening tag closes thinking that the prompt opened, so
+    nothing before it counts.
     """
     pieces: list[str] = []
     start: int | None = 0
@@ -80,9 +86,9 @@ def outside_thinking(text: str) -> list[str]:
 
 
 def without_tool_text(response: str) -> str:
-    """A decoded response without what tools returned in it.
+    """A decoded response without tool results.
 
-    Everything from the first tool result to the last is cut, the assistant's words between them too: inside a
+    Everything from the first tool result to the last is cut, including the assistant's text between them: inside a
     tool result tags prove nothing, since the tool may have printed them.
     """
     for opening, closing in _TOOL_TEXT:

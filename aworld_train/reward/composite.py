@@ -1,14 +1,14 @@
-"""``composite``: a right answer and how it was come by, as a weighted sum with gates.
+"""``composite``: whether the answer is right, its format and its effort, as a weighted sum with gates.
 
 The score is the sum of weight times part, so weights that sum to 1 keep it between 0 and 1 and a negative weight is a
 penalty. A gate is a part that must be above 0, or the score is 0. The parts, each between 0 and 1 and each reported
 whether it has a weight or not:
 
-- ``correct``: what the scorer that the settings name says, else the task's own; where that one has no score, nor has
-  the composite.
-- ``format``: 1 if there is an answer, marked as the row's schema wants it, and no tag of it left open.
+- ``correct``: the score of the scorer in the settings, else of the task's own; without that score the composite has
+  none either.
+- ``format``: 1 if there is an answer in the form of the row's schema and all tags are balanced.
 - ``tool_use``: 1 if at least one tool call succeeded.
-- ``length``: 1 up to ``max_chars`` of what the assistant said, falling to 0 at twice that.
+- ``length``: 1 up to ``max_chars`` characters of the assistant's text, falling to 0 at twice that.
 - ``cost``: 1 up to ``max_calls`` tool calls, falling to 0 at twice that.
 """
 
@@ -27,13 +27,13 @@ _TAGS = ("answer", "think", "tool_call")
 
 
 def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
-    """What makes no sense in it, as the setting and what is wrong with it; nothing of one's own is imported."""
-    for key, named in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
-        for name in named:
+    """Each invalid setting and what is wrong with it; no user-defined code is imported."""
+    for key, names in (("weights", tuple(settings.weights)), ("gates", settings.gates)):
+        for name in names:
             if name not in PARTS:
                 hint = nearest(name, PARTS)
-                meant = f"; did you mean {hint!r}?" if hint else ""
-                yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}{meant}"
+                suggestion = f"; did you mean {hint!r}?" if hint else ""
+                yield key, f"has {name!r}, which is not one of {', '.join(PARTS)}{suggestion}"
     for name, weight in settings.weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             yield "weights", f"must be numbers, {name} has {weight!r}"
@@ -47,57 +47,57 @@ def composite_faults(settings: CompositeSettings) -> Iterator[tuple[str, str]]:
 
 
 def check_composite(settings: CompositeSettings) -> None:
-    """See that a composite can be scored by these settings.
+    """Check that a composite can be scored by these settings.
 
     Raises:
-        RewardError: They make no sense, or the scorer of ``correct`` cannot be found.
+        RewardError: A setting is invalid, or the scorer of ``correct`` cannot be found.
     """
-    for key, what in composite_faults(settings):
-        raise RewardError(f"The scorer composite: `{key}` {what}")
+    for key, fault in composite_faults(settings):
+        raise RewardError(f"The scorer composite: `{key}` {fault}")
     if settings.correct:
         find_scorer(settings.correct)
 
 
-@register_scorer("composite", wants_no_answer=True, delegates=True)
+@register_scorer("composite", scores_missing_answers=True, delegates=True)
 async def composite(answer: str | None, ground_truth: str, context: ScoringContext) -> Score:
-    """The weighted sum of the parts, or 0 where a gate is shut; None where ``correct`` has no score."""
+    """The weighted sum of the parts, or 0 where a gate's part is not above 0; None where ``correct`` has no score."""
     from aworld_train.reward.scoring import score_extracted
 
     settings = context.settings.composite
     check_composite(settings)
-    asked = find_scorer(settings.correct or context.info.get("scorer") or SCORER)
-    if asked.delegates:  # the task's own is a composite itself
-        asked = find_scorer(SCORER)
-    correct = await score_extracted(asked, answer, ground_truth, context)
-    steps = [f"{asked.name}: {step}" for step in correct.steps]
+    scorer = find_scorer(settings.correct or context.info.get("scorer") or SCORER)
+    if scorer.delegates:  # the task's own scorer is composite, which cannot delegate to itself
+        scorer = find_scorer(SCORER)
+    correct = await score_extracted(scorer, answer, ground_truth, context)
+    steps = [f"{scorer.name}: {step}" for step in correct.steps]
     parts = {
         "format": float(answer is not None and not _malformed(context.text)),
         "tool_use": float(_count(context, "tool_call_count") > _count(context, "tool_error_count")),
         "length": _falling(len(context.text), settings.max_chars),
         "cost": _falling(_count(context, "tool_call_count"), settings.max_calls),
     }
-    parts |= {f"{asked.name}_{name}": value for name, value in correct.parts.items()}
+    parts |= {f"{scorer.name}_{name}": value for name, value in correct.parts.items()}
     if correct.score is None:
-        why = f"{asked.name} has no score ({correct.outcome}): {correct.cause}"
-        return Score(None, parts, (*steps, why))
+        cause = f"{scorer.name} has no score ({correct.outcome}): {correct.cause}"
+        return Score(None, parts, (*steps, cause))
     parts = {"correct": correct.score, **parts}
-    shut = [gate for gate in settings.gates if parts[gate] <= 0]
+    closed = [gate for gate in settings.gates if parts[gate] <= 0]
     total = sum(weight * parts[name] for name, weight in settings.weights.items())
     terms = " + ".join(f"{weight:g} x {name} {parts[name]:g}" for name, weight in settings.weights.items())
-    steps += [f"{terms} = {total:g}", *(f"the gate {gate} is shut: 0" for gate in shut)]
-    return Score(0.0 if shut else total, parts, tuple(steps))
+    steps += [f"{terms} = {total:g}", *(f"the gate {gate} is shut: 0" for gate in closed)]
+    return Score(0.0 if closed else total, parts, tuple(steps))
 
 
 def _malformed(text: str) -> bool:
-    """Whether tags are left open, closed without having been opened, or opened inside themselves.
+    """Whether a tag is unclosed, closed without being open, or nested in itself.
 
-    Thinking that the prompt had begun may be closed without having been opened, once and first.
+    The first ``</think>`` needs no opening tag, because the prompt may have opened the thinking.
     """
     for name in _TAGS:
-        tags = [found.group() == f"</{name}>" for found in re.finditer(rf"</?{name}>", text)]
-        if name == "think" and tags[:1] == [True]:
-            tags = tags[1:]
-        if len(tags) % 2 or any(closes != bool(at % 2) for at, closes in enumerate(tags)):
+        is_closing = [match.group() == f"</{name}>" for match in re.finditer(rf"</?{name}>", text)]
+        if name == "think" and is_closing[:1] == [True]:
+            is_closing = is_closing[1:]
+        if len(is_closing) % 2 or any(closes != bool(index % 2) for index, closes in enumerate(is_closing)):
             return True
     return False
 
@@ -107,5 +107,6 @@ def _count(context: ScoringContext, name: str) -> int:
     return int(value or 0)
 
 
-def _falling(amount: int, most: int) -> float:
-    return min(1.0, max(0.0, 2.0 - amount / most))
+def _falling(amount: int, limit: int) -> float:
+    """1 up to the limit, falling linearly to 0 at twice the limit."""
+    return min(1.0, max(0.0, 2.0 - amount / limit))

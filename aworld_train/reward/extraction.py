@@ -1,14 +1,14 @@
-r"""Finding the answer in what the assistant said, by the row's answer schema.
+r"""Extracting the answer from the assistant's text by the row's answer schema.
 
-Only words outside thinking count, the last complete answer wins, and one that is cut off takes nothing from a complete
-one before it. Each schema reads the text in linear time, whatever stands in it.
+Only text outside thinking counts. The last complete answer wins; a truncated one after it does not replace it. Each
+schema reads any text in linear time.
 
 ===================  =====================================================================================
 ``answer``           The last complete ``<answer>...</answer>``.
-``boxed``            The last complete ``\boxed{...}`` or ``\fbox{...}``, or ``\boxed 5``; of boxes in a box the last.
-``json:PATH``        What is at ``PATH`` (``answer.value``, ``results[0].x``) of the last JSON value that has it.
+``boxed``            The last complete ``\boxed{...}`` or ``\fbox{...}``, or ``\boxed 5``; of nested boxes the last.
+``json:PATH``        The value at ``PATH`` (``answer.value``, ``results[0].x``) of the last JSON value that has it.
 ``regex:PATTERN``    The last match of an RE2 pattern: its group ``answer``, else its first group, else all of it.
-``last_line``        The last line with something in it.
+``last_line``        The last line that is not blank.
 ===================  =====================================================================================
 """
 
@@ -31,10 +31,10 @@ _Finder = Callable[[str], str | None]
 
 
 def extract(text: str, answer_schema: str) -> str | None:
-    """The answer in the assistant's text, without space around it; None if there is none.
+    """The answer in the assistant's text, without surrounding space; None if there is none.
 
     Raises:
-        RewardError: there is no such schema, or its path or pattern is faulty.
+        RewardError: There is no such schema, or its path or pattern is faulty.
     """
     find = _finder(answer_schema)
     for piece in reversed(outside_thinking(text)):
@@ -48,7 +48,7 @@ def check_schema_name(answer_schema: str) -> None:
     """Check that there is such a schema and that it can be read, before anything is scored.
 
     Raises:
-        RewardError: with the nearest name, or with what is wrong with the path or the pattern.
+        RewardError: It suggests the nearest name, or says what is wrong with the path or the pattern.
     """
     _finder(answer_schema)
 
@@ -72,7 +72,7 @@ def _finder(answer_schema: str) -> _Finder:
         )
     if colon and name in PLAIN_SCHEMAS:
         raise RewardError(
-            f"The answer schema {name!r} takes nothing after it: write {name}, not {answer_schema!r}."
+            f"The answer schema {name!r} takes no argument: write {name}, not {answer_schema!r}."
         )
     raise RewardError(_unknown(name, answer_schema))
 
@@ -88,12 +88,12 @@ def _unknown(name: str, answer_schema: str) -> str:
 
 def _last_tagged(text: str) -> str | None:
     answer: str | None = None
-    opened: int | None = None
+    start: int | None = None
     for tag in _TAG.finditer(text):
         if tag.group() == "<answer>":
-            opened = tag.end()
-        elif opened is not None:
-            answer, opened = text[opened : tag.start()], None
+            start = tag.end()
+        elif start is not None:
+            answer, start = text[start : tag.start()], None
     return answer
 
 

@@ -1,7 +1,7 @@
-"""Texts without what sets them apart by accident: how a keyboard, a typesetter or a web page writes a character.
+"""Character folding: texts compare equal when they differ only in how a keyboard or a web page writes a character.
 
-Full-width forms become ASCII, typographic quotes, dashes and the minus sign their plain ones, invisible characters
-go, and composed and decomposed letters are one. Not NFKC, which turns 10² into 102.
+Full-width forms become ASCII; typographic quotes, dashes and the minus sign become the ASCII ones; invisible characters
+are removed; composed and decomposed letters become the same. NFKC is not used, because it turns 10² into 102.
 """
 
 import string
@@ -12,7 +12,7 @@ MAX_MARKS = 30
 them takes quadratic time, and no language has so many."""
 
 PUNCTUATION = string.punctuation + "…·•¿¡«»‹›„‚。、・「」『』【】《》〈〉"
-"""ASCII's, which is what GAIA's rule takes out of strings, and what is the same in other scripts."""
+"""ASCII punctuation, which GAIA's rule removes from strings, and its counterparts in other scripts."""
 
 _FIRST_MARK = "\u0300"
 _PLAIN = {
@@ -30,29 +30,29 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", PUNCTUATION)
 
 
 def fold(text: str) -> str:
-    """The text in plain characters, case and spacing kept."""
+    """The text in plain characters, with its case and spacing."""
     if text.isascii():
         return text
     text = text.translate(_FOLD)
-    if not text or max(text) < _FIRST_MARK or _piles_up(text):
+    if not text or max(text) < _FIRST_MARK or _has_many_marks(text):
         return text
     return unicodedata.normalize("NFC", text)
 
 
 def bare(text: str) -> str:
-    """The folded text in lower case without space and punctuation: what GAIA's rule compares strings by."""
+    """The folded text in lower case without space and punctuation, as GAIA's rule compares strings."""
     return "".join(fold(text).split()).casefold().translate(_WITHOUT_PUNCTUATION)
 
 
 def is_hidden(ground_truth: str) -> bool:
-    """Whether a ground truth says nothing: ``?`` stands in the rows of a test set that hides its answers.
+    """Whether a ground truth is hidden, such as ``?`` in the rows of a test set that withholds its answers.
 
-    Whatever consists of space and punctuation alone is such a one, and no answer is right there.
+    Any text of space and punctuation alone counts as hidden, and no answer is right there.
     """
     return not bare(ground_truth)
 
 
-def _piles_up(text: str) -> bool:
+def _has_many_marks(text: str) -> bool:
     run = 0
     for character in text:
         run = run + 1 if character >= _FIRST_MARK and unicodedata.combining(character) else 0

@@ -1,22 +1,22 @@
-"""The scorer ``gaia``: the rule by which GAIA's leaderboard compares answers, and right where that rule is not.
+"""The scorer ``gaia``: the rule of GAIA's leaderboard, corrected where that rule is plainly wrong.
 
 GAIA's own rule (arXiv 2311.12983, and the scorer of its leaderboard): if the ground truth is a number, the answer is
 read as one without ``$``, ``%`` and commas and must be equal; if it has a comma or semicolon, both are split there,
 and each element must be equal as a number or as text in lower case without space; else both are compared in lower case
-without space and punctuation. So ``17 km`` does not answer ``17``, number words are no numbers, and order counts.
+without space and punctuation. So ``17 km`` does not match ``17``, number words are not numbers, and order counts.
 
-What is held to be different here, each time because that rule is plainly wrong there:
+The differences:
 
 - A hidden ground truth (``?``) matches nothing; GAIA's rule matches it with all punctuation.
-- ``nan`` and what no float holds are texts; there every text that is no number equals ``inf``.
-- Commas are thousands separators where they stand like that (``1,234``), also in the ground truth and in elements.
-  A ground truth that could be a list as well (``100,200``) may be met as either. ``1,23`` is not 123.
+- ``nan`` and numbers that no float can hold are texts; in GAIA's rule every text that is no number equals ``inf``.
+- Commas in the positions of thousands separators (``1,234``) are such, also in the ground truth and in elements.
+  A ground truth that could be a list as well (``100,200``) may be matched as either. ``1,23`` is not 123.
 - Spaces and apostrophes separate thousands too; quotes and emphasis around a number are not part of it.
 - Currency signs and ``%`` may be missing, but not differ; GAIA's rule knows ``$`` and ``%`` only, and not in elements.
-- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation that makes
-  another thing of it counts.
+- ``3.5 km`` is not ``35 km``, ``1/2`` not ``12``, ``-5 °C`` not ``5 °C``, ``C++`` not ``C``: punctuation counts where
+  it changes the meaning.
 - Full-width characters, typographic quotes, dashes and minus signs are the plain ones (see `folding`); a full stop at
-  the end of a list is none of its last element's.
+  the end of a list does not belong to its last element.
 """
 
 import re
@@ -26,10 +26,9 @@ from aworld_train.reward.quantity import read_quantity
 from aworld_train.reward.scored import Score
 
 MAX_CHARS = 4000
-"""GAIA's answers are short; where one side is longer, they must be the same to the letter."""
+"""GAIA's answers are short; where one side is longer, both must be identical."""
 
-# Where a list is split: GAIA's rule does it at each separator; a comma between a digit and exactly three digits
-# separates thousands, though.
+# GAIA's rule splits a list at each separator, but a comma between a digit and exactly three digits separates thousands.
 _SEPARATORS = re.compile(r"[,;]")
 _LIST_SEPARATORS = re.compile(r";|,(?!(?<=[0-9],)[0-9]{3}(?![0-9]))")
 _THOUSANDS = re.compile(r"[0-9],[0-9]{3}(?![0-9])")
@@ -63,10 +62,10 @@ def gaia(answer: str, ground_truth: str) -> Score:
         return _HIDDEN if is_hidden(ground_truth) else _SAME
     answer, truth = fold(answer), fold(ground_truth)
     listed = "," in truth or ";" in truth
-    wanted = read_quantity(truth) if not listed or _THOUSANDS.search(truth) else None
-    if wanted is not None:
-        given = read_quantity(answer)
-        right = given is not None and given.equals(wanted)
+    expected = read_quantity(truth) if not listed or _THOUSANDS.search(truth) else None
+    if expected is not None:
+        actual = read_quantity(answer)
+        right = actual is not None and actual.equals(expected)
         return _BY_NUMBER[right or (listed and _is_list(answer, truth))]
     if listed:
         right = _is_list(answer, truth)
@@ -98,29 +97,29 @@ def _is_element(part: str, element: str) -> bool:
     part, element = part.strip(), element.strip()
     if part == element:
         return True
-    wanted = read_quantity(element)
-    if wanted is None:
+    expected = read_quantity(element)
+    if expected is None:
         return "".join(part.split()).casefold() == "".join(element.split()).casefold()
-    given = read_quantity(part)
-    return given is not None and given.equals(wanted)
+    actual = read_quantity(part)
+    return actual is not None and actual.equals(expected)
 
 
 def _signs_agree(answer: str, truth: str) -> bool:
-    """Whether texts that are the same without punctuation mean the same with it."""
+    """Whether texts that are equal without punctuation also agree in the punctuation that changes the meaning."""
     if not (_SIGNS.search(answer) or _SIGNS.search(truth)):
         return True
     answer, truth = _without_full_stop(answer.strip()), _without_full_stop(truth.strip())
-    given, wanted = (_FIGURE.findall(text.replace(",", "")) for text in (answer, truth))
-    if len(given) == len(wanted) and not all(map(_figures_agree, given, wanted)):
+    actual, expected = (_FIGURE.findall(text.replace(",", "")) for text in (answer, truth))
+    if len(actual) == len(expected) and not all(map(_figures_agree, actual, expected)):
         return False
     return bool(_LAST_SIGNS.findall(answer) == _LAST_SIGNS.findall(truth))
 
 
-def _figures_agree(given: str, wanted: str) -> bool:
-    """Figures are made of the same digits: they agree unless only one has a sign, or a single point or slash."""
-    if given.startswith("-") != wanted.startswith("-"):
+def _figures_agree(actual: str, expected: str) -> bool:
+    """Whether two figures of the same digits agree: not if only one has a sign, or only one a single point or slash."""
+    if actual.startswith("-") != expected.startswith("-"):
         return False
-    return {len(_POINTS.findall(figure)) for figure in (given, wanted)} != {0, 1}
+    return {len(_POINTS.findall(figure)) for figure in (actual, expected)} != {0, 1}
 
 
 def _without_full_stop(text: str) -> str:

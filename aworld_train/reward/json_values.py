@@ -1,12 +1,12 @@
 """The last JSON value of a text that has something at a path.
 
-A value begins at a bracket. Most brackets of prose begin none, so the text is read once by the grammar of JSON: where
-it is broken off, what was complete inside it still counts, and reading goes on from there (from inside the last string,
-for a quotation mark may have been prose too). Fenced blocks need no rule of their own.
+A value begins at a bracket, but most brackets in prose do not begin one. So the text is read once by the grammar of
+JSON: where a value breaks off, the complete values inside it still count, and reading continues from there (from inside
+the last string, because its quotation mark may have been prose too). Fenced blocks need no special rule.
 
 A path is keys with dots between them and indices in brackets, which may count from the end: ``answer.value``,
 ``results[0].x``, ``[-1]``; a key with other characters is written ``["my key"]``. A null at the path is no answer.
-A list of plain values becomes them with ``, `` between, an object JSON text; numbers stay as they were written.
+A list of plain values is joined by ``, ``, an object becomes JSON text, and numbers stay as they are in the text.
 """
 
 import json
@@ -16,14 +16,14 @@ from typing import Any
 from aworld_train.errors import RewardError
 
 MAX_DEPTH = 100
-"""Brackets in brackets; what is deeper counts as text. No answer is, and what parses it must not recurse further."""
+"""Of nested brackets; deeper ones count as text. No answer needs more, and it bounds the recursion of the parser."""
 
 Path = tuple[str | int, ...]
 
 _STEP = re.compile(
     r"""(?:^|(?<=.)\.)(?P<key>[^\s.\[\]"']+)|\[(?P<index>-?[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)+")\]"""
 )
-# A bracket and, looking ahead, what a value may go on with.
+# A bracket, if what follows can continue a value.
 _OPENING = re.compile(r"""[{](?=[ \t\r\n]*+["}])|\[(?=[ \t\r\n]*+["{\[\]\-0-9tfn])""")
 _TOKEN = re.compile(
     r"""[ \t\r\n]*+(?:
@@ -33,8 +33,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-# What may come, by what the reader waits for.
-_MAY_COME = {
+# The tokens that may come next, by the state of the reader.
+_NEXT_TOKENS = {
     "value": ("open", "string", "literal"),
     "first value": ("open", "string", "literal", "close"),
     "key": ("string",),
@@ -44,18 +44,18 @@ _MAY_COME = {
 }
 
 
-class _Written(str):
-    """A number as it stands in the text."""
+class _NumberText(str):
+    """A number, as it is written in the text."""
 
 
-_DECODER = json.JSONDecoder(parse_int=_Written, parse_float=_Written)
+_DECODER = json.JSONDecoder(parse_int=_NumberText, parse_float=_NumberText)
 
 
 def parse_path(path: str) -> Path:
     """The steps of a path.
 
     Raises:
-        RewardError: it is none; the message says from where on.
+        RewardError: It cannot be read; the message says from where on.
     """
     steps: list[str | int] = []
     position = 0
@@ -75,19 +75,20 @@ def parse_path(path: str) -> Path:
 
 
 def last_at(text: str, path: Path) -> str | None:
-    """What is at the path of the last value that has it, as text; None if none has."""
+    """The value at the path, as text, of the last JSON value that has the path; None if none has it."""
     opening = "[" if isinstance(path[0], int) else "{"
-    least = sum(3 if isinstance(step, int) else len(step) + 5 for step in path)  # of [1], and of {"key":1}
+    # The lengths of [1] and of {"key":1}.
+    min_chars = sum(3 if isinstance(step, int) else len(step) + 5 for step in path)
     for start, end in reversed(_complete_values(text)):
-        if text[start] == opening and end - start >= least:
-            found = _walk(_parsed(text[start:end]), path)
-            if found is not None:
-                return _as_text(found)
+        if text[start] == opening and end - start >= min_chars:
+            value = _walk(_parsed(text[start:end]), path)
+            if value is not None:
+                return _as_text(value)
     return None
 
 
 def _complete_values(text: str) -> list[tuple[int, int]]:
-    """Where the complete lists and objects of a text begin and end, those inside others left out."""
+    """Start and end of each complete list or object in a text; those inside others are left out."""
     spans: list[tuple[int, int]] = []
     position = 0
     while opening := _OPENING.search(text, position):
@@ -96,42 +97,42 @@ def _complete_values(text: str) -> list[tuple[int, int]]:
 
 
 def _read_value(text: str, start: int, spans: list[tuple[int, int]]) -> int:
-    """Read the value at a bracket, add what is complete of it to ``spans``, and say where to go on."""
-    opened: list[int] = []
-    waits_for = "value"
-    position = again = start
+    """Read the value at a bracket, add its complete values to ``spans``, and return where to continue."""
+    open_brackets: list[int] = []
+    state = "value"
+    position = resume = start
     while token := _TOKEN.match(text, position):
         kind = token.lastgroup
-        if kind not in _MAY_COME[waits_for] or (kind == "open" and len(opened) == MAX_DEPTH):
+        if kind not in _NEXT_TOKENS[state] or (kind == "open" and len(open_brackets) == MAX_DEPTH):
             break
         if kind == "open":
-            opened.append(token.start(kind))
-            waits_for = "first key" if token[kind] == "{" else "first value"
+            open_brackets.append(token.start(kind))
+            state = "first key" if token[kind] == "{" else "first value"
         elif kind == "close":
-            if (text[opened[-1]] == "{") != (token[kind] == "}"):
+            if (text[open_brackets[-1]] == "{") != (token[kind] == "}"):
                 break
-            inside = opened.pop()
-            while spans and spans[-1][0] > inside:
+            start_of_value = open_brackets.pop()
+            while spans and spans[-1][0] > start_of_value:
                 spans.pop()
-            spans.append((inside, token.end()))
-            if not opened:
+            spans.append((start_of_value, token.end()))
+            if not open_brackets:
                 return token.end()
-            waits_for = "next"
+            state = "next"
         elif kind == "comma":
-            waits_for = "key" if text[opened[-1]] == "{" else "value"
+            state = "key" if text[open_brackets[-1]] == "{" else "value"
         elif kind == "colon":
-            waits_for = "value"
+            state = "value"
         else:
-            waits_for = "colon" if waits_for.endswith("key") else "next"
+            state = "colon" if state.endswith("key") else "next"
         position = token.end()
-        again = token.start(kind) + 1 if kind == "string" else position
-    return again
+        resume = token.start(kind) + 1 if kind == "string" else position
+    return resume
 
 
 def _parsed(text: str) -> Any:
     try:
         return _DECODER.decode(text)
-    except json.JSONDecodeError:  # a faulty \u in a string, which the reader does not look into
+    except json.JSONDecodeError:  # an invalid \u in a string, which the reader does not check
         return None
 
 
@@ -157,7 +158,7 @@ def _as_text(value: Any) -> str:
 
 
 def _as_json(value: Any) -> str:
-    if isinstance(value, _Written):
+    if isinstance(value, _NumberText):
         return value
     if isinstance(value, list):
         return f"[{', '.join(map(_as_json, value))}]"

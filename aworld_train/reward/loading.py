@@ -1,14 +1,19 @@
-"""The reward function that a recipe names, checked at the command line and not minutes later in a worker's log."""
+"""The reward function that a recipe names, checked at the command line and not minutes later in a worker's log.
+
+Reward functions are called with keywords only: ``data_source``, ``solution_str``, ``ground_truth``, ``extra_info`` and
+whatever else the caller passes. The signature is VeRL's (its ``NaiveRewardManager``), so that functions written for
+VeRL work unchanged.
+"""
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from aworld_train.errors import RewardError
-from aworld_train.user_code import load_own
+from aworld_train.user_code import load_user_code
 
-# How verl calls a reward function (its NaiveRewardManager): all by keyword.
 ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
+"""The keywords that every reward function is called with."""
 
 
 def load_reward(spec: str) -> Callable[..., Any]:
@@ -19,12 +24,12 @@ def load_reward(spec: str) -> Callable[..., Any]:
             directory.
 
     Raises:
-        RewardError: It cannot be found or imported, is not callable, or cannot be called as verl does.
+        RewardError: It cannot be found or imported, is not callable, or does not take the keywords.
     """
     function = load_function(spec)
-    if fault := _unlike_verl(function):
+    if fault := _signature_fault(function):
         raise RewardError(
-            f"The reward {spec!r} cannot be called as verl calls it, with the keywords "
+            f"The reward {spec!r} cannot be called with the keywords of reward functions, "
             f"{', '.join(ARGUMENTS)}: {fault}. Write def {getattr(function, '__name__', 'score')}"
             "(data_source, solution_str, ground_truth, extra_info=None, **kwargs)."
         )
@@ -32,21 +37,21 @@ def load_reward(spec: str) -> Callable[..., Any]:
 
 
 def load_function(spec: str) -> Callable[..., Any]:
-    """The function that ``spec`` names, however it is to be called.
+    """The function that ``spec`` names, whatever its signature.
 
     Raises:
         RewardError: It cannot be found or imported, or is not callable.
     """
-    return load_own(spec, "reward", RewardError)
+    return load_user_code(spec, "reward", RewardError)
 
 
-def has_verl_signature(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called as verl calls rewards."""
-    return not _unlike_verl(function)
+def is_reward_function(function: Callable[..., Any]) -> bool:
+    """Whether a function has the keyword signature of reward functions."""
+    return not _signature_fault(function)
 
 
-def _unlike_verl(function: Callable[..., Any]) -> str:
-    """Why a function cannot be called as verl calls rewards; empty if it can."""
+def _signature_fault(function: Callable[..., Any]) -> str:
+    """Why a function cannot be called with the keywords of reward functions; empty if it can."""
     try:
         inspect.signature(function).bind(**dict.fromkeys(ARGUMENTS))
     except (TypeError, ValueError) as error:

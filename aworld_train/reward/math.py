@@ -1,11 +1,11 @@
 """``math``: whether two answers are the same mathematics, such as ``1/2``, ``0.5`` and ``\\frac12``.
 
 Plain numbers are compared exactly and at once; everything else is read as LaTeX by math-verify and compared by SymPy.
-That can take for ever, so it runs in a worker process, whose limits on time and memory replace math-verify's own (they
-are signals, which threads cannot use). Nothing is evaluated as Python. What cannot be read equals only the same text.
+That may never end, so it runs in a worker process, whose limits on time and memory replace math-verify's own (they use
+signals, which threads cannot). Nothing is evaluated as Python. A text that cannot be parsed equals only the same text.
 
-A unit or a percent sign that only one side has is left out, as is ``x =`` before a value; ``50%`` is 50 to someone who
-asks for percent, and 0.5 otherwise. Decimal places beyond the sixth do not count where one side is not exact.
+A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
+0.5. Decimal places beyond the sixth do not count where one side is not exact.
 """
 
 import re
@@ -29,7 +29,7 @@ _NUMBER = re.compile(
 
 
 def _prepare() -> None:
-    """Load what takes seconds to load."""
+    """Load SymPy and math-verify, which takes seconds."""
     _equal("x^2", "x^2")
 
 
@@ -38,27 +38,27 @@ def math(answer: str, ground_truth: str) -> Score:
     """1 if both are the same mathematics, else 0."""
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
-    given, wanted = quantity(answer), quantity(ground_truth)
-    steps = [f"answer: {_shown(given)}", f"ground truth: {_shown(wanted)}"]
-    if given.unit and wanted.unit and given.unit != wanted.unit:
-        return Score(0.0, steps=(*steps, f"the units {given.unit!r} and {wanted.unit!r} differ"))
-    right, how = _compare(given, wanted)
-    return Score(float(right), steps=(*steps, how))
+    actual, expected = quantity(answer), quantity(ground_truth)
+    steps = [f"answer: {_describe(actual)}", f"ground truth: {_describe(expected)}"]
+    if actual.unit and expected.unit and actual.unit != expected.unit:
+        return Score(0.0, steps=(*steps, f"the units {actual.unit!r} and {expected.unit!r} differ"))
+    right, reason = _compare(actual, expected)
+    return Score(float(right), steps=(*steps, reason))
 
 
-def _compare(given: MathAnswer, wanted: MathAnswer) -> tuple[bool, str]:
-    """Whether they are equal, and how that was found out."""
-    if same_words(given.text, wanted.text) and given.percent == wanted.percent:
+def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool, str]:
+    """Whether they are equal, and the reason."""
+    if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"
-    if is_prose(given.text) or is_prose(wanted.text):
+    if is_prose(actual.text) or is_prose(expected.text):
         return False, "words, and not the same"
-    values = plain_number(given.text), plain_number(wanted.text)
-    one_percent = given.percent != wanted.percent
+    values = plain_number(actual.text), plain_number(expected.text)
+    one_percent = actual.percent != expected.percent
     if values[0] is not None and values[1] is not None:
         pairs = [(values[0], values[1])]
         if one_percent:
             pairs.append(
-                (values[0] / (100 if given.percent else 1), values[1] / (100 if wanted.percent else 1))
+                (values[0] / (100 if actual.percent else 1), values[1] / (100 if expected.percent else 1))
             )
         if any(a == b for a, b in pairs):
             return True, "equal numbers"
@@ -66,24 +66,26 @@ def _compare(given: MathAnswer, wanted: MathAnswer) -> tuple[bool, str]:
             value.denominator == 1 for pair in pairs for value in pair
         ):
             return False, "other numbers"
-    latex = as_latex(given.text), as_latex(wanted.text)
+    latex = as_latex(actual.text), as_latex(expected.text)
     if _equal(*latex):
         return True, "equal by SymPy"
-    if one_percent and _equal(_hundredth(latex[0], given.percent), _hundredth(latex[1], wanted.percent)):
+    if one_percent and _equal(_hundredth(latex[0], actual.percent), _hundredth(latex[1], expected.percent)):
         return True, "equal by SymPy, as percent"
-    unread = [text for text in latex if not _parsed(text)]
+    unparsed = [text for text in latex if not _parsed(text)]
     return (
         False,
-        f"not readable as mathematics: {', '.join(map(repr, unread))}" if unread else "not equal by SymPy",
+        f"not readable as mathematics: {', '.join(map(repr, unparsed))}"
+        if unparsed
+        else "not equal by SymPy",
     )
 
 
 def plain_number(text: str) -> Fraction | None:
     """The value of a number as people write it; None for anything else."""
-    found = _NUMBER.fullmatch(text)
-    if found is None or len(text) > _MAX_DIGITS:
+    match = _NUMBER.fullmatch(text)
+    if match is None or len(text) > _MAX_DIGITS:
         return None
-    part = found.groupdict()
+    part = match.groupdict()
     if part["decimal"]:
         value = Fraction(f"{part['decimal'].replace(',', '')}e{part['exponent'] or 0}")
     else:
@@ -99,23 +101,23 @@ def _hundredth(latex: str, percent: bool) -> str:
     return rf"\frac{{{latex}}}{{100}}" if percent else latex
 
 
-def _equal(given: str, wanted: str) -> bool:
+def _equal(actual: str, expected: str) -> bool:
     from math_verify import verify
 
-    # Its order matters: an assignment is unwrapped, an interval taken for an inequality, only on one side.
-    return bool(_parsed(wanted) and _parsed(given)) and bool(
-        verify(_parsed(wanted), _parsed(given), float_rounding=_ROUNDING, timeout_seconds=None)
+    # The order matters: math-verify unwraps assignments, and reads intervals as inequalities, on one side only.
+    return bool(_parsed(expected) and _parsed(actual)) and bool(
+        verify(_parsed(expected), _parsed(actual), float_rounding=_ROUNDING, timeout_seconds=None)
     )
 
 
 @lru_cache(maxsize=64)
 def _parsed(latex: str) -> list[Any]:
-    """What math-verify reads in it; empty if nothing."""
+    """What math-verify parses; empty if nothing."""
     import logging
 
     from math_verify import LatexExtractionConfig, parse
 
-    # It warns once that there is no time limit: there is one, the worker's.
+    # It warns that it has no time limit; the worker process has one.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     if not latex.strip():
         return []
@@ -124,7 +126,7 @@ def _parsed(latex: str) -> list[Any]:
     )
 
 
-def _shown(given: MathAnswer) -> str:
-    dress = [f"unit {given.unit!r}"] if given.unit else []
-    dress += ["percent"] if given.percent else []
-    return f"{given.text!r}" + (f" ({', '.join(dress)})" if dress else "")
+def _describe(actual: MathAnswer) -> str:
+    details = [f"unit {actual.unit!r}"] if actual.unit else []
+    details += ["percent"] if actual.percent else []
+    return f"{actual.text!r}" + (f" ({', '.join(details)})" if details else "")

@@ -1,4 +1,4 @@
-"""How people write mathematics, brought to one form: without the dollar signs, units and Unicode signs around it."""
+"""Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced."""
 
 import re
 import unicodedata
@@ -16,9 +16,9 @@ _UNIT = re.compile(
 )
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree|\bdegrees?)\s*$")
 _CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|[€£¥])\s*(?=[0-9.+-])")
-# What joins values or names functions and constants; any other word of three letters is prose.
+# Words that join values or name functions and constants; any other word of three or more letters is prose.
 _FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
-_KNOWN = frozenset(_FUNCTIONS.split("|")) | {
+_MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
     "and",
     "det",
     "inf",
@@ -44,12 +44,12 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 @dataclass(frozen=True)
 class MathAnswer:
-    """An answer without its dress.
+    """An answer, with its unit and percent sign split off.
 
     Attributes:
-        text: What there is to compare.
+        text: The mathematics to compare.
         unit: The unit after it, in lower case without a plural's s; empty if there is none.
-        percent: Whether a percent sign came after it.
+        percent: Whether a percent sign followed it.
     """
 
     text: str
@@ -58,23 +58,23 @@ class MathAnswer:
 
 
 def quantity(text: str) -> MathAnswer:
-    """Part an answer from its dollar signs, box, currency, unit and percent sign."""
-    text = _unmarked(text)
+    """Split an answer from its dollar signs, box, currency, unit and percent sign."""
+    text = _without_delimiters(text)
     text = _CURRENCY.sub(r"\1", text.replace("−", "-").replace(r"\!", "").replace(r"\,", " "))
     if percent := _PERCENT.search(text):
-        return MathAnswer(_unmarked(text[: percent.start()]), "", True)
+        return MathAnswer(_without_delimiters(text[: percent.start()]), "", True)
     if degrees := _DEGREES.search(text):
         return MathAnswer(text[: degrees.start()].strip(), "degree", False)
-    found = _UNIT.fullmatch(text)
-    words = (found["marked"] or found["words"] or "").strip() if found else ""
-    if found is None or not words or not _KNOWN.isdisjoint(words.casefold().split()):
+    match = _UNIT.fullmatch(text)
+    words = (match["marked"] or match["words"] or "").strip() if match else ""
+    if match is None or not words or not _MATH_WORDS.isdisjoint(words.casefold().split()):
         return MathAnswer(text, "", False)
     unit = " ".join(words.casefold().split())
-    return MathAnswer(found["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
+    return MathAnswer(match["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
 
 
 def as_latex(text: str) -> str:
-    """What people type, as LaTeX."""
+    """Typed mathematics as LaTeX."""
     text = "".join(_SIGNS.get(sign, sign) for sign in text)
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
@@ -88,12 +88,12 @@ def as_latex(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether there are words in it: letters that would be read as a product of variables, in any order."""
-    return any(word.casefold() not in _KNOWN for word in _WORD.findall(_ARGUMENT.sub(" ", text)))
+    """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
+    return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(_ARGUMENT.sub(" ", text)))
 
 
 def same_words(one: str, other: str) -> bool:
-    """Whether both are the same text but for case, spacing and the commands that set text; not if there is none."""
+    """Whether both are the same text except for case, spacing and text commands, and have a letter or digit."""
     return _plain(one) == _plain(other) and any(map(str.isalnum, _plain(one)))
 
 
@@ -101,8 +101,8 @@ def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", _TEXT.sub(r"\1", text)).casefold().split())
 
 
-def _unmarked(text: str) -> str:
-    """Without what marks it as mathematics or as the result, and without the full stop that ends a sentence."""
+def _without_delimiters(text: str) -> str:
+    """The text without math delimiters, box and final full stop."""
     before = None
     while text != before:
         before = text

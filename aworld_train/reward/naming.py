@@ -1,4 +1,4 @@
-"""From a reward function in hand to the name under which other processes load it."""
+"""From a function to the reference by which other processes load it."""
 
 import inspect
 import sys
@@ -13,13 +13,13 @@ def name_reward(function: Callable[..., Any]) -> str:
     """``module:function``, or ``file.py:function`` for a function of the program that is running.
 
     Raises:
-        RewardError: the function has no name that another process could load it by (a lambda, a closure, a method).
+        RewardError: The function has no name that another process could load it by (a lambda, a closure, a method).
     """
     name = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", ""))
     if not name.isidentifier() or getattr(module, name, None) is not function:
         raise RewardError(
-            f"The reward function {name or function!r} cannot be loaded by VeRL's workers: it must be a plain "
+            f"The reward function {name or function!r} cannot be loaded by worker processes: it must be a plain "
             "function at the top level of a module or of a file."
         )
     if module is not None and module.__name__ != "__main__":
@@ -28,3 +28,9 @@ def name_reward(function: Callable[..., Any]) -> str:
     if file is None or not Path(file).is_file():
         raise RewardError(f"The reward function {name} was not defined in a file; put it into one.")
     return f"{Path(file).resolve()}:{name}"
+
+
+def absolute_reference(reference: str) -> str:
+    """The same reference with the absolute path of its file; a module's stays as it is."""
+    origin, _, name = reference.rpartition(":")
+    return f"{Path(origin).expanduser().resolve()}:{name}" if origin.endswith(".py") else reference

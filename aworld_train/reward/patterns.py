@@ -1,7 +1,7 @@
-"""The last match of a regular expression, in linear time: RE2 knows no pattern that a text can make slow.
+"""The last match of a regular expression, in linear time: RE2 has no patterns that a text can make slow.
 
-Looking for *all* matches can still take quadratic time, each of them reading on to the end. So only the last
-``MAX_SEARCHED`` characters of a piece of text are searched, where final answers stand.
+Finding *all* matches can still take quadratic time, because each match may read to the end of the text. So only the
+last ``MAX_SEARCHED`` characters of a piece of text are searched, where final answers are.
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ MAX_SEARCHED = 20_000
 
 
 def compile_pattern(pattern: str) -> Any:
-    """An RE2 pattern.
+    """The compiled RE2 pattern.
 
     Raises:
-        RewardError: RE2 cannot read it, as it cannot read backreferences and looking ahead or behind.
+        RewardError: RE2 cannot compile it; it has no backreferences and no looking ahead or behind.
     """
     import re2
 
@@ -24,8 +24,8 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
-        said = error.args[0] if error.args else error
-        cause = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
+        detail = error.args[0] if error.args else error
+        cause = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
         raise RewardError(
             f"The pattern of the answer schema {'regex:' + pattern!r} cannot be read: {cause}. It is an RE2 pattern, "
             "which has no backreferences and no looking ahead or behind; see https://github.com/google/re2/wiki/Syntax."
@@ -33,12 +33,12 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def last_match(text: str, pattern: Any) -> str | None:
-    """The group ``answer``, else the first group, else all of the last match whose group took part; else None."""
+    """The group ``answer``, else the first group, else all of the last match whose group is not empty; else None."""
     if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()  # a lone surrogate is no text for RE2
+        text = text.encode("utf-8", "replace").decode()  # RE2 cannot read a lone surrogate
     group = pattern.groupindex.get("answer", min(1, pattern.groups))
     answer: str | None = None
     for match in pattern.finditer(text, max(0, len(text) - MAX_SEARCHED)):
-        found = match.group(group)
-        answer = answer if found is None else found
+        text_of_group = match.group(group)
+        answer = answer if text_of_group is None else text_of_group
     return answer

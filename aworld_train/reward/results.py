@@ -1,4 +1,4 @@
-"""What scorers return, read strictly: a figure that is none would otherwise end up in a gradient."""
+"""Reading what scorers return, strictly: a value that is not a finite number would end up in a gradient."""
 
 import math
 import traceback
@@ -11,15 +11,15 @@ from typing import Any
 from aworld_train.errors import AworldTrainError
 from aworld_train.reward.scored import Score
 
-_MAX_CHARS = 500  # of what an exception says
+_MAX_CHARS = 500  # of an exception's text
 
 
 class BadResult(Exception):
-    """A scorer returned what is no score; the message says what."""
+    """A scorer returned something that is no score; the message says what."""
 
 
 def read_result(result: Any) -> Score:
-    """What a scorer returned, as a ``Score`` of plain floats.
+    """A scorer's return value as a ``Score`` of plain floats.
 
     Raises:
         BadResult: It is neither a finite number, a bool, a ``Score``, nor a mapping with ``score`` and named numbers.
@@ -31,30 +31,30 @@ def read_result(result: Any) -> Score:
         if "score" not in result:
             raise BadResult(f"it returned a mapping without 'score': {_short(sorted(map(str, result)))}")
         parts = {str(name): value for name, value in result.items() if name != "score"}
-        given = result["score"]
-        return Score(None if given is None else _number(given, "a score"), _parts(parts))
+        score = result["score"]
+        return Score(None if score is None else _number(score, "a score"), _parts(parts))
     return Score(_number(result, "a score"))
 
 
 def describe(error: BaseException) -> str:
-    """An exception in a line: type, message, and where in whose code it was raised."""
+    """An exception in a line: type, message, and the file and line that raised it."""
     if isinstance(error, AworldTrainError):
         return error.message
-    said = " ".join("".join(traceback.format_exception_only(error)).split())
-    return _short(said) + _place(error.__traceback__)
+    text = " ".join("".join(traceback.format_exception_only(error)).split())
+    return _short(text) + _location(error.__traceback__)
 
 
-def _number(value: Any, what: str) -> float:
+def _number(value: Any, role: str) -> float:
     if not isinstance(value, Real):
         raise BadResult(
-            f"it returned {_short(value)}, of type {type(value).__name__}, as {what}, not a number"
+            f"it returned {_short(value)}, of type {type(value).__name__}, as {role}, not a number"
         )
     try:
         number = float(value)
     except (OverflowError, ValueError, TypeError) as error:
-        raise BadResult(f"it returned as {what} a number that is no float: {error}") from error
+        raise BadResult(f"it returned as {role} a number that is no float: {error}") from error
     if not math.isfinite(number):
-        raise BadResult(f"it returned {number} as {what}, not a finite number")
+        raise BadResult(f"it returned {number} as {role}, not a finite number")
     return number
 
 
@@ -70,7 +70,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "..."
 
 
-def _place(trace: TracebackType | None) -> str:
+def _location(trace: TracebackType | None) -> str:
     if trace is None:
         return ""
     while trace.tb_next is not None:

@@ -1,53 +1,78 @@
-"""A reward function of one's own with verl's signature, in place of the scorers, in a worker process as they are.
+"""A user-defined reward function in place of the scorers.
 
-It is a scorer by the name ``AS_VERL`` and where it is, so that a worker loads it once and before the time limit counts.
+It becomes a ``Scorer`` of its own kind, so it runs in a worker process like any user-defined scorer: loaded once,
+outside the time limit, and killed when it takes too long.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from numbers import Real
 from typing import Any
 
+from aworld_train.reward.loading import load_reward
+from aworld_train.reward.naming import absolute_reference
 from aworld_train.reward.scored import ScoreResult, ScoringContext
-from aworld_train.reward.scorers import AS_VERL, find_scorer
+from aworld_train.reward.scorers import Scorer, ScorerKind, is_async
 from aworld_train.reward.scoring import score_extracted
 from aworld_train.reward.settings import RewardSettings
 
 
 async def score_by_function(function: str, settings: RewardSettings, **arguments: Any) -> ScoreResult:
-    """What ``function`` says of an episode.
+    """Score an episode by a reward function.
 
     Args:
         function: ``module:function`` or ``file.py:function``.
         settings: How long it may take.
-        **arguments: What verl hands to reward functions.
+        **arguments: What the function is called with; see `loading`.
 
     Raises:
-        RewardError: The function cannot be loaded, or cannot be called as verl does.
+        RewardError: The function cannot be loaded, or does not have the signature of reward functions.
     """
-    asked = replace(find_scorer(AS_VERL + function), name=function)
+    scorer = reward_function_scorer(function)
     context = ScoringContext(info=arguments, settings=settings)
-    scored = await score_extracted(asked, "", str(arguments["ground_truth"]), context)
-    return replace(scored, extracted=None)
+    result = await score_extracted(scorer, "", str(arguments["ground_truth"]), context)
+    return replace(result, extracted=None)
 
 
-def as_scorer(function: Callable[..., Any]) -> Callable[[str, str, ScoringContext], Any]:
-    """A scorer that calls ``function`` as verl does, with what the context's ``info`` holds."""
+def reward_function_scorer(spec: str) -> Scorer:
+    """The scorer that calls the reward function which ``spec`` names with the context's ``info`` as its keywords.
 
-    def ask(answer: str, ground_truth: str, context: ScoringContext) -> Any:
+    Raises:
+        RewardError: The function cannot be loaded, or does not have the signature of reward functions.
+    """
+    return replace(_load(absolute_reference(spec)), name=spec)
+
+
+@cache
+def _load(reference: str) -> Scorer:
+    function = load_reward(reference)
+    return Scorer(
+        name=reference,
+        reference=reference,
+        function=_with_scorer_signature(function),
+        arguments=3,
+        is_async=is_async(function),
+        isolated=True,
+        kind=ScorerKind.reward_function,
+    )
+
+
+def _with_scorer_signature(function: Callable[..., Any]) -> Callable[[str, str, ScoringContext], Any]:
+    def score(answer: str, ground_truth: str, context: ScoringContext) -> Any:
         result = function(**context.info)
-        return _read_later(result) if inspect.isawaitable(result) else _read(result)
+        return _await_result(result) if inspect.isawaitable(result) else _read_result(result)
 
-    return ask
-
-
-async def _read_later(result: Awaitable[Any]) -> Mapping[str, Any]:
-    return _read(await result)
+    return score
 
 
-def _read(result: Any) -> Mapping[str, Any]:
-    """The score, and of what else is said the numbers: verl's functions may return texts too."""
+async def _await_result(result: Awaitable[Any]) -> Mapping[str, Any]:
+    return _read_result(await result)
+
+
+def _read_result(result: Any) -> Mapping[str, Any]:
+    """The score and the numbers beside it; reward functions may return texts too, which are left out."""
     if not isinstance(result, Mapping):
         return {"score": result, "acc": result}
     return {name: value for name, value in result.items() if isinstance(value, Real) or name == "score"}

@@ -1,10 +1,10 @@
 """What runs in the tool environment for ``code_tests``: the tests in one process, the answer's code in another.
 
-This file is sent there as source, so it uses the standard library alone. The process with the tests starts the one with
-the answer and calls what it defines through a pipe, over which only plain values go: the answer cannot print a verdict,
-exit with a code, or return an object that claims to be equal to everything, and get anything by it. The verdict is
-printed with a code that only who has the key of this one score can compute: to have read another verdict on its way
-helps nobody. The answer's process never gets to know the key.
+This file is sent there as source, so it uses only the standard library. The process with the tests starts the one with
+the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
+printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. The verdict is
+signed with a key that is used for one score, so other verdicts do not help to forge it. The answer's process never
+gets the key.
 """
 
 import ast
@@ -27,28 +27,28 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all
 _NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
 _MAX_ROUNDS = 200
 BEGUN = "begun"
-"""What is printed before the answer's code runs."""
+"""The text that is printed before the answer's code runs."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
 class Unsupported(BaseException):
-    """The tests ask for something that cannot be done across processes; not for them to catch."""
+    """The tests need something that cannot be done across processes. A BaseException, so that tests do not catch it."""
 
 
-class TooLong(BaseException):
-    """The time is up."""
+class TimeIsUp(BaseException):
+    """The time limit is over."""
 
 
 def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> None:
-    """Print that it has begun, run the tests, print the verdict: passed, failed or unusable, and why."""
+    """Print ``BEGUN``, run the tests, and print the verdict: passed, failed or unusable, and the reason."""
     program = getattr(sys.modules["__main__"], "__file__", None)
     if program is not None and key in _text_of(program):
-        os.unlink(program)  # noqa: PTH108  (it tells the key)
+        os.unlink(program)  # noqa: PTH108  (it holds the key)
     libc = ctypes.CDLL(None)
-    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so does this process's memory
-    # A process that the answer hides from its parent becomes this one's child.
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # nor may the answer read the key in this process's memory
+    # A process that the answer detaches from its parent becomes a child of this one, and is killed at the end.
     libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-    # What is imported from now on must not come from where the answer can write.
+    # Later imports must not come from directories that the answer can write to.
     sys.path[:] = [path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix))]
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
@@ -59,7 +59,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
         print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
         return
     print(signed(key, BEGUN), flush=True, file=output)
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     child = subprocess.Popen(
         [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
@@ -70,12 +70,12 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     )
     try:
         verdict = _run(code, _modules_used(tree), child, answer)
-    except TooLong:
+    except TimeIsUp:
         verdict = f"failed: it took longer than {seconds:g} seconds"
     except Unsupported as error:
         verdict = f"unusable: {error}"
     except BaseException as error:
-        verdict = f"failed: {_said(error)}"
+        verdict = f"failed: {_describe(error)}"
     signal.setitimer(signal.ITIMER_REAL, 0)
     if not _end_children():
         verdict = "failed: the answer's code started processes that cannot be ended"
@@ -83,13 +83,13 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
 
 
 def signed(key: str, text: str) -> str:
-    """The text on one line, behind what proves that it was written by who has the key."""
+    """The text on one line, after a code that only the holder of the key can compute."""
     line = " ".join(text.split())[:500]
     return f"{_code(key, line)} {line}"
 
 
 def read_signed(key: str, line: str) -> str | None:
-    """The text of such a line; None where it was not made with the key."""
+    """The text of a signed line; None where it was not signed with the key."""
     code, _, text = line.partition(" ")
     return text if hmac.compare_digest(code.encode("utf-8", "replace"), _code(key, text).encode()) else None
 
@@ -99,13 +99,13 @@ def _code(key: str, text: str) -> str:
 
 
 def serve() -> NoReturn:
-    """Run the answer's code and do what the tests ask, until they end."""
-    # The pipes are put where code that prints or reads does not get at them by accident.
+    """Run the answer's code and serve the requests of the tests until they end."""
+    # The pipes get other descriptors, so that code which prints or reads does not use them by accident.
     reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    _shut_in()
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    _restrict_process()
     objects: list[Any] = []
     module = types.ModuleType("solution")
     sys.modules["solution"] = module
@@ -119,42 +119,42 @@ def serve() -> NoReturn:
         names = {name: pack_any(value) for name, value in vars(module).items() if not name.startswith("__")}
         _write(writer, ["names", names])
     except BaseException as error:
-        _write(writer, ["raised", type(error).__name__, _said(error)])
+        _write(writer, ["raised", type(error).__name__, _describe(error)])
     while True:
         request = _read(reader)
         try:
             _write(writer, _do(request, objects))
         except BaseException as error:
-            _write(writer, ["raised", type(error).__name__, _said(error)])
+            _write(writer, ["raised", type(error).__name__, _describe(error)])
 
 
 def _do(request: list[Any], objects: list[Any]) -> list[Any]:
     """One operation on one of the answer's objects: its result, and the arguments as the operation left them."""
     action, handle, *packed = request
     target = objects[handle]
-    given = [unpack(value, objects.__getitem__) for value in packed]
+    arguments = [unpack(value, objects.__getitem__) for value in packed]
     if action == "call":
-        result = target(*given[0], **given[1])
+        result = target(*arguments[0], **arguments[1])
     else:
         operations: dict[str, Any] = {
             "getattr": getattr,
             "setattr": setattr,
             "len": len,
-            "item": lambda one, key: one[key],
-            "set_item": lambda one, key, value: one.__setitem__(key, value),
+            "item": lambda target, key: target[key],
+            "set_item": lambda target, key, value: target.__setitem__(key, value),
             "iter": iter,
             "next": next,
-            "contains": lambda one, value: value in one,
+            "contains": lambda target, value: value in target,
             "str": str,
         }
-        result = operations[action](target, *given)
-    return ["result", pack(result, objects), [pack(value, objects) for value in given[:1]]]
+        result = operations[action](target, *arguments)
+    return ["result", pack(result, objects), [pack(value, objects) for value in arguments[:1]]]
 
 
 def _modules_used(tree: ast.Module) -> set[str]:
-    """Standard modules that the tests take something from, perhaps without having imported them."""
+    """Standard modules whose attributes the tests use, perhaps without importing them."""
     used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return {one.id for one in used if isinstance(one, ast.Name)} & sys.stdlib_module_names
+    return {value.id for value in used if isinstance(value, ast.Name)} & sys.stdlib_module_names
 
 
 def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes]", answer: str) -> str:
@@ -162,21 +162,21 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
     assert child.stdin is not None and child.stdout is not None
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])
-    names = pipe.answer()[1]
+    names = pipe.receive()[1]
     values = {name: unpack(value, pipe.mirror) for name, value in names.items()}
-    # Nor must an answer that calls something of its own `math` be asked whether two numbers are close.
+    # An answer that defines its own `math` must not decide whether two numbers are close.
     values |= {name: importlib.import_module(name) for name in modules & values.keys()}
     solution = types.ModuleType("solution")
     solution.__dict__.update(values)
     sys.modules["solution"] = solution
-    # An answer that defines its own `all` must not be asked whether all is well.
-    shown = {name: value for name, value in values.items() if not hasattr(builtins, name)}
-    exec(code, {"__name__": "tests", **shown, "solution": solution})
+    # An answer that defines its own `all` must not decide whether all tests hold.
+    visible = {name: value for name, value in values.items() if not hasattr(builtins, name)}
+    exec(code, {"__name__": "tests", **visible, "solution": solution})
     return "passed"
 
 
 def _end_children() -> bool:
-    """Whether all that the answer's process has started is over; an orphan among them is this process's child."""
+    """Kill all processes that the answer started, orphans included; returns whether all have ended."""
     for _ in range(_MAX_ROUNDS):
         for folder in os.listdir("/proc"):  # noqa: PTH208
             if folder.isdigit() and _parent_of(folder) == os.getpid():
@@ -209,24 +209,24 @@ class _Pipe:
     def __init__(self, reader: IO[bytes], writer: Any):
         self._reader, self._writer = reader, writer
 
-    def answer(self) -> list[Any]:
-        """What it says next; what it raised is raised here, as the built-in exception of that name."""
+    def receive(self) -> list[Any]:
+        """Its next message; an exception it reports is raised as the built-in exception of that name."""
         try:
-            said = _read(self._reader)
+            message = _read(self._reader)
         except (EOFError, ValueError, OSError) as error:
             raise RuntimeError("the answer's process ended, or said something it should not") from error
-        if said[0] == "raised":
-            kind = getattr(builtins, str(said[1]), RuntimeError)
+        if message[0] == "raised":
+            kind = getattr(builtins, str(message[1]), RuntimeError)
             is_plain = isinstance(kind, type) and issubclass(kind, Exception)
-            raise (kind if is_plain else RuntimeError)(str(said[2]))
-        return said
+            raise (kind if is_plain else RuntimeError)(str(message[2]))
+        return message
 
-    def ask(self, action: str, handle: int, *given: Any) -> Any:
-        _write(self._writer, [action, handle, *(pack(value, None) for value in given)])
-        _, result, left = self.answer()
+    def request(self, action: str, handle: int, *arguments: Any) -> Any:
+        _write(self._writer, [action, handle, *(pack(value, None) for value in arguments)])
+        _, result, changed = self.receive()
         if action == "call":
-            for before, after in zip(given[0], unpack(left[0], self.mirror), strict=True):
-                _take_over(before, after)
+            for before, after in zip(arguments[0], unpack(changed[0], self.mirror), strict=True):
+                _update_in_place(before, after)
         return unpack(result, self.mirror)
 
     def mirror(self, handle: int) -> Any:
@@ -234,43 +234,43 @@ class _Pipe:
 
 
 class _Mirror:
-    """A function or an object of the answer's; it is equal to itself alone, whatever it says of that."""
+    """A function or an object of the answer's code; it is equal only to itself, whatever its ``__eq__`` returns."""
 
     def __init__(self, pipe: _Pipe, handle: int):
-        self.__dict__["_ask"] = lambda action, *given: pipe.ask(action, handle, *given)
+        self.__dict__["_request"] = lambda action, *arguments: pipe.request(action, handle, *arguments)
         self.__dict__["_handle"] = handle
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._ask("getattr", name)
+        return self._request("getattr", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._ask("setattr", name, value)
+        self._request("setattr", name, value)
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return self._ask("call", list(given), named)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._request("call", list(args), kwargs)
 
     def __len__(self) -> int:
-        return int(self._ask("len"))
+        return int(self._request("len"))
 
     def __getitem__(self, key: Any) -> Any:
-        return self._ask("item", key)
+        return self._request("item", key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._ask("set_item", key, value)
+        self._request("set_item", key, value)
 
     def __iter__(self) -> Any:
-        return self._ask("iter")
+        return self._request("iter")
 
     def __next__(self) -> Any:
-        return self._ask("next")
+        return self._request("next")
 
     def __contains__(self, value: Any) -> bool:
-        return self._ask("contains", value) is True
+        return self._request("contains", value) is True
 
     def __str__(self) -> str:
-        return str(self._ask("str"))
+        return str(self._request("str"))
 
     def __bool__(self) -> bool:
         raise TypeError("an object is neither true nor false")
@@ -282,10 +282,10 @@ class _Mirror:
 
 
 def pack(value: Any, objects: list[Any] | None) -> Any:
-    """A value as JSON; what is not plain goes by its number among ``objects``, or nowhere if there are none.
+    """A value as JSON; one that is not plain is appended to ``objects`` and represented by its index.
 
     Raises:
-        Unsupported: It is not plain, and there are no ``objects``.
+        Unsupported: It is not plain, and ``objects`` is None.
     """
     if isinstance(value, _Mirror):
         return {"o": value._handle}
@@ -315,28 +315,28 @@ def pack(value: Any, objects: list[Any] | None) -> Any:
 
 
 def unpack(data: Any, object_of: Any) -> Any:
-    """What `pack` packed; ``object_of`` gives the object of a number."""
+    """The value that `pack` packed; ``object_of`` returns the object of an index."""
     if not isinstance(data, dict):
         return data
-    ((mark, held),) = data.items()
+    ((mark, content),) = data.items()
     match mark:
         case "i":
-            return int(held, 16)
+            return int(content, 16)
         case "f":
-            return float(held)
+            return float(content)
         case "c":
-            return complex(*map(float, held))
+            return complex(*map(float, content))
         case "b":
-            return bytes.fromhex(held)
+            return bytes.fromhex(content)
         case "d":
-            return {unpack(key, object_of): unpack(item, object_of) for key, item in held}
+            return {unpack(key, object_of): unpack(item, object_of) for key, item in content}
         case "o":
-            return object_of(held)
-    return _LISTS[mark](unpack(item, object_of) for item in held)
+            return object_of(content)
+    return _LISTS[mark](unpack(item, object_of) for item in content)
 
 
-def _take_over(before: Any, after: Any) -> None:
-    """What a function did to a list, a set or a dict it was given."""
+def _update_in_place(before: Any, after: Any) -> None:
+    """Apply to a list, a set or a dict the changes that a called function made to its copy."""
     if isinstance(before, list) and isinstance(after, list):
         before[:] = after
     elif isinstance(before, dict | set) and isinstance(after, type(before)):
@@ -359,19 +359,19 @@ def _write(writer: Any, message: list[Any]) -> None:
     writer.flush()
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
 
 
-def _too_long(number: int, frame: object) -> None:
-    raise TooLong
+def _raise_time_is_up(number: int, frame: object) -> None:
+    raise TimeIsUp
 
 
-def _shut_in() -> None:
-    """Keep this process from reading the memory of others and, where the kernel can, from ending them.
+def _restrict_process() -> None:
+    """Forbid this process to read the memory of others and, where the kernel supports it, to signal them.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
     """
@@ -381,7 +381,7 @@ def _shut_in() -> None:
     if version < 1:
         return
     signals = 2 if version >= 6 else 0
-    devices = 1 << 6  # what may be made is of no interest, but one thing has to be named
+    devices = 1 << 6  # a rule set must handle at least one right; making devices is one that no answer needs
     rules = (ctypes.c_uint64 * 3)(devices, 0, signals)
     size = 24 if version >= 6 else 8
     domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0)

@@ -1,7 +1,7 @@
-"""What goes into a scorer and what comes out, and what becomes of an answer that was to be scored.
+"""The input and output of scorers, and the result of scoring an answer.
 
-A score that could not be had is no score of 0: a judge that abstains, a scorer that is stuck or broken leave the score
-out (None), and whoever asked leaves the episode out with it.
+A missing score is not 0: where a judge abstains, or a scorer hangs or fails, the score is None, and the caller leaves
+the episode out.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from aworld_train.reward.settings import RewardSettings
 
 
 class ScoreOutcome(StrEnum):
-    """What became of an answer that was to be scored."""
+    """How scoring an answer ended."""
 
     scored = "scored"
     no_answer = "no_answer"
@@ -24,12 +24,12 @@ class ScoreOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Score:
-    """What a scorer says of an answer.
+    """A scorer's result for an answer.
 
     Attributes:
-        value: The score; None where the scorer cannot tell, and abstains.
-        parts: Named figures that show up in metrics, such as ``format`` or ``judge_cost``.
-        steps: How it came to that, a line each, for people.
+        value: The score; None where the scorer abstains.
+        parts: Named numbers that appear in metrics, such as ``format`` or ``judge_cost``.
+        steps: How the scorer arrived at it, a line each, for people.
     """
 
     value: float | None
@@ -39,11 +39,11 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoringContext:
-    """What a scorer may know beside the answer and the ground truth.
+    """What a scorer gets beside the answer and the ground truth.
 
     Attributes:
-        query: What was asked.
-        text: All that the assistant said.
+        query: The task's question.
+        text: All text of the assistant.
         info: The row's ``extra_info``.
         episode: Facts of the episode (``tool_call_count``, ``tool_error_count``, ``num_turns``); empty offline.
         settings: How the run scores.
@@ -58,14 +58,14 @@ class ScoringContext:
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """An answer that was scored, or why it was not.
+    """The result of scoring an answer.
 
     Attributes:
-        score: None where there is none: ``abstained``, ``timeout`` and ``error``.
-        extracted: The answer that was found; None where there is none.
-        outcome: What became of it.
-        parts: Named figures.
-        steps: How it came to that, a line each.
+        score: The score; None for ``abstained``, ``timeout`` and ``error``.
+        extracted: The answer in the assistant's text; None where there is none.
+        outcome: How scoring ended.
+        parts: Named numbers.
+        steps: How the scorer arrived at it, a line each.
         cause: Why there is no score.
         scorer: Name of the scorer.
     """

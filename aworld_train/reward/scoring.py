@@ -1,10 +1,10 @@
-"""Scoring an answer: what the assistant said, the answer in it, and what the row's scorer says of that.
+"""Scoring an answer: take the assistant's text, find the answer in it, and call the row's scorer.
 
 Whatever an answer or a scorer does, there is a ``ScoreResult`` within the time limit: a scorer that raises, returns no
-score, is stuck or takes its process with it costs its own answer and is named in ``cause``. What can be stuck runs in a
-worker process (`workers`): the built-in scorers that say so, and all of one's own. The other built-in ones take a
-moment, or wait for a server and are given up when their time is over. A scorer or a schema that does not exist is a
-fault of the recipe or of the dataset and raises.
+score, hangs or crashes costs its own answer and is named in ``cause``. What can hang runs in a worker process
+(`workers`): the built-in scorers that say so, and all user-defined ones. The other built-in scorers take a moment, or
+wait for a server and are cancelled when their time is over. A scorer or a schema that does not exist is a fault of the
+recipe or of the dataset and raises.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from aworld_train.reward.scorers import Scorer, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, ScorerFailure, ScorerTimeout, pool
 
-_DEPTH = 20  # of lists and mappings in a row's extra_info, as own scorers see it
+_MAX_DEPTH = 20  # of lists and mappings in a row's extra_info, as scorers in worker processes get it
 
 
 async def score(
@@ -34,34 +34,34 @@ async def score(
     episode: Mapping[str, Any] | None = None,
     settings: RewardSettings | None = None,
 ) -> ScoreResult:
-    """Score what an assistant said.
+    """Score an assistant's text.
 
     Args:
-        prediction: Its final text, or the messages of the episode, of which only its own count.
+        prediction: Its final text, or the messages of the episode, of which only the assistant's count.
         ground_truth: The right answer.
-        scorer: The task's, unless ``settings`` has one in its place; None where it names none.
+        scorer: The task's scorer, which ``settings`` may override; None where the task names none.
         answer_schema: How the answer is marked; likewise.
-        query: What was asked.
+        query: The task's question.
         info: The row's ``extra_info``.
         episode: Facts of the episode; see ``ScoringContext``.
         settings: How the run scores.
 
     Raises:
-        RewardError: There is no such scorer or schema, or one's own scorer cannot be loaded.
+        RewardError: There is no such scorer or schema, or a user-defined scorer cannot be loaded.
     """
     settings = settings or RewardSettings()
     schema = settings.answer_schema or answer_schema or ANSWER_SCHEMA
-    asked = find_scorer(settings.scorer or scorer or SCORER)
+    found = find_scorer(settings.scorer or scorer or SCORER)
     check_schema_name(schema)
     try:
         text = assistant_text(prediction)
         answer = extract(text, schema)
     except Exception as error:
         cause = f"the answer cannot be read by the schema {schema}: {describe(error)}"
-        return ScoreResult(None, None, ScoreOutcome.error, {}, (), cause, asked.name)
-    about = {**(info or {}), "scorer": scorer or SCORER, "answer_schema": schema}
-    context = ScoringContext(query, text, about, episode or {}, settings)
-    return await score_extracted(asked, answer, str(ground_truth), context)
+        return ScoreResult(None, None, ScoreOutcome.error, {}, (), cause, found.name)
+    row_info = {**(info or {}), "scorer": scorer or SCORER, "answer_schema": schema}
+    context = ScoringContext(query, text, row_info, episode or {}, settings)
+    return await score_extracted(found, answer, str(ground_truth), context)
 
 
 def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -> ScoreResult:
@@ -72,50 +72,59 @@ def score_now(prediction: str | Sequence[Mapping[str, Any]], **arguments: Any) -
 async def score_extracted(
     scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
 ) -> ScoreResult:
-    """Ask a scorer about an answer that was found, or was not (None)."""
-    if answer is None and not scorer.wants_no_answer:
+    """Score an extracted answer; None where none was found."""
+    if answer is None and not scorer.scores_missing_answers:
         return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
-    seconds = context.settings.timeout
-    ask = _in_worker if scorer.isolated else _here
+    run = _run_in_worker if scorer.isolated else _run_in_process
     try:
-        said = await ask(scorer, answer, ground_truth, context)
+        score = await run(scorer, answer, ground_truth, context)
     except ScorerTimeout:
-        cause = f"the scorer {scorer.name} took longer than {seconds:g} seconds"
+        cause = f"the scorer {scorer.name} took longer than {context.settings.timeout:g} seconds"
         return ScoreResult(None, answer, ScoreOutcome.timeout, {}, (), cause, scorer.name)
     except (ScorerFailure, BadResult) as error:
         cause = f"the scorer {scorer.name}: {error}"
     except Exception as error:
         cause = f"the scorer {scorer.name}: {describe(error)}"
     else:
-        return _scored(scorer, answer, said)
+        return _result(scorer, answer, score)
     return ScoreResult(None, answer, ScoreOutcome.error, {}, (), cause, scorer.name)
 
 
-def _scored(scorer: Scorer, answer: str | None, said: Score) -> ScoreResult:
-    if said.value is None:
-        why = said.steps[-1] if said.steps else f"the scorer {scorer.name} cannot tell"
-        return ScoreResult(None, answer, ScoreOutcome.abstained, said.parts, said.steps, why, scorer.name)
+def _result(scorer: Scorer, answer: str | None, score: Score) -> ScoreResult:
+    if score.value is None:
+        cause = score.steps[-1] if score.steps else f"the scorer {scorer.name} abstained without a reason"
+        return ScoreResult(None, answer, ScoreOutcome.abstained, score.parts, score.steps, cause, scorer.name)
     outcome = ScoreOutcome.no_answer if answer is None else ScoreOutcome.scored
-    return ScoreResult(said.value, answer, outcome, said.parts, said.steps, None, scorer.name)
+    return ScoreResult(score.value, answer, outcome, score.parts, score.steps, None, scorer.name)
 
 
-async def _here(scorer: Scorer, answer: str | None, truth: str, context: ScoringContext) -> Score:
-    given = (answer, truth) if scorer.arguments == 2 else (answer, truth, context)
+async def _run_in_process(
+    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
+) -> Score:
+    arguments = (answer, ground_truth) if scorer.arguments == 2 else (answer, ground_truth, context)
     if not scorer.is_async:
-        return read_result(scorer.function(*given))
+        return read_result(scorer.function(*arguments))
     limit = asyncio.timeout(None if scorer.delegates else context.settings.timeout)
     try:
         async with limit:
-            return read_result(await scorer.function(*given))
+            return read_result(await scorer.function(*arguments))
     except TimeoutError as error:
         if limit.expired():
             raise ScorerTimeout from error
         raise
 
 
-async def _in_worker(scorer: Scorer, answer: str | None, truth: str, context: ScoringContext) -> Score:
-    known = None if scorer.arguments == 2 else _plain_context(context)
-    job = Job(scorer.reference, answer, truth, known, context.settings.timeout)
+async def _run_in_worker(
+    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
+) -> Score:
+    job = Job(
+        kind=scorer.kind,
+        reference=scorer.reference,
+        answer=answer,
+        ground_truth=ground_truth,
+        context=None if scorer.arguments == 2 else _plain_context(context),
+        seconds=context.settings.timeout,
+    )
     return await asyncio.wrap_future(pool(waits=scorer.is_async).submit(job))
 
 
@@ -125,10 +134,10 @@ def _plain_context(context: ScoringContext) -> dict[str, Any]:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """As values that any process can read, whatever a framework put there."""
+    """The value as plain data that any process can read; a framework may have put arrays or objects there."""
     if type(value) in (bool, int, float, str, type(None)):
         return value
-    if depth > _DEPTH:
+    if depth > _MAX_DEPTH:
         return "..."
     if isinstance(value, Mapping):
         return {str(key): _plain(item, depth + 1) for key, item in value.items()}

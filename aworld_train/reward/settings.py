@@ -1,4 +1,4 @@
-"""How a run scores: defaults for rows that do not say, the judge, the composite, as plain data between processes."""
+"""How a run scores: scorer, schema, judge, composite and tools, convertible to plain data for other processes."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 SCORER = "number"
-"""For tasks that name none, where nothing else is asked for."""
+"""The scorer of tasks that name none, unless the recipe sets one."""
 ANSWER_SCHEMA = "answer"
 _MINUTE = 60.0
 
@@ -16,12 +16,12 @@ class JudgeModel:
     """One language model that judges, at an OpenAI-compatible endpoint.
 
     Attributes:
-        name: How messages call it.
-        url: Where it is, up to where ``/chat/completions`` begins.
-        model: What it is called there.
-        key_variable: Environment variable that holds its key.
+        name: Its name in messages.
+        url: Its address without ``/chat/completions``.
+        model: Its name at that endpoint.
+        key_variable: Environment variable that holds its API key.
         timeout: Seconds one request may take.
-        price_in: Price of a million prompt tokens, in whatever currency; 0 where nobody counts.
+        price_in: Price of a million prompt tokens, in any currency; 0 if costs are not tracked.
         price_out: Price of a million completion tokens.
     """
 
@@ -36,14 +36,14 @@ class JudgeModel:
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """Who judges, and how often it may be asked.
+    """The models that judge, and the limits of requests to them.
 
     Attributes:
-        models: Asked in this order until one gives a verdict.
+        models: Tried in this order until one gives a verdict.
         concurrency: Most requests at the same time.
         per_minute: Most requests in a minute; 0 for no limit.
-        attempts: How often a model is asked before the next one is.
-        cache: Directory of answers that were given before; None keeps none.
+        attempts: Requests to a model before the next one is tried.
+        cache: Directory of cached verdicts; None for no cache.
         prompt: The judge's instructions; None for the package's own.
     """
 
@@ -57,13 +57,13 @@ class JudgeSettings:
 
 @dataclass(frozen=True)
 class CompositeSettings:
-    """What the scorer ``composite`` adds up.
+    """The weights and limits of the scorer ``composite``.
 
     Attributes:
         correct: Scorer that says whether the answer is right; None for the task's own.
         weights: Weight by part: ``correct``, ``format``, ``tool_use``, ``length``, ``cost``.
         gates: Parts that must be above 0, or the whole is 0.
-        max_chars: Length of what the assistant said up to which ``length`` is 1; it falls to 0 at twice that.
+        max_chars: Length of the assistant's text up to which ``length`` is 1; it falls to 0 at twice that.
         max_calls: Tool calls up to which ``cost`` is 1; it falls to 0 at twice that.
     """
 
@@ -82,7 +82,7 @@ class ToolSettings:
         url: Its MCP endpoint; None for the one in ``MCP_SERVER_URL``.
         tool: The tool that runs Python.
         argument: That tool's argument for the source.
-        servers: Tool servers to ask for; empty means all.
+        servers: Tool servers to select; empty for all.
     """
 
     url: str | None = None
@@ -96,11 +96,11 @@ class RewardSettings:
     """How a run scores.
 
     Attributes:
-        scorer: In place of the tasks' own; None leaves the choice to them.
+        scorer: Overrides the tasks' scorers; None keeps them.
         answer_schema: Likewise.
         timeout: Seconds one score may take.
-        judge: Who judges.
-        composite: What ``composite`` adds up.
+        judge: The judge of ``llm_judge``.
+        composite: The weights and limits of ``composite``.
         tools: Where code runs.
     """
 
@@ -111,16 +111,19 @@ class RewardSettings:
     composite: CompositeSettings = field(default_factory=CompositeSettings)
     tools: ToolSettings = field(default_factory=ToolSettings)
 
-    def scorers_asked(self, named: Iterable[str | None]) -> set[str]:
-        """The scorers that answers get to, from those that tasks name (None: none)."""
-        own = {name or SCORER for name in named}
-        asked = {self.scorer} if self.scorer else own
-        if "composite" in asked:
-            asked = asked | ({self.composite.correct} if self.composite.correct else own)
-        return asked
+    def scorers_asked(self, names: Iterable[str | None]) -> set[str]:
+        """The scorers that will run, given those that tasks name (None: a task that names none)."""
+        from_tasks = {name or SCORER for name in names}
+        scorers = {self.scorer} if self.scorer else from_tasks
+        if "composite" in scorers:
+            scorers = scorers | ({self.composite.correct} if self.composite.correct else from_tasks)
+        return scorers
 
     def patient(self) -> Self:
-        """For programs that score many answers and wait for none: with time for a judge's turn in the minute."""
+        """The same settings with a longer time limit, for programs that submit many answers at once.
+
+        Each answer may then wait for its turn within the judges' limit per minute.
+        """
         judge = self.judge
         if not judge.per_minute:
             return self
@@ -133,7 +136,7 @@ class RewardSettings:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
-        """From what ``to_plain`` made."""
+        """The settings from the data of ``to_plain``."""
         judge, composite, tools = data["judge"], data["composite"], data["tools"]
         models = tuple(JudgeModel(**model) for model in judge["models"])
         return cls(

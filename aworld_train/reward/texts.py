@@ -1,7 +1,7 @@
 """Scorers of plain text: ``exact``, ``f1`` and ``contains``.
 
-All three fold characters (see `folding`) and case, take a run of space for one, and hold nothing right where the
-ground truth is hidden. A text of more than ``MAX_CHARS`` characters is right only where it is the ground truth itself.
+All three fold characters (see `folding`) and case, treat a run of space as one, and score 0 where the ground truth is
+hidden. A text of more than ``MAX_CHARS`` characters is right only where it is identical to the ground truth.
 """
 
 import re
@@ -19,8 +19,8 @@ _DIGITS = frozenset(string.digits)
 
 
 def exact(answer: str, ground_truth: str) -> Score:
-    """Whether the answer is the ground truth but for case, spacing and how characters are written."""
-    if (score := _settled(answer, ground_truth)) is not None:
+    """Whether the answer is the ground truth except for case, spacing and how characters are written."""
+    if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(_plain(answer) == _plain(ground_truth)), steps=("Compared as texts.",))
 
@@ -28,38 +28,38 @@ def exact(answer: str, ground_truth: str) -> Score:
 def f1(answer: str, ground_truth: str) -> Score:
     """The harmonic mean of precision and recall over words, as SQuAD measures answers (arXiv 1606.05250, 6.1).
 
-    Words are what stands between spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
+    Words are separated by spaces, in lower case and without punctuation; ``a``, ``an`` and ``the`` are left out,
     unless the ground truth consists of them.
     """
-    if (score := _settled(answer, ground_truth)) is not None:
+    if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
-    given, wanted = _words(answer), _words(ground_truth)
-    if content := [word for word in wanted if word not in _ARTICLES]:
-        given, wanted = [word for word in given if word not in _ARTICLES], content
-    shared = (Counter(given) & Counter(wanted)).total()
-    value = 2 * shared / (len(given) + len(wanted))
+    actual, expected = _words(answer), _words(ground_truth)
+    if content := [word for word in expected if word not in _ARTICLES]:
+        actual, expected = [word for word in actual if word not in _ARTICLES], content
+    shared = (Counter(actual) & Counter(expected)).total()
+    value = 2 * shared / (len(actual) + len(expected))
     return Score(
-        value, steps=(f"{shared} words shared, of {len(given)} in the answer and {len(wanted)} wanted.",)
+        value, steps=(f"{shared} words shared, of {len(actual)} in the answer and {len(expected)} wanted.",)
     )
 
 
 def contains(answer: str, ground_truth: str) -> Score:
-    """Whether the ground truth stands in the answer as words of its own: ``5`` is not in ``15``, ``-5`` or ``5.7``.
+    """Whether the answer contains the ground truth as whole words: ``5`` is not in ``15``, ``-5`` or ``5.7``.
 
-    Scripts that write no space between words have it wherever it stands.
+    In scripts without spaces between words it may stand anywhere.
     """
-    if (score := _settled(answer, ground_truth)) is not None:
+    if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
-    text, wanted = _plain(answer), _plain(ground_truth)
-    start = text.find(wanted)
-    while start >= 0 and not _stands_alone(text, start, start + len(wanted)):
-        start = text.find(wanted, start + 1)
-    said = "stands" if start >= 0 else "does not stand"
-    return Score(float(start >= 0), steps=(f"The ground truth {said} in the answer.",))
+    text, expected = _plain(answer), _plain(ground_truth)
+    start = text.find(expected)
+    while start >= 0 and not _stands_alone(text, start, start + len(expected)):
+        start = text.find(expected, start + 1)
+    verb = "stands" if start >= 0 else "does not stand"
+    return Score(float(start >= 0), steps=(f"The ground truth {verb} in the answer.",))
 
 
-def _settled(answer: str, ground_truth: str) -> Score | None:
-    """The score where there is nothing to compare, or too much."""
+def _trivial_score(answer: str, ground_truth: str) -> Score | None:
+    """The score of texts that need no comparison or are too long for one; else None."""
     if max(len(answer), len(ground_truth)) > MAX_CHARS:
         same = answer == ground_truth
         return Score(float(same), steps=(f"More than {MAX_CHARS} characters: compared to the letter.",))
@@ -78,8 +78,8 @@ def _words(text: str) -> list[str]:
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
     return not (
-        _of_one_word(text[start - 1 : start], text[start])
-        or _of_one_word(text[end - 1], text[end : end + 1])
+        _in_one_word(text[start - 1 : start], text[start])
+        or _in_one_word(text[end - 1], text[end : end + 1])
         or (
             text[start] in _DIGITS
             and re.search(r"(?:[0-9][.,]|(?:^|[\s(=])-)$", text[max(0, start - 2) : start])
@@ -88,7 +88,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
     )
 
 
-def _of_one_word(left: str, right: str) -> bool:
+def _in_one_word(left: str, right: str) -> bool:
     return _is_spaced(left) and _is_spaced(right)
 
 

@@ -1,8 +1,8 @@
-"""The other end of a worker: a process that loads scorers by name and asks them, one answer after another.
+"""The program of a worker process: it loads scorers by reference and scores one answer after another.
 
-It is a new interpreter, not a fork: nothing of the trainer's threads, event loops, signal handlers or devices is in it.
+It is a new interpreter, not a fork, so it has none of the trainer's threads, event loops, signal handlers or devices.
 Its standard input is a pipe that nobody writes to and that closes when the parent ends, however that ends. The kernel
-then ends this process too, also in the midst of C code that no signal handler of Python's would interrupt.
+then ends this process too, even inside C code that would not run a Python signal handler.
 """
 
 import asyncio
@@ -19,41 +19,48 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from aworld_train.reward.results import BadResult, describe, read_result
+from aworld_train.reward.reward_function import reward_function_scorer
 from aworld_train.reward.scored import ScoringContext
-from aworld_train.reward.scorers import Scorer, find_scorer
+from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import RewardSettings
 
-_MEGABYTES = 4096
+_MAX_MEGABYTES = 4096
 
 
 def main(descriptor: int) -> None:
-    """Answer the parent until it ends."""
+    """Serve the parent until it ends."""
     _end_with_parent()
     _limit_memory()
     parent: Connection[Any, Any] = Connection(descriptor)
     with asyncio.Runner() as runner:
         while True:
             try:
-                kind, reference, *arguments = parent.recv()
+                request, kind, reference, *arguments = parent.recv()
             except (EOFError, OSError):
                 return
-            if kind == "load":
-                parent.send(_load(reference, *arguments))
+            if request == "load":
+                parent.send(_load(kind, reference, *arguments))
             else:
-                parent.send(_score(reference, arguments, runner))
+                parent.send(_score(_find(kind, reference), arguments, runner))
 
 
 def context_from_plain(data: Mapping[str, Any]) -> ScoringContext:
-    """From what the parent sent."""
+    """The context from the plain values that the parent sent."""
     return ScoringContext(**{**data, "settings": RewardSettings.from_plain(data["settings"])})
 
 
-def _load(reference: str, path: list[str]) -> tuple[str, str]:
-    """Find the scorer and have it prepare, which may take its time: ("ready", "") or ("error", why)."""
-    sys.path[:] = path  # the parent may have come to know of more modules
+def _find(kind: ScorerKind, reference: str) -> Scorer:
+    if kind is ScorerKind.reward_function:
+        return reward_function_scorer(reference)
+    return find_scorer(reference)
+
+
+def _load(kind: ScorerKind, reference: str, path: list[str]) -> tuple[str, str]:
+    """Find and prepare the scorer, without a time limit here: ("ready", "") or ("error", cause)."""
+    sys.path[:] = path  # the parent may have added directories since this process began
     importlib.invalidate_caches()
     try:
-        scorer = find_scorer(reference)
+        scorer = _find(kind, reference)
         if scorer.prepare is not None:
             scorer.prepare()
     except BaseException as error:
@@ -61,28 +68,29 @@ def _load(reference: str, path: list[str]) -> tuple[str, str]:
     return "ready", ""
 
 
-def _score(reference: str, arguments: list[Any], runner: asyncio.Runner) -> tuple[Any, ...]:
-    """("score", value, parts, steps), ("error", why), or ("spent", why), after which nothing more is to be sent."""
-    scorer = find_scorer(reference)
+def _score(scorer: Scorer, arguments: list[Any], runner: asyncio.Runner) -> tuple[Any, ...]:
+    """("score", value, parts, steps), ("error", cause), or ("spent", cause): the last ends this worker."""
     try:
         score = read_result(_call(scorer, arguments, runner))
         return "score", score.value, dict(score.parts), score.steps
     except BadResult as error:
         return "error", str(error)
     except MemoryError as error:
-        return "spent", f"{describe(error)}; it may use {_MEGABYTES} MB"
+        return "spent", f"{describe(error)}; it may use {_MAX_MEGABYTES} MB"
     except BaseException as error:
         return "error", describe(error)
 
 
 def _call(scorer: Scorer, arguments: list[Any], runner: asyncio.Runner) -> Any:
-    answer, truth, context = arguments
-    given = (answer, truth) if context is None else (answer, truth, context_from_plain(context))
-    result = scorer.function(*given)
-    return runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+    answer, ground_truth, context = arguments
+    if context is None:
+        result = scorer.function(answer, ground_truth)
+    else:
+        result = scorer.function(answer, ground_truth, context_from_plain(context))
+    return runner.run(_await_result(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(result: Any) -> Any:
+async def _await_result(result: Any) -> Any:
     return await result
 
 
@@ -92,17 +100,17 @@ def _end_with_parent() -> None:
     lifeline = os.dup(0)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # it had ended before
+    if select.select([lifeline], [], [], 0)[0]:  # the parent ended before the signal was set up
         sys.exit(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def _limit_memory() -> None:
-    """What is written to counts, not what is only reserved: threads and libraries reserve far more than they use."""
-    limit = _MEGABYTES * 2**20
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    if most != resource.RLIM_INFINITY:
-        limit = min(limit, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+    """Limit written memory (RLIMIT_DATA), not reserved memory: libraries reserve far more than they use."""
+    limit = _MAX_MEGABYTES * 2**20
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard_limit != resource.RLIM_INFINITY:
+        limit = min(limit, hard_limit)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))

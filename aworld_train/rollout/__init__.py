@@ -1,1 +1,1 @@
-"""One episode: an agent, a model and tools, and what came of it. Knows nothing of any training framework."""
+"""One episode: an agent, a model, tools, and the recorded result. Independent of any training framework."""

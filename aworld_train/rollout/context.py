@@ -1,10 +1,10 @@
-"""Histories that grow too long for the model's context, made shorter where the model is asked, whoever asks.
+"""Shortens histories that outgrow the model's context, at the model's boundary, for every kind of agent.
 
-An agent goes on sending its whole history. Once a policy has shortened it, the shortened history stands for the old one
-from then on: the messages after it are put behind what is left, so a reset happens once and the shortened conversation
-grows like any other. The full history keeps its own path in the graph, and is trained on as it was.
+The agent keeps sending its whole history. Once a policy has shortened it, the shortened history replaces the old one:
+later messages are put after it, so a reset happens once and the shortened conversation grows like any other. The full
+history keeps its own path in the graph, and is trained on unchanged.
 
-Long tool results can be condensed before the model sees them, by another model that is asked for nothing else.
+Long tool results can be condensed before the model sees them, by another model that does nothing else.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,20 +30,20 @@ _CONDENSE = (
 )
 
 Ask = Callable[[list[Message]], Awaitable[str]]
-"""Asks a language model for a text."""
+"""Samples a text from a language model."""
 
 
 @dataclass(frozen=True)
 class ContextSettings:
-    """What a recipe says about long histories.
+    """A recipe's settings for long histories.
 
     Attributes:
-        policy: How a history is made shorter.
-        budget: Tokens of a conversation beyond which that happens.
+        policy: How a history is shortened.
+        budget: Tokens of a conversation beyond which it is shortened.
         keep: ``discard_tools``: how many of the newest tool results stay; else how many of the newest turns.
-        summarizer: Who sums up; None for the model itself.
+        summarizer: The model that summarizes; None for the model itself.
         condense_over: Characters of a tool result beyond which it is condensed; None for never.
-        condenser: Who condenses.
+        condenser: The model that condenses.
     """
 
     policy: Policy | None = None
@@ -59,13 +59,12 @@ class ContextView:
     """One agent's history as the model sees it."""
 
     settings: ContextSettings
-    resets: int = 0
     _from: tuple[Any, ...] = ()  # keys of the history that was shortened last
     _to: list[Message] = field(default_factory=list)
     _condensed: dict[Any, str] = field(default_factory=dict)
 
     async def of(self, messages: Sequence[Message]) -> list[Message]:
-        """The agent's ``messages`` as they are to be given to the model.
+        """The agent's ``messages`` as the model is to see them.
 
         Raises:
             ToolHelperFailed: a tool result could not be condensed.
@@ -75,31 +74,30 @@ class ContextView:
         if known and tuple(message.key for message in messages[:known]) == self._from:
             seen = [*self._to, *messages[known:]]
         if self.settings.condense_over is not None:
-            seen = [await self._short_enough(message, seen) for message in seen]
+            seen = [await self._condensed_message(message, seen) for message in seen]
         return seen
 
     async def shorten(
         self, messages: Sequence[Message], seen: Sequence[Message], ask: Ask
     ) -> list[Message] | None:
-        """Make the history shorter from now on; None where the policy finds nothing to leave out.
+        """Replace the history by a shorter one; None if the policy finds nothing to leave out.
 
         Args:
-            messages: The history as the agent has it.
-            seen: The same as the model would have seen it.
-            ask: Asks the model itself.
+            messages: The agent's history.
+            seen: The same history as the model would see it.
+            ask: Samples a text from the model in training.
 
         Raises:
-            EpisodeFailure: another model was to sum up and failed.
+            EpisodeFailure: the model that summarizes failed.
         """
-        shorter = await self._apply(list(seen), ask)
+        shorter = await self._shortened(list(seen), ask)
         if shorter is None or shorter == list(seen):
             return None
         self._from = tuple(message.key for message in messages)
         self._to = shorter
-        self.resets += 1
         return shorter
 
-    async def _apply(self, seen: list[Message], ask: Ask) -> list[Message] | None:
+    async def _shortened(self, seen: list[Message], ask: Ask) -> list[Message] | None:
         keep = self.settings.keep
         if self.settings.policy == "discard_tools":
             results = [i for i, message in enumerate(seen) if message.role == "tool"]
@@ -114,19 +112,19 @@ class ContextView:
             )
         if not turns:
             return None
-        asked = [*seen, Message("user", ASK_FOR_SUMMARY)]
-        summary = await (self.settings.summarizer or ask)(asked)
+        request = [*seen, Message("user", ASK_FOR_SUMMARY)]
+        summary = await (self.settings.summarizer or ask)(request)
         return [*head, Message("user", SUMMARY_FOLLOWS + summary)]
 
-    async def _short_enough(self, message: Message, conversation: Sequence[Message]) -> Message:
+    async def _condensed_message(self, message: Message, conversation: Sequence[Message]) -> Message:
         limit = self.settings.condense_over
         if message.role != "tool" or limit is None or len(message.content) <= limit:
             return message
-        known = self._condensed.get(message.key)
-        if known is None:
-            known = await self._condense(message, conversation)
-            self._condensed[message.key] = known
-        return replace(message, content=known)
+        condensed = self._condensed.get(message.key)
+        if condensed is None:
+            condensed = await self._condense(message, conversation)
+            self._condensed[message.key] = condensed
+        return replace(message, content=condensed)
 
     async def _condense(self, message: Message, conversation: Sequence[Message]) -> str:
         assert self.settings.condenser is not None
@@ -139,7 +137,7 @@ class ContextView:
 
 
 def _turns(messages: Sequence[Message]) -> tuple[list[Message], list[list[Message]]]:
-    """What comes before the assistant first speaks, and then each of its turns with what came back."""
+    """The messages before the first assistant turn, and each assistant turn with the messages after it."""
     head: list[Message] = []
     turns: list[list[Message]] = []
     for message in messages:

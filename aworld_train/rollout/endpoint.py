@@ -1,7 +1,7 @@
-"""Other language models that an episode may ask: any OpenAI-compatible endpoint, and several as one.
+"""Outside language models for an episode: any OpenAI-compatible endpoint, or several as one.
 
-Keys come from environment variables and are in no error, whatever a server says of them. Every request has a time
-limit for the whole of its answer.
+Keys come from environment variables and appear in no error, even if a server repeats them. Every request has one time
+limit for its whole answer.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ from typing import Any, Self
 import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
+from aworld_train.rollout.tls import tls_context
 
-_SECONDS = 120.0
-_SHOWN = 200  # characters of what a server said
+_TIMEOUT_SECONDS = 120.0
+_MAX_SHOWN_CHARS = 200  # of a server's error text
 
 
 class EndpointFailed(EpisodeFailure):
@@ -32,33 +33,33 @@ class Endpoint:
     url: str
     model: str
     key_variable: str | None = None
-    timeout: float = _SECONDS
+    timeout: float = _TIMEOUT_SECONDS
 
     @classmethod
-    def read(cls, name: str, given: Mapping[str, Any]) -> Self:
+    def read(cls, name: str, settings: Mapping[str, Any]) -> Self:
         """From a recipe's ``endpoints``."""
         return cls(
             name,
-            str(given["url"]).rstrip("/"),
-            str(given["model"]),
-            given.get("key_variable"),
-            float(given.get("timeout", _SECONDS)),
+            str(settings["url"]).rstrip("/"),
+            str(settings["model"]),
+            settings.get("key_variable"),
+            float(settings.get("timeout", _TIMEOUT_SECONDS)),
         )
 
     async def ask(self, messages: Sequence[Message]) -> str:
         """The model's text.
 
         Raises:
-            EndpointFailed: it could not be reached, refused, answered with nothing, or not in time.
+            EndpointFailed: it could not be reached, refused, gave an empty answer, or took too long.
         """
         key = self._key()
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
         try:
-            # One limit for everything: httpx's own are for single reads, and a server may send a byte now and then.
+            # One limit for everything: httpx's limits hold for single reads, and a server may send one byte at a time.
             async with (
                 asyncio.timeout(self.timeout),
                 httpx.AsyncClient(
-                    timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
+                    verify=tls_context(), timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
                 ) as client,
             ):
                 response = await client.post(f"{self.url}/chat/completions", json=body)
@@ -69,8 +70,8 @@ class Endpoint:
                 f"the endpoint {self.name} gave no answer in {self.timeout:g} seconds"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            said = what_failed(error, key)
-            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {said}") from error
+            reason = what_failed(error, key)
+            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {reason}") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise EndpointFailed(
                 f"the endpoint {self.name} gave no answer: it sent no chat completion"
@@ -94,7 +95,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failover:
-    """Several endpoints, asked in order until one answers."""
+    """Several endpoints, tried in order until one answers."""
 
     endpoints: Sequence[Endpoint]
 
@@ -102,7 +103,7 @@ class Failover:
         """The first answer.
 
         Raises:
-            EndpointFailed: none answered; says why each did not.
+            EndpointFailed: none answered; the message has the reason of each.
         """
         failures = []
         for endpoint in self.endpoints:
@@ -114,9 +115,9 @@ class Failover:
 
 
 def what_failed(error: Exception, key: str | None) -> str:
-    """What went wrong with a request, in a line, without its key: servers repeat what they were sent."""
-    said = f"{type(error).__name__} {error}"
+    """A failed request's error in one line, without its key: servers repeat what they were sent."""
+    reason = f"{type(error).__name__} {error}"
     if isinstance(error, httpx.HTTPStatusError):
         text = without_key(key, error.response.text)
-        said = f"HTTP {error.response.status_code} {text[:_SHOWN]!r}"
-    return without_key(key, said)
+        reason = f"HTTP {error.response.status_code} {text[:_MAX_SHOWN_CHARS]!r}"
+    return without_key(key, reason)

@@ -1,9 +1,9 @@
-"""One episode at the language model's boundary: every request of its agents is answered and recorded here.
+"""One episode at the language model's boundary: it answers and records every request of its agents.
 
-Whoever asks, our own loop in this process or a program over HTTP, asks through ``complete``. It finds where the
-request's history goes on in the agent's conversation graph, gives the model exactly the recorded tokens and what is
-new, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold whatever an agent asks
-for. What ends an episode for good sets ``over``, so that the agent can be stopped.
+All requests, of the built-in loop in this process or of a program over HTTP, go through ``complete``. It finds the node
+of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
+ones, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold for every request.
+Whatever ends an episode sets ``over``, so that the agent can be stopped.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure
 
-_CALL_ID_LENGTH = 9  # one family of chat templates takes identifiers of nine letters and digits only
-_RANDOM = random.Random()  # not the one that programs seed
-_MUCH_TEXT = 20_000  # characters that are rendered outside the event loop
+_CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
+_RANDOM = random.Random()  # not the global one, which programs seed
+_MAX_INLINE_CHARS = 20_000  # longer texts are rendered outside the event loop
 
 
 @dataclass(frozen=True)
 class EpisodeLimits:
-    """Beyond what an agent's requests are refused, and how its tokens are drawn.
+    """The limits of an agent's requests, and how its tokens are sampled.
 
     Attributes:
         max_turns: Model calls per agent.
@@ -39,8 +39,8 @@ class EpisodeLimits:
         max_response_tokens: Of a row, after its prompt.
         sampling: The trainer's.
         agents_sampling: Whether an agent may choose temperature, top_p and top_k itself.
-        repetition: When an episode is ended because the model goes round in circles.
-        context: What keeps histories within the model's context.
+        repetition: When an episode is ended because the model repeats itself.
+        context: How histories are kept within the model's context.
     """
 
     max_turns: int
@@ -54,15 +54,15 @@ class EpisodeLimits:
 
 @dataclass
 class AgentRecord:
-    """What one agent did at the model's boundary.
+    """One agent's requests and answers.
 
     Attributes:
         name: The agent.
         graph: Its conversations.
         view: Its history as the model sees it.
-        completions: What the model answered, in order.
-        tools: Those of the last request.
-        tools_key: What identifies them, however they are ordered.
+        completions: The model's answers, in order.
+        tools: The tools of the last request.
+        tools_key: Their key, independent of their order.
     """
 
     name: str
@@ -73,16 +73,16 @@ class AgentRecord:
     tools_key: str = ""
 
     def key_of(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        """The same for the same tools in any order; written once for those that come again and again."""
+        """A key that is equal for equal tools in any order; computed once while requests send the same object."""
         if tools is not self.tools:
             self.tools = tools
-            self.tools_key = "\n".join(sorted(json.dumps(one, sort_keys=True) for one in tools))
+            self.tools_key = "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
         return self.tools_key
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A request whose history was found in the graph, with the tokens that are new."""
+    """A request matched with the graph, and its new tokens."""
 
     match: Match
     tools: str
@@ -91,15 +91,15 @@ class _Prepared:
 
     @property
     def length(self) -> int:
-        """Tokens that the model is to be given."""
-        if self.match.asked is not None:
-            return self.match.asked.length
+        """The number of tokens in the model's prompt."""
+        if self.match.context is not None:
+            return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
 
     @property
     def root_length(self) -> int:
-        """Tokens of the conversation's first prompt."""
-        first = self.match.asked or self.match.node
+        """The number of tokens in the conversation's first prompt."""
+        first = self.match.context or self.match.node
         return len(first.root.tokens) if first else len(self.tokens)
 
 
@@ -118,17 +118,17 @@ class Episode:
         self.given_tokens = 0  # tokens of all prompts, as the engine counts them
 
     def conversation(self, agent: str) -> "AgentConversation":
-        """The side of ``agent``, for a gateway or a loop."""
+        """The conversation of ``agent``, for the model gateway or a loop."""
         return AgentConversation(self, agent)
 
     async def complete(self, agent: str, request: ChatRequest) -> Completion:
         """Answer a request of ``agent``.
 
         Raises:
-            Refused: a limit was reached, the request cannot be rendered, or the episode is over.
+            RequestRefused: a limit was reached, the request cannot be rendered, or the episode is over.
         """
         if self.over.is_set():
-            raise self._is_over()
+            raise self._over_refusal()
         record = self.agents.get(agent)
         if record is None:
             record = self.agents[agent] = AgentRecord(agent, ContextView(self._limits.context))
@@ -136,10 +136,10 @@ class Episode:
             completion = await self._complete(record, request)
         except EpisodeFailure as failure:
             self.fail(failure)
-            raise self._is_over() from failure
-        if self._goes_in_circles(record):
+            raise self._over_refusal() from failure
+        if self._repeats_itself(record):
             self.stop(Outcome.repetition)
-            raise self._is_over()
+            raise self._over_refusal()
         return completion
 
     def fail(self, failure: EpisodeFailure) -> None:
@@ -156,12 +156,12 @@ class Episode:
 
     @property
     def stopped(self) -> bool:
-        """Whether the agent was told last that it gets no answer."""
+        """Whether the agent's last request was refused because of a limit or a failure."""
         return self.failure is not None or isinstance(self._newest, Outcome)
 
     @property
     def outcome(self) -> Outcome:
-        """How an episode ended whose agent has nothing more to ask and did not fail."""
+        """The outcome of an episode whose agent has ended and did not fail."""
         if self.failure is not None:
             return self.failure.outcome
         match self._newest:
@@ -181,14 +181,14 @@ class Episode:
 
     @property
     def branches(self) -> Counter[str]:
-        """How often a conversation did not simply go on, by cause."""
+        """The number of requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
-        """All that the model wrote for ``agent``, and nothing else."""
+        """All text that the model sampled for ``agent``."""
         record = self.agents.get(agent)
-        said = [self._model.text(completion.tokens) for completion in record.completions] if record else []
-        return "\n".join(said)
+        texts = [self._model.text(completion.tokens) for completion in record.completions] if record else []
+        return "\n".join(texts)
 
     def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
         """Training rows with their agents' names; of all agents, or of those named."""
@@ -205,9 +205,9 @@ class Episode:
         context = self._limits.context
         if context.policy is not None and prepared.length > context.budget:
 
-            async def ask(asked: list[Message]) -> str:
-                part = replace(request, messages=asked, use_tools=False, stop=())
-                prepared = await self._prepare(record, asked, request.tools)
+            async def ask(question: list[Message]) -> str:
+                part = replace(request, messages=question, use_tools=False, stop=())
+                prepared = await self._prepare(record, question, request.tools)
                 return (await self._sample(record, part, prepared)).content
 
             shorter = await record.view.shorten(request.messages, messages, ask)
@@ -219,16 +219,16 @@ class Episode:
     async def _prepare(
         self, record: AgentRecord, messages: list[Message], tools: Sequence[Mapping[str, Any]]
     ) -> _Prepared:
-        """Find the history in the graph and render what is new.
+        """Find the history in the graph and render the new messages.
 
         Raises:
-            Refused: the chat template does not take these messages.
+            RequestRefused: the chat template does not accept these messages.
         """
         key = record.key_of(tools)
         match = record.graph.match(messages, key)
-        if match.asked is not None:
+        if match.context is not None:
             return _Prepared(match, key, [], match.cause)
-        if sum(len(message.content) for message in match.new) > _MUCH_TEXT:
+        if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
             match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
         else:
             match, tokens = self._render(match, messages, tools)
@@ -237,7 +237,7 @@ class Episode:
     def _render(
         self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
     ) -> tuple[Match, list[int]]:
-        """The tokens of what is new; of everything, with another match, where the template cannot just go on."""
+        """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
         template = self._model.template
         if match.node is not None:
             try:
@@ -251,19 +251,19 @@ class Episode:
             raise RequestRefused(str(error), parameter="messages") from error
 
     async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: _Prepared) -> Completion:
-        """Give the model what was prepared, and record both."""
+        """Sample an answer to a prepared request, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
-        context = prepared.match.asked or record.graph.add_context(prepared.match, tools, prepared.tokens)
+        context = prepared.match.context or record.graph.add_context(prepared.match, tools, prepared.tokens)
         if prepared.cause is not None:
             record.graph.branches[prepared.cause] += 1
-        given = context.path_tokens
-        self.given_tokens += len(given)
+        prompt = context.path_tokens
+        self.given_tokens += len(prompt)
         began = time.monotonic()
         try:
             sampled = await self._model.generate(
-                f"{self._request_id}-{record.name}", given, self._sampling(request), max_tokens
+                f"{self._request_id}-{record.name}", prompt, self._sampling(request), max_tokens
             )
         finally:
             seconds = time.monotonic() - began
@@ -273,18 +273,18 @@ class Episode:
         if cut is not None:
             tokens, ended = tokens[:cut], False
         logprobs = sampled.logprobs[: len(tokens)]
-        whole = ended or cut is not None
-        turn = await self._read(tokens, request)
+        finished = ended or cut is not None
+        turn = await self._parse_turn(tokens, request)
         completion = Completion(
             content=turn.content,
             reasoning=turn.reasoning,
             tool_calls=tuple(turn.calls),
-            finish_reason="length" if not whole else "tool_calls" if turn.calls else "stop",
-            prompt_tokens=len(given),
+            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
+            prompt_tokens=len(prompt),
             tokens=tokens,
             logprobs=logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            malformed=turn.malformed and whole,
+            malformed=turn.malformed and finished,
             seconds=seconds,
         )
         record.graph.add_sampled(context, tools, completion.message, tokens, logprobs, ended)
@@ -292,8 +292,8 @@ class Episode:
         self._newest = completion
         return completion
 
-    async def _read(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
-        """What sampled tokens mean to the agent."""
+    async def _parse_turn(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
+        """Parse sampled tokens into a turn for the agent."""
         turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
         content = turn.content
         for stop in request.stop:
@@ -305,11 +305,11 @@ class Episode:
         """How many tokens the model may add.
 
         Raises:
-            Refused: none, or the agent has no turn left.
+            RequestRefused: none, or the agent has no turn left.
         """
         limits = self._limits
         if len(record.completions) >= limits.max_turns:
-            raise self._limit(
+            raise self._limit_refusal(
                 Outcome.max_turns, f"all {limits.max_turns} turns of this agent are used up", "max_turns"
             )
         too_long = not record.completions and prepared.length > limits.max_prompt_tokens
@@ -317,22 +317,22 @@ class Episode:
             prepared.length - min(prepared.root_length, limits.max_prompt_tokens)
         )
         if too_long or room < 1:
-            most = limits.max_prompt_tokens + (0 if too_long else limits.max_response_tokens)
-            raise self._limit(
+            limit = limits.max_prompt_tokens + (0 if too_long else limits.max_response_tokens)
+            raise self._limit_refusal(
                 Outcome.overlong,
-                f"the conversation has {prepared.length} tokens and the model's context is used up (limit {most})",
+                f"the conversation has {prepared.length} tokens and the model's context is used up (limit {limit})",
                 "context_length_exceeded",
             )
         return room
 
-    def _limit(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
-        """A refusal that the agent may react to; the episode's outcome if it does not."""
+    def _limit_refusal(self, outcome: Outcome, message: str, code: str) -> RequestRefused:
+        """A refusal because of a limit; its outcome is the episode's unless the agent continues."""
         self._newest = outcome
         return RequestRefused(message, code=code)
 
-    def _is_over(self) -> RequestRefused:
-        why = str(self.failure) if self.failure else self.outcome.meaning
-        return RequestRefused(f"this episode is over: {why}", status=403, code="episode_over")
+    def _over_refusal(self) -> RequestRefused:
+        reason = str(self.failure) if self.failure else self.outcome.meaning
+        return RequestRefused(f"this episode is over: {reason}", status=403, code="episode_over")
 
     def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
@@ -344,7 +344,7 @@ class Episode:
             sampling.top_k if request.top_k is None else request.top_k,
         )
 
-    def _goes_in_circles(self, record: AgentRecord) -> bool:
+    def _repeats_itself(self, record: AgentRecord) -> bool:
         limits = self._limits.repetition
         keys = [completion.message.key for completion in record.completions[-max(limits.turns, 1) :]]
         return repeats_turns(keys, limits.turns) or ends_in_loop(record.completions[-1].tokens, limits.loops)

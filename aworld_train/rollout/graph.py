@@ -1,13 +1,13 @@
-"""What an agent and the model said to one another, as a graph that holds every token once.
+"""The conversations of an agent with the model, as a graph that holds every token once.
 
-A node holds consecutive messages and the tokens they add. Nodes of context (what the model was given) and sampled nodes
-(what it answered, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens on the way from the
-root to a context node are exactly the input of a model call, and the sampled node below it exactly its output; nothing
-is ever tokenised again.
+A node holds consecutive messages and the tokens they add. Context nodes (the model's input) and sampled nodes (its
+output, with log-probabilities) alternate from a root to each leaf. Invariant: the tokens from the root to a context
+node are exactly the input of a model call, and the sampled node below it exactly its output; nothing is ever tokenised
+again.
 
-A request carries its whole history. The longest recorded path that means the same is found by content and *its*
-tokens are used; only what comes after is new. A history that was edited, cut or asked again becomes a branch, counted
-by cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
+A request carries its whole history. The graph finds the longest recorded path with the same meaning and uses *its*
+tokens; only the messages after it are new. A history that was edited, cut or repeated becomes a branch, counted by
+cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
 context in the others.
 """
 
@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 from aworld_train.rollout.messages import Message
 
 Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not go on from where the conversation was: it is another conversation altogether; the same or an
-earlier history was asked again; a message that is not the assistant's was changed; one of the assistant's was; the
-tools changed; a context policy shortened the history; the chat template could not add to a finished turn."""
+"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
+history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
+context policy shortened the history; the chat template could not continue a finished turn."""
 
 
 @dataclass(eq=False)
@@ -30,14 +30,14 @@ class Node:
 
     Attributes:
         parent: The node before it; None for a root.
-        messages: One assistant message where it was sampled, else all the messages given at once.
+        messages: One assistant message for a sampled node, else all the messages added at once.
         tokens: Token ids; those of context end where the assistant begins.
         logprobs: Of each sampled token; None for context.
         ended: Whether the model ended a sampled turn itself.
-        keys: What the messages mean.
+        keys: The messages' keys.
         root: The first node of its path.
         length: Tokens from the root up to and including this node.
-        children: In the order they came.
+        children: In order of creation.
     """
 
     parent: "Node | None"
@@ -80,18 +80,18 @@ class Node:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a request goes on.
+    """The node that a request continues.
 
     Attributes:
         node: The sampled node that its history leads to, or None for a new conversation.
-        new: The messages after that.
-        asked: The context node that holds exactly the new messages, where they were given there before.
-        cause: Why it does not go on from the newest turn; None where it does, or where it is the first.
+        new: The messages after that node.
+        context: The existing context node with exactly the new messages; None if there is none.
+        cause: Why it does not continue the newest turn; None if it does, or is the first request.
     """
 
     node: Node | None
     new: tuple[Message, ...]
-    asked: Node | None
+    context: Node | None
     cause: Cause | None
 
 
@@ -104,7 +104,7 @@ class Row:
         response: Token ids after it.
         mask: 1 where a token was sampled and no earlier row holds it, else 0.
         logprobs: Of sampled tokens; 0 where they are context.
-        turns: Where each sampled turn of the path begins and ends in ``response``.
+        turns: Begin and end of each sampled turn in ``response``.
         leaf: The last node.
     """
 
@@ -116,7 +116,7 @@ class Row:
     leaf: Node
 
     def split_at(self, longest_prompt: int) -> Self:
-        """The same row with at most so many tokens in its prompt; the rest of the root begins the response."""
+        """The same row with at most ``longest_prompt`` tokens in its prompt; the others are put before the response."""
         moved = self.prompt[longest_prompt:]
         if not moved:
             return self
@@ -135,30 +135,32 @@ class ConversationGraph:
     """All conversations of one agent in one episode."""
 
     def __init__(self) -> None:
-        self._roots: list[tuple[Any, Node]] = []  # with what identifies the tools
+        self._roots: list[tuple[Any, Node]] = []  # with the key of the tools
         self._tip: Node | None = None
-        self._tip_messages: tuple[Message, ...] = ()  # all up to it
-        self._tip_keys: tuple[Any, ...] = ()  # theirs
+        self._tip_messages: tuple[Message, ...] = ()  # all messages up to the tip
+        self._tip_keys: tuple[Any, ...] = ()  # their keys
         self._tip_tools: Any = None
         self.branches: Counter[Cause] = Counter()
 
     def match(self, messages: Sequence[Message], tools: Any) -> Match:
-        """Find where a request goes on; ``tools`` is anything hashable that is equal for equal tools."""
+        """Find the node that a request continues; ``tools`` is any hashable value that is equal for equal tools."""
         known = len(self._tip_messages)
         if tuple(messages[:known]) != self._tip_messages:
             known = 0
         keys = (*self._tip_keys[:known], *[message.key for message in messages[known:]])
-        node, at = self._goes_on_from(keys, tools)
-        asked = None
+        node, position = self._deepest_match(keys, tools)
+        context = None
         if node is not None:
-            rest = keys[at:]
-            asked = next((child for child in node.children if child.keys == rest), None)
+            rest = keys[position:]
+            context = next((child for child in node.children if child.keys == rest), None)
         else:
-            asked = next((root for known, root in self._roots if known == tools and root.keys == keys), None)
-        return Match(node, tuple(messages[at:]), asked, self._cause(keys, tools, node))
+            context = next(
+                (root for known, root in self._roots if known == tools and root.keys == keys), None
+            )
+        return Match(node, tuple(messages[position:]), context, self._cause(keys, tools, node))
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
-        """Put the new messages of ``match`` into the graph with their tokens."""
+        """Add the new messages of ``match`` and their tokens to the graph."""
         node = Node(match.node, match.new, tokens)
         if match.node is None:
             self._roots.append((tools, node))
@@ -173,7 +175,7 @@ class ConversationGraph:
         logprobs: list[float],
         ended: bool,
     ) -> Node:
-        """Put what the model answered below the context it was given.
+        """Add the model's answer below its context.
 
         Raises:
             ValueError: not one log-probability per token, or no token at all.
@@ -182,7 +184,7 @@ class ConversationGraph:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
         if context.parent is not self._tip:
             before = context.path[:-1]
-            self._tip_messages = tuple(one for node in before for one in node.messages)
+            self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
         self._tip = Node(context, (message,), tokens, logprobs, ended)
         self._tip_messages = (*self._tip_messages, *context.messages, message)
@@ -191,12 +193,12 @@ class ConversationGraph:
         return self._tip
 
     def nodes(self) -> Iterator[Node]:
-        """Every node, parents first, in the order of their making within a parent."""
-        waiting = [root for _, root in reversed(self._roots)]
-        while waiting:
-            node = waiting.pop()
+        """Every node, parents first, siblings in order of creation."""
+        stack = [root for _, root in reversed(self._roots)]
+        while stack:
+            node = stack.pop()
             yield node
-            waiting += reversed(node.children)
+            stack += reversed(node.children)
 
     def rows(self) -> list[Row]:
         """One row per path that holds sampled tokens of its own."""
@@ -212,49 +214,49 @@ class ConversationGraph:
 
     @property
     def unique_tokens(self) -> int:
-        """Tokens held, each once."""
+        """The number of tokens in the graph, each counted once."""
         return sum(len(node.tokens) for node in self.nodes())
 
-    def _goes_on_from(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
+    def _deepest_match(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
         """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""
         tip = self._tip_keys
         newest = self._tip if tools == self._tip_tools and keys[: len(tip)] == tip else None
-        # Nothing is deeper where no turn follows, and of turns that mean the same, the newest one counts.
+        # If no turn follows, no node is deeper; of turns with the same meaning the newest counts.
         if newest is not None and not any(key[0] == "assistant" for key in keys[len(tip) :]):
             return newest, len(tip)
-        node, at = None, 0
-        for known, root in reversed(self._roots):
-            if known == tools:
-                found = _walk(root, keys, 0)
-                if found is not None and found[1] > at:
-                    node, at = found
-        return node, at
+        node, position = None, 0
+        for root_tools, root in reversed(self._roots):
+            if root_tools == tools:
+                found = _deepest_below(root, keys, 0)
+                if found is not None and found[1] > position:
+                    node, position = found
+        return node, position
 
     def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
-        """Why a request does not go on from the newest turn."""
+        """Why a request does not continue the newest turn."""
         if self._tip is None or node is self._tip:
             return None
         if tools != self._tip_tools:
             return "tools"
-        for position, (ours, theirs) in enumerate(zip(self._tip_keys, keys, strict=False)):
-            if ours != theirs:
-                return "new" if position == 0 else "rewritten" if ours[0] == "assistant" else "edited"
+        for position, (recorded, sent) in enumerate(zip(self._tip_keys, keys, strict=False)):
+            if recorded != sent:
+                return "new" if position == 0 else "rewritten" if recorded[0] == "assistant" else "edited"
         return "resampled"
 
 
-def _walk(context: Node, keys: tuple[Any, ...], at: int) -> tuple[Node, int] | None:
+def _deepest_below(context: Node, keys: tuple[Any, ...], start: int) -> tuple[Node, int] | None:
     """The deepest sampled node below ``context`` that ``keys`` leads to, and how many keys that takes."""
     best: tuple[Node, int] | None = None
-    waiting = [(context, at)]
-    while waiting:
-        node, begin = waiting.pop()
+    stack = [(context, start)]
+    while stack:
+        node, begin = stack.pop()
         end = begin + len(node.keys)
         if keys[begin:end] != node.keys:
             continue
-        # Of turns that mean the same, the newest is looked at last and wins.
+        # Of turns with the same meaning the newest is visited last and wins.
         if node.sampled and (best is None or end >= best[1]):
             best = (node, end)
-        waiting += [(child, end) for child in reversed(node.children)]
+        stack += [(child, end) for child in reversed(node.children)]
     return best
 
 

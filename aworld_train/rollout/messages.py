@@ -1,8 +1,8 @@
-"""Chat messages in one form, whoever wrote them: what agents send, what templates render, what histories match by.
+"""Chat messages in one form, for agents' requests, chat templates and the matching of histories.
 
-Every dialect (OpenAI chat, OpenAI responses, Anthropic messages) is turned into these at the door. A message's ``key``
-says what it means and leaves out what programs change on the way back: how arguments are spaced, how content is cut
-into parts, what the model thought, which identifier a call was given.
+The model gateway converts every dialect (OpenAI chat, OpenAI responses, Anthropic messages) to these. A message's
+``key`` is its meaning, without the parts that programs change when they send it back: the spacing of arguments, the
+split of content into parts, the model's thinking, and the identifier of a call.
 """
 
 import json
@@ -15,7 +15,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class RequestRefused(Exception):
-    """A request that gets no answer: an HTTP status, a code for programs, a sentence for people."""
+    """A refused request: an HTTP status, a code for programs, and a message for people."""
 
     def __init__(
         self, message: str, *, status: int = 400, code: str = "invalid_request", parameter: str = ""
@@ -40,12 +40,12 @@ class Message:
     """One message of a conversation.
 
     Attributes:
-        role: Who speaks.
-        content: The text; other content does not reach a language model here.
-        tool_calls: What an assistant asks for.
+        role: The author.
+        content: The text; language models get no other content.
+        tool_calls: The calls of an assistant.
         call_id: The call that a tool's result belongs to.
-        name: The tool that a result comes from, where it is known.
-        reasoning: What the assistant thought, where the program sends it back.
+        name: The tool of a result, where it is known.
+        reasoning: The assistant's thinking, where the program sends it back.
     """
 
     role: Role
@@ -56,28 +56,28 @@ class Message:
     reasoning: str = ""
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "Message":
-        """A message as datasets have it: the chat API's, with content as text or as text parts."""
-        calls = [call["function"] for call in given.get("tool_calls") or ()]
+    def read(cls, data: Mapping[str, Any]) -> "Message":
+        """A message from a dataset, in the chat API's form, with content as text or as text parts."""
+        calls = [call["function"] for call in data.get("tool_calls") or ()]
         return cls(
-            given["role"],
-            content_text(given.get("content")),
+            data["role"],
+            content_text(data.get("content")),
             tuple(ToolCall(call["name"], _as_text(call["arguments"])) for call in calls),
-            call_id=given.get("tool_call_id") or "",
-            name=given.get("name") or "",
+            call_id=data.get("tool_call_id") or "",
+            name=data.get("name") or "",
         )
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What the message means; equal for messages that a conversation may be continued with alike."""
+        """The message's meaning; messages with equal keys are the same for a conversation."""
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
 
     def for_template(self) -> dict[str, Any]:
-        """The message as chat templates read it: arguments as an object where they are one."""
-        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        """The message as chat templates read it: arguments as an object where they are a JSON object."""
+        data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            plain["tool_calls"] = [
+            data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
@@ -86,17 +86,17 @@ class Message:
                 for call in self.tool_calls
             ]
         if self.role == "tool":
-            plain |= {"tool_call_id": self.call_id} if self.call_id else {}
-            plain |= {"name": self.name} if self.name else {}
+            data |= {"tool_call_id": self.call_id} if self.call_id else {}
+            data |= {"name": self.name} if self.name else {}
         if self.reasoning:
-            plain["reasoning_content"] = self.reasoning
-        return plain
+            data["reasoning_content"] = self.reasoning
+        return data
 
     def for_chat(self) -> dict[str, Any]:
-        """The message as the OpenAI chat API has it."""
-        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        """The message in the form of the OpenAI chat API."""
+        data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            plain["tool_calls"] = [
+            data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
@@ -105,24 +105,24 @@ class Message:
                 for call in self.tool_calls
             ]
         if self.role == "tool":
-            plain["tool_call_id"] = self.call_id
-        return plain
+            data["tool_call_id"] = self.call_id
+        return data
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What an agent asks the model, whatever the dialect it asked in.
+    """An agent's request to the model, independent of its dialect.
 
     Attributes:
         messages: The whole conversation; at least one message.
-        tools: OpenAI function schemas, which nobody changes once they are in a request.
-        use_tools: False where the agent forbids tool calls this time.
-        max_tokens: Most new tokens, or None.
+        tools: OpenAI function schemas, which must not be changed once they are in a request.
+        use_tools: False if the agent forbids tool calls in this turn.
+        max_tokens: The limit of new tokens, or None.
         stop: Texts that end the turn; they are not part of the answer.
-        temperature: What the agent would like; the trainer decides.
+        temperature: The agent's wish; the trainer decides.
         top_p: As above.
         top_k: As above.
-        logprobs: Whether the agent wants to see the text and log-probability of each token.
+        logprobs: Whether the answer is to hold the text and log-probability of each token.
     """
 
     messages: Sequence[Message]
@@ -138,19 +138,19 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model answered.
+    """The model's answer.
 
     Attributes:
         content: The text for the reader, without reasoning and tool calls.
-        reasoning: What came before it inside the model's thinking tags.
-        tool_calls: The calls it wrote, each with an identifier.
+        reasoning: The text inside the model's thinking tags before it.
+        tool_calls: The tool calls, each with an identifier.
         finish_reason: ``stop``, ``tool_calls`` or ``length`` (cut off).
-        prompt_tokens: How many tokens the model was given.
-        tokens: The sampled tokens; empty where an outside endpoint answered, as are the next two.
-        logprobs: The log-probability of each.
-        texts: The text of each, where it was asked for.
-        malformed: Whether it began a tool call that cannot be read.
-        seconds: How long the model took.
+        prompt_tokens: The number of tokens in the prompt.
+        tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
+        logprobs: The log-probability of each token.
+        texts: The text of each token, if it was requested.
+        malformed: Whether a tool call begins that cannot be parsed.
+        seconds: The time of the model call.
     """
 
     content: str
@@ -166,24 +166,24 @@ class Completion:
 
     @cached_property
     def message(self) -> Message:
-        """The answer as the next request will contain it."""
+        """The answer as a message, as the next request will contain it."""
         return Message("assistant", self.content, self.tool_calls, reasoning=self.reasoning)
 
 
 class Conversation(Protocol):
-    """One agent's side of an episode: what a dialect hands its requests to."""
+    """One agent's side of an episode: it answers the requests of every dialect."""
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Sample an answer.
 
         Raises:
-            Refused: with the status and code that the agent is to be told.
+            RequestRefused: with the status and code for the agent.
         """
 
 
 @lru_cache(maxsize=8192)
 def canonical_arguments(arguments: str) -> str:
-    """Arguments as JSON with sorted keys and no spaces; text that is no JSON stays as it is."""
+    """Arguments as JSON with sorted keys and no spaces; text that is no JSON is only stripped."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -191,7 +191,7 @@ def canonical_arguments(arguments: str) -> str:
 
 
 def content_text(content: Any) -> str:
-    """Content that is text, or a list of parts of which those that are text count."""
+    """The text of content: a string, or the joined text parts of a list."""
     if isinstance(content, str) or content is None:
         return content or ""
     return "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
@@ -203,7 +203,7 @@ def _as_text(arguments: Any) -> str:
 
 def _object_or_text(arguments: str) -> Any:
     try:
-        found = json.loads(arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return found if isinstance(found, dict) else arguments
+    return value if isinstance(value, dict) else arguments

@@ -1,4 +1,4 @@
-"""What an episode needs of a language model: a chat template, tokens in and out, and how it writes tool calls."""
+"""The interface of a language model: a chat template, tokens in and out, and the parsing of tool calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _THINKING_BEGINS = "<think>"
 
 @dataclass(frozen=True)
 class SampledTokens:
-    """One model call: token ids, the log-probability of each, and whether the model ended its turn itself."""
+    """The result of one model call: token ids, their log-probabilities, and whether the model ended its turn itself."""
 
     tokens: list[int]
     logprobs: list[float]
@@ -22,13 +22,13 @@ class SampledTokens:
 
 @dataclass(frozen=True)
 class ParsedTurn:
-    """An assistant's turn taken apart.
+    """An assistant's turn, parsed.
 
     Attributes:
         content: The text without calls, thinking and end-of-turn tokens.
-        reasoning: What stood in thinking tags before it.
+        reasoning: The text in thinking tags before it.
         calls: The tool calls.
-        malformed: Whether a call was begun that cannot be read.
+        malformed: Whether a call begins that cannot be parsed.
     """
 
     content: str
@@ -39,7 +39,7 @@ class ParsedTurn:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are drawn; ``top_k`` -1 and ``top_p`` 1 are off, temperature 0 takes the most likely token."""
+    """How tokens are sampled; ``top_k`` -1 and ``top_p`` 1 are off, temperature 0 takes the most likely token."""
 
     temperature: float
     top_p: float
@@ -47,7 +47,7 @@ class SamplingParams:
 
 
 class LanguageModel(Protocol):
-    """The model that is trained, or looked at."""
+    """The model that is trained or evaluated."""
 
     template: ChatTemplate
 
@@ -61,17 +61,17 @@ class LanguageModel(Protocol):
         """
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        """Take an assistant's turn apart."""
+        """Parse an assistant's turn."""
 
     def text(self, tokens: Sequence[int]) -> str:
         """Decode tokens, without special ones."""
 
 
 def split_thinking(text: str) -> tuple[str, str]:
-    """What was thought and what was said; a thought that was never finished leaves nothing said."""
-    thought, ended, said = text.partition(THINKING_ENDS)
-    if ended:
-        return thought.replace(_THINKING_BEGINS, "", 1).strip(), said.lstrip("\n")
+    """Split a text into thinking and answer; unfinished thinking leaves an empty answer."""
+    thinking, end_tag, answer = text.partition(THINKING_ENDS)
+    if end_tag:
+        return thinking.replace(_THINKING_BEGINS, "", 1).strip(), answer.lstrip("\n")
     if text.lstrip().startswith(_THINKING_BEGINS):
         return text.replace(_THINKING_BEGINS, "", 1).strip(), ""
     return "", text

@@ -1,9 +1,9 @@
 """How an episode can end.
 
-Every episode has exactly one outcome. The model's own doing (a good or bad answer, a malformed call, too many turns,
-too many tokens, going round in circles) is what training is about. What the model did not do (a tool environment that
-went away, an engine that failed, an agent program that crashed, time that ran out) is never scored 0: such an episode
-is left out and counted. The recipe's ``rollout.outcomes`` says which is which.
+Every episode has exactly one outcome. Outcomes that the model caused (a good or bad answer, a malformed call, too many
+turns, too many tokens, repetition) are trained on. Outcomes that it did not cause (a lost tool environment, a failed
+engine, a crashed agent program, an exhausted time limit) are never scored 0: such an episode is left out and counted.
+The recipe's ``rollout.outcomes`` maps outcomes to these two kinds.
 """
 
 from enum import StrEnum
@@ -58,12 +58,12 @@ class EnvironmentLost(EpisodeFailure):
 
 
 class ToolHelperFailed(EpisodeFailure):
-    """What condenses long tool results failed."""
+    """The model that condenses long tool results failed."""
 
     outcome = Outcome.tool
 
 
 class AgentFailed(EpisodeFailure):
-    """The agent program crashed, or came to no answer."""
+    """The agent program crashed, or gave no answer."""
 
     outcome = Outcome.agent

@@ -1,17 +1,17 @@
-"""Python's garbage collector stops every episode of a process while it looks for garbage: it does so between episodes.
+"""Garbage collection stops all episodes of a process, so it runs between episodes.
 
-Episodes make next to none that does not go away by itself.
+Reference counting frees nearly all objects of an episode.
 """
 
 import gc
 
-_NEW_OBJECTS = 200_000  # after so many it looks all the same; Python's own number is 700
+_NEW_OBJECTS = 200_000  # a collection is run anyway after so many; Python's default is 700
 
 
 def keep_pauses_short() -> None:
-    """What is loaded by now is never looked at again, and what comes is seldom looked at by itself.
+    """Exclude all present objects from collection, and make automatic collections rare.
 
-    A pass over everything that is loaded takes a fifth of a second.
+    A pass over all loaded modules takes a fifth of a second.
     """
     gc.collect()
     gc.freeze()
@@ -19,5 +19,5 @@ def keep_pauses_short() -> None:
 
 
 def while_nobody_waits() -> None:
-    """Look for garbage now that no episode is under way, in what came since it was looked for last."""
+    """Collect the objects made since the last collection; call it while no episode runs."""
     gc.collect(1)

@@ -1,7 +1,7 @@
 """The ReAct agent: the model answers or calls tools, tools answer, until an answer comes or a limit is reached.
 
-It asks the model through the same conversation that any other agent does, and never writes an assistant turn itself:
-what it cannot go on with ends the episode, with the outcome that the episode then has.
+It uses the model through the same conversation as any other agent, and never writes an assistant turn itself: a turn
+that it cannot continue ends the episode, with the outcome that the episode then has.
 """
 
 import json
@@ -15,15 +15,15 @@ from aworld_train.rollout.tools import ToolResult
 
 
 class Tools(Protocol):
-    """What the agent needs of its tools."""
+    """The tools of the agent."""
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call one; an error of the tool is a result, a lost environment an exception."""
+        """Call a tool; a tool's error is a result, a lost environment an exception."""
 
 
 @dataclass
 class ToolCounts:
-    """The tool calls of an episode, how many of them were errors, and how long all took."""
+    """The tool calls of an episode: their number, how many failed, and their total time in seconds."""
 
     calls: int = 0
     errors: int = 0
@@ -42,19 +42,19 @@ async def play(
 ) -> bool:
     """Play an episode to its end.
 
-    ``counts`` is true at every await, so that a caller who stops it knows how far it got.
+    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this.
 
     Returns:
-        Whether it ended because the last turn asked for tools and no turn was left.
+        Whether it ended because the last turn called tools and no turn was left.
 
     Raises:
-        Refused: the model has no more to say in this episode; the episode knows why.
+        RequestRefused: a limit was reached or the episode is over; the episode has the reason.
         EpisodeFailure: the environment was lost.
     """
     history = list(messages)
     for turn in range(1, max_turns + 1):
         completion = await conversation.complete(ChatRequest(history, schemas))
-        # A turn that was cut off or cannot be read is no basis for calls, even where some of it can be.
+        # A turn that was cut off or is malformed gets no calls, even if some of them could be parsed.
         if completion.finish_reason != "tool_calls" or completion.malformed:
             return False
         if turn < max_turns:
@@ -67,7 +67,7 @@ async def play(
 
 
 async def _call(tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int) -> Message:
-    """Make one call and return its result as a message, within the length the recipe allows."""
+    """Make one call and return its result as a message, shortened to ``max_chars``."""
     counts.calls += 1
     try:
         arguments = json.loads(call.arguments)
@@ -83,7 +83,7 @@ async def _call(tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int
 
 
 def shorten(text: str, limit: int) -> str:
-    """``text``, or about ``limit`` characters of its beginning and end, with a note of what was left out between."""
+    """``text``, or about ``limit`` characters of its beginning and end, with a note of how much was left out."""
     if len(text) <= limit:
         return text
     half = limit // 2

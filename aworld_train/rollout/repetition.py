@@ -1,20 +1,20 @@
-"""Whether a model goes round in circles: the same turn again and again, or the same few tokens without end."""
+"""Detects a model that repeats itself: the same turn again and again, or the same few tokens without end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_SHORTEST_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
-_LONGEST_PERIOD = 48
+_MIN_LOOP = 96  # tokens; a table or a list of zeros is no loop yet
+_MAX_PERIOD = 48
 
 
 @dataclass(frozen=True)
 class RepetitionLimits:
-    """How often something may come in a row before an episode is ended; 0 switches a test off.
+    """How many repetitions in a row end an episode; 0 switches a check off.
 
     Attributes:
-        turns: The same tool calls with the same arguments, or the same text.
-        loops: The same tokens at the end of a turn.
+        turns: Repetitions of the same tool calls with the same arguments, or of the same text.
+        loops: Repetitions of the same tokens at the end of a turn.
     """
 
     turns: int = 0
@@ -22,16 +22,16 @@ class RepetitionLimits:
 
 
 def repeats_turns(keys: Sequence[Any], limit: int) -> bool:
-    """Whether the last ``limit`` turns mean the same."""
+    """Whether the last ``limit`` turns have the same key."""
     return limit > 1 and len(keys) >= limit and len(set(keys[-limit:])) == 1
 
 
 def ends_in_loop(tokens: Sequence[int], limit: int) -> bool:
-    """Whether ``tokens`` ends with some period ``limit`` times or more, over a stretch that is no accident."""
+    """Whether ``tokens`` ends with ``limit`` or more repetitions of a period, over at least the minimal length."""
     if limit < 2:
         return False
-    for period in range(1, min(_LONGEST_PERIOD, len(tokens) // limit) + 1):
-        stretch = max(period * limit, _SHORTEST_LOOP)
+    for period in range(1, min(_MAX_PERIOD, len(tokens) // limit) + 1):
+        stretch = max(period * limit, _MIN_LOOP)
         if len(tokens) >= stretch and all(
             tokens[-i] == tokens[-i - period] for i in range(1, stretch - period + 1)
         ):

@@ -1,11 +1,11 @@
 """From messages to token ids through a model's chat template, each message once.
 
-A conversation that goes on is never rendered again: only what is new becomes tokens. What a template writes between
-the model's last token and its next turn is found by rendering a short stand-in conversation, whose assistant turn holds
-a marker, with the new messages behind it, and taking the text after the marker. That asks nothing of a template but
-that it writes turns one after the other; how it treats earlier thinking, the tool list or the system message does not
-matter, because all that comes before the marker. Where a template cannot be used like this, ``CannotContinue`` is
-raised and the caller renders the whole conversation as a new one.
+A conversation that continues is never rendered again: only new messages become tokens. The text that a template writes
+between the model's last token and its next turn is found by rendering a short stand-in conversation, whose assistant
+turn holds a marker, with the new messages after it, and taking the text after the marker. The template only has to
+write turns one after the other; its treatment of earlier thinking, the tool list or the system message does not matter,
+because these come before the marker. If a template does not allow this, ``CannotContinue`` is raised and the caller
+renders the whole conversation as a new one.
 """
 
 import json
@@ -25,15 +25,15 @@ _STAND_IN_TOOL: Mapping[str, Any] = {
 }
 _FEW_TOOLS: Sequence[Sequence[Mapping[str, Any]]] = ((), (_STAND_IN_TOOL,))
 _MAX_FRAMES = 256
-_CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates takes no others
+_CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates accepts no others
 
 
 class CannotContinue(Exception):
-    """This template does not let these messages be put after a finished turn."""
+    """This template cannot put these messages after a finished turn."""
 
 
 class TemplateFailure(Exception):
-    """The chat template refuses these messages; the text says what it said."""
+    """The chat template refuses these messages; the text has its error."""
 
 
 class ChatTemplate:
@@ -51,19 +51,19 @@ class ChatTemplate:
         self._options = dict(options or {})
         self._end_texts = [tokenizer.decode([token]) for token in ends]
         self.ends = frozenset(ends)
-        self.rendered_tokens = 0  # how many tokens all calls together came to
+        self.rendered_tokens = 0  # the tokens of all calls together
         self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
         self._frames: dict[Hashable, frames.Frame | None] = {}
         self._enough_tools: dict[tuple[str, ...], Sequence[Mapping[str, Any]] | None] = {}
 
     def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Token ids of a conversation, up to where the assistant begins.
+        """Token ids of a conversation, up to the beginning of the assistant's turn.
 
         Raises:
             TemplateFailure: the template refuses it.
         """
-        plain = [message.for_template() for message in messages]
-        return self._encode(self._render(plain, tools, begin_turn=True))
+        data = [message.for_template() for message in messages]
+        return self._encode(self._render(data, tools, begin_turn=True))
 
     def continuation(
         self,
@@ -75,7 +75,7 @@ class ChatTemplate:
         """Token ids that put ``messages`` after a sampled turn and let the assistant begin again.
 
         Args:
-            messages: What is new; at least one.
+            messages: The new messages; at least one.
             tools: The tools of the conversation.
             last_token: The last token that was sampled.
             ended: Whether the model ended its turn with it, rather than being cut off.
@@ -87,18 +87,18 @@ class ChatTemplate:
         tokens = self._encode(text)
         if not tokens:
             raise CannotContinue("the template adds nothing")
-        # The model may have sampled itself what the template puts first: the end of its turn, or, in some families,
-        # the beginning of the next.
+        # The model may have sampled the template's first token itself: the end of its turn or, in some families, the
+        # beginning of the next.
         closes = any(text.startswith(end) for end in self._end_texts)
         if tokens[0] == last_token or (ended and closes):
             tokens = tokens[1:]
         return tokens
 
     def _new_text(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """The text that ``messages`` come to.
+        """The text of ``messages``.
 
-        Few templates show the tool list again after a turn. To give it costs more than all the rest where there are
-        many tools, so it is found out once for each sequence of roles whether it takes all of them, any, or none.
+        Few templates show the tool list again after a turn. With many tools, rendering the list costs more than all
+        else, so a test once per sequence of roles shows whether the text depends on all tools, any tool, or none.
         """
         if not tools:
             return self._framed(messages, ())
@@ -108,23 +108,23 @@ class ChatTemplate:
             return self._after_turn(messages, tools) if enough is None else self._framed(messages, enough)
         text = self._after_turn(messages, tools)
         self._enough_tools[roles] = next(
-            (few for few in _FEW_TOOLS if self._with(few, messages) == text), None
+            (few for few in _FEW_TOOLS if self._text_or_none(few, messages) == text), None
         )
         return text
 
     def _framed(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """As ``_after_turn``, for tools that are always the same."""
+        """As ``_after_turn``, for a fixed tool list, with a frame where there is one."""
         shape = frames.shape(messages)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after_turn(messages, tools)
-        known = (shape, bool(tools))
-        if known not in self._frames and len(self._frames) < _MAX_FRAMES:
-            self._frames[known] = frames.find(lambda them: self._with(tools, them), messages, source)
-        frame = self._frames.get(known)
-        return frame.around(messages) if frame is not None else self._after_turn(messages, tools)
+        key = (shape, bool(tools))
+        if key not in self._frames and len(self._frames) < _MAX_FRAMES:
+            self._frames[key] = frames.find(lambda other: self._text_or_none(tools, other), messages, source)
+        frame = self._frames.get(key)
+        return frame.render(messages) if frame is not None else self._after_turn(messages, tools)
 
-    def _with(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
+    def _text_or_none(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
         try:
             return self._after_turn(messages, tools)
         except CannotContinue:
@@ -143,21 +143,21 @@ class ChatTemplate:
         after = _after_marker(whole)
         if first.role != "tool":
             return after
-        # The marker stands inside a call's arguments; what ends the call was sampled with it.
+        # The marker is inside a call's arguments; the end of the call was sampled with it.
         finished = self._after_finished_turn(first.name)
         if not after.startswith(finished):
             raise CannotContinue("the template writes a tool call differently once its result is there")
         return self._closing(finished) + after[len(finished) :]
 
     def _find_after_finished_turn(self, name: str) -> str:
-        """What follows the marker in a call of that tool that has no result yet."""
+        """The text after the marker in a call of that tool without a result."""
         try:
             return _after_marker(self._render(_stand_in(True, name), [_STAND_IN_TOOL], begin_turn=False))
         except TemplateFailure as error:
             raise CannotContinue(str(error)) from error
 
     def _closing(self, finished: str) -> str:
-        """The end of a turn: what ``finished`` holds from its last end token on; some templates have none."""
+        """The end of a turn: ``finished`` from its last end token on; some templates have none."""
         found = max((finished.rfind(end) for end in self._end_texts), default=-1)
         return finished[found:] if found >= 0 else ""
 
@@ -175,7 +175,7 @@ class ChatTemplate:
                 )
             )
         except Exception as error:
-            # Templates are programs that come with models: anything may be raised in one.
+            # Templates are programs that come with models, and may raise anything.
             raise TemplateFailure(
                 f"the model's chat template refuses the messages: {type(error).__name__}: {error}"
             ) from error
@@ -188,7 +188,7 @@ class ChatTemplate:
 
 @lru_cache(maxsize=256)
 def _stand_in(calls: bool, name: str) -> tuple[Mapping[str, Any], ...]:
-    """A short conversation that ends with an assistant's turn; the turn is a call of the tool ``name``, or text."""
+    """A short conversation that ends with an assistant's turn: a call of the tool ``name``, or text."""
     turn = Message("assistant", _MARKER)
     if calls:
         call = ToolCall(name or "tool", json.dumps({"value": _MARKER}), _CALL_ID)

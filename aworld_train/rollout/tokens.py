@@ -1,8 +1,8 @@
-"""Text to token ids: those of the model's own tokenizer, by way of a faster library where both agree.
+"""Text to token ids: those of the model's own tokenizer, computed by a faster library where both agree.
 
-fastokens reads the same ``tokenizer.json`` and does the same ten times as fast or more, but not for every kind of
-tokenizer. It refuses most of the others, and the rest is found out once for each tokenizer, by texts that are hard to
-cut up alike: where it gives other tokens for any of them, it is not used.
+fastokens reads the same ``tokenizer.json`` and is ten times as fast or more, but does not support every kind of
+tokenizer. It refuses most of the others. For the rest, both encode a set of difficult texts once per tokenizer; if any
+result differs, fastokens is not used.
 """
 
 import logging
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 
 Encode = Callable[[str], list[int]]
 
-# What tokenizers differ in: contractions, digits, marks that combine, scripts, added tokens and parts of them.
-_WORDS = (
+# Where tokenizers differ: contractions, digits, combining marks, scripts, added tokens and parts of them.
+_FRAGMENTS = (
     "a the self. foo_bar CamelCase don't DON'T 's 'LL ’s 1 23 4567 ½ Ⅷ \x00 \x7f é e\u0301 "
     "\u0301 ﬁ Å \u212b İ ſ K \u0344 \u1112\u1161\u11ab カ\u3099 한 中 日本 Приве́т नमस्ते ก็ مر ١ 😀 "
     '👩‍👩‍👧 🇩🇪 \u200b \u200d \ufeff \ue000 \U0010ffff ▁ Ġ Ċ <0x0A> <unk> ... !!! // # == { " } '
@@ -25,41 +25,41 @@ _WORDS = (
     "</think> <tool_call> </tool_call> <tool_response> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 _SPACES = (" ", "  ", "\t", "\n", "\n\n", " \n", "\r\n", "\r", "\x85", "\xa0", "\u2028", "\u3000", " " * 20)
-_PIECES = (*_WORDS.split(" "), *_SPACES)
-_TEXTS = 200
-_LONGEST_TEXT = 24  # pieces
+_PIECES = (*_FRAGMENTS.split(" "), *_SPACES)
+_TEXT_COUNT = 200
+_MAX_PIECES = 24  # pieces
 
 
 @lru_cache(maxsize=8)
 def encoder(tokenizer: Any) -> Encode:
-    """What makes token ids of a text, with nothing added around it, as a Hugging Face tokenizer does."""
-    shared = getattr(tokenizer, "backend_tokenizer", None)
-    if shared is None:
+    """The function from a text to the token ids of this Hugging Face tokenizer, without special tokens around it."""
+    shared_backend = getattr(tokenizer, "backend_tokenizer", None)
+    if shared_backend is None:
         return lambda text: list(tokenizer.encode(text, add_special_tokens=False))
-    # What `tokenizer.encode` calls in the end; what it does around that costs as much as a short text. It is a copy,
-    # because whoever calls the tokenizer with a length to cut off at leaves that behind.
-    own = deepcopy(shared)
-    own.no_truncation()
-    own.no_padding()
+    # `tokenizer.encode` calls this backend; its own overhead costs as much as a short text. A copy, because a caller
+    # of the tokenizer that truncates leaves its setting in the backend.
+    backend = deepcopy(shared_backend)
+    backend.no_truncation()
+    backend.no_padding()
 
     def encode(text: str) -> list[int]:
-        return list(own.encode(text, add_special_tokens=False).ids)
+        return list(backend.encode(text, add_special_tokens=False).ids)
 
-    return _faster(own, encode) or encode
+    return _fast_encoder(backend, encode) or encode
 
 
-def _faster(backend: Any, known: Encode) -> Encode | None:
-    """The same as ``known``, which is that of ``backend``, by fastokens, where it can be had."""
+def _fast_encoder(backend: Any, reference: Encode) -> Encode | None:
+    """The same function as ``reference``, which is that of ``backend``, by fastokens; None if that differs."""
     try:
         from fastokens import Tokenizer
 
-        faster = Tokenizer.from_json_str(backend.to_str())
+        fast = Tokenizer.from_json_str(backend.to_str())
 
         def encode(text: str) -> list[int]:
-            return list(faster.encode(text, False).ids)
+            return list(fast.encode(text, False).ids)
 
-        different = next((text for text in _hard_texts(backend) if encode(text) != known(text)), None)
-    except Exception as error:  # whatever it may be, the model's own tokenizer is there
+        different = next((text for text in _hard_texts(backend) if encode(text) != reference(text)), None)
+    except Exception as error:  # of any kind: the model's own tokenizer remains
         log.info("fastokens cannot be used for this tokenizer: %s: %s", type(error).__name__, error)
         return None
     if different is not None:
@@ -69,10 +69,10 @@ def _faster(backend: Any, known: Encode) -> Encode | None:
 
 
 def _hard_texts(backend: Any) -> Iterator[str]:
-    """Texts that tell one way of cutting up text from another; each of the tokenizer's added tokens is in some."""
+    """Texts that tokenizers split differently; each of the tokenizer's added tokens is in some."""
     rng = random.Random(0)
-    for token in backend.get_added_tokens_decoder().values():
-        at = token.content
-        yield f"a{at}b {at} c{at}{at}\n{at}"
-    for _ in range(_TEXTS):
-        yield "".join(rng.choices(_PIECES, k=rng.randint(1, _LONGEST_TEXT)))
+    for added_token in backend.get_added_tokens_decoder().values():
+        token_text = added_token.content
+        yield f"a{token_text}b {token_text} c{token_text}{token_text}\n{token_text}"
+    for _ in range(_TEXT_COUNT):
+        yield "".join(rng.choices(_PIECES, k=rng.randint(1, _MAX_PIECES)))

@@ -1,9 +1,9 @@
 """An episode's tools: one MCP session, opened at the first call and closed with the episode.
 
-A server that cannot be reached or goes away raises ``EnvironmentLost`` in every call that waits for it, at once. A tool
-that reports an error, or takes too long, gives an error *result*: that is something the agent can react to. What is
-given up, by a timeout or because the episode was cancelled, is told to the server. Only the opening of a session is
-ever tried again, where the server says that it has no room yet.
+When the server cannot be reached or goes away, every waiting call raises ``EnvironmentLost`` at once. A tool that
+reports an error or takes too long gives an error *result*, to which the agent can react. The server is notified of
+calls that are abandoned after a timeout or because the episode was cancelled. Only opening a session is retried, while
+the server reports that it is full.
 """
 
 import asyncio
@@ -19,29 +19,29 @@ from typing import Any, Self
 
 import httpx
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 
 _CLOSE_SECONDS = 5.0
 _GIVE_UP_SECONDS = 1.0
-_SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is asked for again
-_DEPTH = 100  # of lists and objects inside one another in arguments; servers' parsers fail at some hundreds
-_BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # before a session that there was no room for is asked for again
+_SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested again
+_MAX_DEPTH = 100  # nesting of arguments; servers' parsers fail at some hundreds of levels
+_BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered, as text; ``is_error`` where the tool said so.
+    """A tool's answer as text; ``is_error`` if the tool reported an error.
 
-    ``whole`` is the result, or the JSON-RPC error, as the server gave it in JSON. It is None
-    where the text is not the server's but the client's, who gave up or never asked.
+    ``raw`` is the server's result or JSON-RPC error. It is None when the text is the client's, because the call timed
+    out or was never sent.
     """
 
     text: str
     is_error: bool
-    whole: Any = field(default=None, repr=False, compare=False)
+    raw: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ToolServer:
     connect_timeout: float = 30.0
 
     async def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas, asked for anew once a minute.
+        """The tools as OpenAI function schemas; cached for a minute.
 
         Raises:
             EnvironmentLost: the server cannot be reached.
@@ -96,10 +96,10 @@ class ToolSession:
         try:
             done, _ = await asyncio.wait({request.answer}, timeout=self._server.call_timeout)
         except asyncio.CancelledError:
-            await _give_up(session, request, "the episode was cancelled")
+            await _cancel(session, request, "the episode was cancelled")
             raise
         if not done:
-            await _give_up(session, request, "it took too long")
+            await _cancel(session, request, "it took too long")
             return ToolResult(f"Error: no answer within {self._server.call_timeout:g} seconds", True)
         try:
             result = request.answer.result()
@@ -112,19 +112,19 @@ class ToolSession:
             raise EnvironmentLost(f"{self._server.url}: {failure}, during tool {name}") from failure
         except (KeyError, TypeError, AttributeError) as error:
             raise EnvironmentLost(
-                f"{self._server.url}: what tool {name} answered is no tool result"
+                f"{self._server.url}: the answer of tool {name} is no tool result"
             ) from error
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """The tools of this session as OpenAI function schemas."""
         session = await self._session()
-        found: list[dict[str, Any]] = []
+        tools: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
         try:
             async with asyncio.timeout(self._server.connect_timeout):
                 for _ in range(_MAX_PAGES):
                     page = await session.request("tools/list", params).answer
-                    found += [_function(tool) for tool in page["tools"]]
+                    tools += [_function(tool) for tool in page["tools"]]
                     if not page.get("nextCursor"):
                         break
                     params = {"cursor": page["nextCursor"]}
@@ -132,7 +132,7 @@ class ToolSession:
             raise EnvironmentLost(f"{self._server.url} did not list its tools in time") from error
         except (ServerFailure, RequestFailure, KeyError, TypeError) as error:
             raise EnvironmentLost(f"{self._server.url} did not list its tools: {error}") from error
-        return found
+        return tools
 
     async def _session(self) -> McpSession:
         """The open session, opening it if this is the first use."""
@@ -142,14 +142,14 @@ class ToolSession:
 
     async def _open(self) -> McpSession:
         began = time.monotonic()
-        patience = self._server.connect_timeout
+        seconds = self._server.connect_timeout
         refused = ""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 for attempt in itertools.count():
-                    session = McpSession(self._server.url, self._server.headers, patience)
+                    session = McpSession(self._server.url, self._server.headers, seconds)
                     try:
-                        await session.shake_hands()
+                        await session.initialize()
                         return session
                     except asyncio.CancelledError:
                         await _close(session)
@@ -158,39 +158,39 @@ class ToolSession:
                         await _close(session)
                         pause = _BUSY_SECONDS[min(attempt, len(_BUSY_SECONDS) - 1)] * random.uniform(0.5, 1.5)
                         busy = failure.status == httpx.codes.SERVICE_UNAVAILABLE
-                        if not busy or time.monotonic() - began + pause >= patience:
+                        if not busy or time.monotonic() - began + pause >= seconds:
                             raise EnvironmentLost(f"{self._server.url}: {failure}") from failure
                         refused = f": {failure}"
                         await asyncio.sleep(pause)
         except TimeoutError as error:
             raise EnvironmentLost(
-                f"{self._server.url} did not open a session within {patience:g} seconds{refused}"
+                f"{self._server.url} did not open a session within {seconds:g} seconds{refused}"
             ) from error
         raise AssertionError("unreachable")
 
 
 async def _close(session: McpSession) -> None:
-    """End it, if the server can be told in time."""
+    """Close a session; give up after some seconds."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await session.close()
 
 
-async def _give_up(session: McpSession, request: PendingRequest, reason: str) -> None:
-    """Tell the server, if it can be told at once."""
+async def _cancel(session: McpSession, request: PendingRequest, reason: str) -> None:
+    """Notify the server that a call is abandoned; give up after a second."""
     with contextlib.suppress(ServerFailure, TimeoutError):
         async with asyncio.timeout(_GIVE_UP_SECONDS):
-            await session.give_up(request, reason)
+            await session.cancel(request, reason)
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as an OpenAI function schema."""
-    shown = {
+    function = {
         "name": tool["name"],
         "description": tool.get("description") or "",
         "parameters": tool["inputSchema"],
     }
-    return {"type": "function", "function": shown}
+    return {"type": "function", "function": function}
 
 
 async def wait_until_healthy(health_url: str, seconds: float) -> bool:
@@ -211,30 +211,30 @@ _schema_requests: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[li
 
 
 async def _schemas_of(server: ToolServer) -> list[dict[str, Any]]:
-    """One process asks once a minute, and all episodes that begin at the same time share the answer, or the failure."""
+    """Request the tools once a minute per process; episodes that begin together share the answer or the failure."""
     key = (server.url, tuple(sorted(server.headers.items())))
-    known = _schema_cache.get(key)
-    if known is not None and time.monotonic() - known[0] <= _SCHEMA_SECONDS:
-        return known[1]
-    asking = _schema_requests.get(key)
-    if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
-        asking = asyncio.create_task(_ask_schemas(server))
-        _schema_requests[key] = asking
-    tools = await asyncio.shield(asking)
+    cached = _schema_cache.get(key)
+    if cached is not None and time.monotonic() - cached[0] <= _SCHEMA_SECONDS:
+        return cached[1]
+    request = _schema_requests.get(key)
+    if request is None or request.done() or request.get_loop() is not asyncio.get_running_loop():
+        request = asyncio.create_task(_request_schemas(server))
+        _schema_requests[key] = request
+    tools = await asyncio.shield(request)
     _schema_cache[key] = (time.monotonic(), tools)
     return tools
 
 
-async def _ask_schemas(server: ToolServer) -> list[dict[str, Any]]:
+async def _request_schemas(server: ToolServer) -> list[dict[str, Any]]:
     async with ToolSession(server) as session:
         return await session.list_tools()
 
 
 def _unsendable(arguments: Mapping[str, Any]) -> str | None:
-    """Why a tool cannot be called with these, or None; the model wrote them, and they may be anything."""
+    """Why these arguments, which the model wrote, cannot be sent to a tool; None if they can."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
-        return f"are nested more than {_DEPTH} deep" if _depth(arguments) > _DEPTH else None
+        return f"are nested more than {_MAX_DEPTH} deep" if _depth(arguments) > _MAX_DEPTH else None
     except (ValueError, RecursionError) as error:
         return f"cannot be written as JSON: {error}"
 
@@ -246,7 +246,7 @@ def _depth(value: Any) -> int:
 
 
 def text_of(result: Mapping[str, Any]) -> str:
-    """The text parts of a tool result; other parts are named, not lost silently."""
+    """The text parts of a tool result; a part of another type is replaced by a note that names the type."""
     parts = []
     for part in result["content"]:
         if part["type"] == "text":

@@ -1,8 +1,8 @@
-"""Gateway and worker prove to each other, in every exchange, that they are the two that were started together.
+"""Mutual authentication of gateway and worker, in every request and its response.
 
-Each pair has a secret, derived from the environment's own, which tool servers never get. A request brings a nonce and a
-proof for it; the answer brings another proof for the same nonce. So a program that takes the place of a worker's socket
-is not believed, and a program that reaches the socket is not served.
+Each pair has a secret, derived from the environment's own, which tool servers never get. A request has a nonce and a
+proof for it; the response has another proof for the same nonce. So the gateway rejects a program that replaces a
+worker's socket, and the worker rejects a program that connects to its socket.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 
 VARIABLE = "AWORLD_CHANNEL"
-"""Where a worker finds the secret of its channel."""
+"""The variable with the secret of a worker's channel."""
 _NONCE = "Aworld-Nonce"
 _PROOF = "Aworld-Proof"
 _NONCE_BYTES = 16
@@ -27,14 +27,14 @@ class Channel:
     """One end of the channel between a gateway and a worker.
 
     Args:
-        secret: What both ends know and nobody else.
+        secret: Known to both ends and to no other program.
     """
 
     def __init__(self, secret: str):
         self._key = hashlib.sha256(secret.encode()).digest()
 
     def request_headers(self) -> dict[str, str]:
-        """What a gateway adds to a request."""
+        """The headers that a gateway adds to a request."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         return {_NONCE: nonce, _PROOF: self._proof("gateway", nonce)}
 
@@ -43,7 +43,7 @@ class Channel:
         return self._proves("gateway", request_headers.get(_NONCE, ""), request_headers)
 
     def response_headers(self, request_headers: Mapping[str, str]) -> dict[str, str]:
-        """What a worker adds to the response."""
+        """The headers that a worker adds to the response."""
         return {_PROOF: self._proof("worker", request_headers.get(_NONCE, ""))}
 
     def is_worker(self, request_headers: Mapping[str, str], response_headers: Mapping[str, str]) -> bool:

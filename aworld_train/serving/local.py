@@ -4,10 +4,10 @@
 
 Settings are one JSON object in ``AWORLD_LOCAL``: ``name``, ``host``, ``port``, ``limits`` (the gateway's), ``workers``
 (how many), ``scoring`` (how many of them, the last, are for scoring), ``egress`` (null: processes have the machine's
-network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private; made, and removed at the
-end), ``log`` and ``old_log`` (the file that all of this writes to, and where its content goes when it is long).
-``AWORLD_SECRET`` is given to the gateway alone, keys to the workers alone. A process that ends is started again, and
-what its tools left running is ended first.
+network), ``manifest``, ``python``, ``here``, ``servers`` (the workers'), ``folder`` (private, and removed at the
+end), ``log`` and ``old_log`` (the log of all of this, and the file for its content when it is long).
+Only the gateway gets ``AWORLD_SECRET``, only the workers get keys. A process that ends is started again, after the
+processes that its tools left running have been ended.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ from aworld_train.serving.worker.wipe import empty
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 _INTERVAL = 0.2
-_PATIENCE = 3.0
+_STOP_SECONDS = 3.0
 _STRAY_SECONDS = 5.0
 MAX_LOG_BYTES = 10 << 20
-_BACK_OFF = (0.0, 0.5, 2.0, 10.0)
-"""Seconds before a process that keeps ending is started again."""
+_BACKOFF_SECONDS = (0.0, 0.5, 2.0, 10.0)
+"""Delays before a process that ends again and again is started."""
 
 
 class ManagedProcess:
@@ -45,40 +45,42 @@ class ManagedProcess:
         self._command = [sys.executable, "-P", "-m", module]
         self._variables, self._folders = variables, folders
         self._process: subprocess.Popen[bytes] | None = None
-        self._ends = 0
-        self._again = 0.0
-        self._began = 0.0
+        self._failures = 0
+        self._next_start = 0.0
+        self._started = 0.0
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def look(self) -> None:
-        """Take note if it has ended; one that ends again and again has to wait longer each time."""
+    def update(self) -> None:
+        """Notice that it has ended; each time that it ends soon after a start, the next start waits longer."""
         if self._process is not None and self._process.poll() is not None:
-            lasted = time.monotonic() - self._began
-            self._ends = 1 if lasted > 2 * _BACK_OFF[-1] else self._ends + 1
-            self._again = time.monotonic() + _BACK_OFF[min(self._ends, len(_BACK_OFF)) - 1]
+            lasted = time.monotonic() - self._started
+            self._failures = 1 if lasted > 2 * _BACKOFF_SECONDS[-1] else self._failures + 1
+            self._next_start = (
+                time.monotonic() + _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS)) - 1]
+            )
             self._process = None
 
-    def keep(self) -> None:
-        """Start it, in empty folders, if it does not run and has waited long enough."""
-        if self._process is None and time.monotonic() >= self._again:
+    def start_if_due(self) -> None:
+        """Start it, in empty folders, if it does not run and its waiting time is over."""
+        if self._process is None and time.monotonic() >= self._next_start:
             for folder in self._folders:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 empty(folder)
-            self._began = time.monotonic()
+            self._started = time.monotonic()
             self._process = subprocess.Popen(
-                self._command, env=self._variables, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+                self._command, env=self._variables, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent
             )
 
     def stop(self) -> None:
-        """Ask it to end."""
+        """Send it SIGTERM."""
         if self._process is not None:
             self._process.terminate()
 
     def end(self, deadline: float) -> None:
-        """Wait until it has ended, and end it at the deadline."""
+        """Wait until it has ended, and kill it at the deadline."""
         if self._process is None:
             return
         try:
@@ -92,7 +94,7 @@ def main() -> None:
     """Run until SIGTERM or SIGINT."""
     settings = json.loads(os.environ["AWORLD_LOCAL"])
     folder = Path(settings["folder"])
-    parts = _parts(settings, folder)
+    processes = _processes(settings, folder)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stopping = False
 
@@ -104,29 +106,29 @@ def main() -> None:
     signal.signal(signal.SIGINT, stop)
     try:
         while not stopping:
-            bound_log(Path(settings["log"]), Path(settings["old_log"]))
-            for part in parts:
-                part.look()
-            _end_strays({part.pid for part in parts})
-            for part in parts:
-                part.keep()
+            rotate_log(Path(settings["log"]), Path(settings["old_log"]))
+            for process in processes:
+                process.update()
+            _end_strays({process.pid for process in processes})
+            for process in processes:
+                process.start_if_due()
             time.sleep(_INTERVAL)
     finally:
-        for part in parts:
-            part.stop()
-        deadline = time.monotonic() + _PATIENCE
-        for part in parts:
-            part.end(deadline)
+        for process in processes:
+            process.stop()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in processes:
+            process.end(deadline)
         _end_strays(set())
         with contextlib.suppress(OSError):
             empty(folder)
             folder.rmdir()
 
 
-def bound_log(log: Path, old: Path) -> None:
-    """Put a log that has become long aside, in the place of the one before, and begin it anew.
+def rotate_log(log: Path, old: Path) -> None:
+    """Copy a log that has become too long to ``old``, and empty it.
 
-    It stays the same file, because others have it open. What is written between the two steps is lost.
+    It stays the same file, because other processes have it open. Lines written between the two steps are lost.
     """
     with contextlib.suppress(OSError):
         size = log.stat().st_size
@@ -139,7 +141,7 @@ def bound_log(log: Path, old: Path) -> None:
             file.truncate(0)
 
 
-def _parts(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
+def _processes(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
     secret = os.environ["AWORLD_SECRET"]
     common = {
         name: value for name, value in os.environ.items() if name not in ("AWORLD_LOCAL", "AWORLD_SECRET")
@@ -148,7 +150,7 @@ def _parts(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
     sockets = [folder / str(number) / "run" / "worker.sock" for number in numbers]
     gateway = {name: settings[name] for name in ("name", "host", "port", "limits", "scoring", "egress")}
     gateway["revoked"] = str(folder / "revoked.json")
-    parts = [
+    processes = [
         ManagedProcess(
             "aworld_train.serving.env_gateway",
             {
@@ -161,12 +163,12 @@ def _parts(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
     ]
     for number, socket in zip(numbers, sockets, strict=True):
         own = folder / str(number)
-        places = {name: own / name for name in ("workspace", "home", "tmp")}
+        folders = {name: own / name for name in ("workspace", "home", "tmp")}
         worker = {
             **{name: settings[name] for name in ("manifest", "python", "here", "servers")},
             "socket": str(socket),
-            "workspace": str(places["workspace"]),
-            "folders": [str(place) for place in places.values()],
+            "workspace": str(folders["workspace"]),
+            "folders": [str(path) for path in folders.values()],
             "user": None,
             "own_user": None,
             "egress": None,
@@ -174,22 +176,22 @@ def _parts(settings: dict[str, object], folder: Path) -> list[ManagedProcess]:
         }
         variables = {
             **common,
-            "HOME": str(places["home"]),
-            "TMPDIR": str(places["tmp"]),
+            "HOME": str(folders["home"]),
+            "TMPDIR": str(folders["tmp"]),
             "AWORLD_WORKER": json.dumps(worker),
             CHANNEL: derive_secret(secret, number),
         }
-        parts.append(
-            ManagedProcess("aworld_train.serving.worker", variables, [socket.parent, *places.values()])
+        processes.append(
+            ManagedProcess("aworld_train.serving.worker", variables, [socket.parent, *folders.values()])
         )
-    return parts
+    return processes
 
 
-def _end_strays(parts: set[int | None]) -> None:
-    """End the children that are no part: what a worker that died left behind, and then what these leave behind."""
+def _end_strays(spared: set[int | None]) -> None:
+    """End the children that are not ``spared``: a worker that died left them, or their parents did."""
     deadline = time.monotonic() + _STRAY_SECONDS
     while time.monotonic() < deadline:
-        strays = [child for child in psutil.Process().children() if child.pid not in parts]
+        strays = [child for child in psutil.Process().children() if child.pid not in spared]
         if not strays:
             return
         for child in strays:
@@ -198,7 +200,7 @@ def _end_strays(parts: set[int | None]) -> None:
                 child.wait(1)
 
 
-def _die_with_parent() -> None:
+def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

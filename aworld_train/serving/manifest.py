@@ -1,4 +1,4 @@
-"""What an environment directory says about its tool servers, as ``servers.yaml`` or, checked already, as JSON.
+"""The manifest of an environment directory: its tool servers, as ``servers.yaml`` or, already checked, as JSON.
 
     name: my-tools
     description: One line for people.
@@ -11,8 +11,8 @@
         egress_hosts: [api.example.org, $CLOCK_BASE_URL]
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
-``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The file is read and
-checked by ``aworld_train.env.directory``; workers are given the result.
+``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory.
+``aworld_train.env.directory`` reads and checks the file; workers get the result.
 """
 
 import re
@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from aworld_train.serving.egress.hosts import is_variable, parse_host
 
-# Read by pydantic, which checks these classes; nothing here imports it.
-_NO_OTHER_KEYS = {"extra": "forbid", "strict": False}
+# Options for pydantic, which checks these classes; this module does not import it.
+_STRICT = {"extra": "forbid", "strict": False}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TestCall:
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict)
     expect: str = ""
-    __pydantic_config__ = _NO_OTHER_KEYS
+    __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class ServerEntry:
         optional_keys: Environment variables it gets where they are set.
         timeout: Seconds one call may take.
         executes_code: Whether its tools can be made to run what a model writes. Such a server runs in a container,
-            unless processes are asked for by name.
-        test: The call that proves that it works.
+            unless the user chooses the process backend.
+        test: The call that tests it.
         egress: What it may reach from a container: ``none``, ``listed`` (``egress_hosts``) or ``open`` (those, and
             every public address).
-        egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks, a name or address
-            with a port if no other is meant; ``$NAME``: those in that variable, which has to be one of its keys.
-            What is named may be private; below a domain only public addresses may be reached.
+        egress_hosts: Host names (``.example.org``: with its subdomains), addresses and networks; a name or address may
+            have a port, which then is the only one. ``$NAME``: the hosts in that variable, which has to be one of its
+            keys. Named hosts may be private; below a domain only public addresses may be reached.
     """
 
     command: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class ServerEntry:
     test: TestCall | None = None
     egress: Literal["none", "listed", "open"] = "listed"
     egress_hosts: tuple[str, ...] = ()
-    __pydantic_config__ = _NO_OTHER_KEYS
+    __pydantic_config__ = _STRICT
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.function):
@@ -90,15 +90,15 @@ class ServerEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """An environment directory in its own words.
+    """The content of ``servers.yaml``.
 
     Attributes:
         name: Name of the environment.
         servers: The tool servers by name, in the order in which their tools are listed.
         description: One line for people.
-        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them: for
-            servers that keep nothing from call to call.
-        desktop: Whether the image has what ``--vnc`` needs.
+        sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for
+            servers without state.
+        desktop: Whether the image has the programs for ``--vnc``.
     """
 
     name: str
@@ -106,18 +106,18 @@ class Manifest:
     description: str = ""
     sessions_per_worker: int = 1
     desktop: bool = False
-    __pydantic_config__ = _NO_OTHER_KEYS
+    __pydantic_config__ = _STRICT
 
     def __post_init__(self) -> None:
         if not self.servers:
             raise ValueError("servers has to name at least one tool server")
         if self.sessions_per_worker < 1:
             raise ValueError("sessions_per_worker has to be at least 1")
-        if odd := [name for name in self.servers if not name.strip() or "," in name]:
-            raise ValueError(f"{odd[0]!r} cannot be the name of a server")
+        if invalid := [name for name in self.servers if not name.strip() or "," in name]:
+            raise ValueError(f"{invalid[0]!r} cannot be the name of a server")
 
     def missing_keys(self, variables: Mapping[str, str]) -> dict[str, list[str]]:
-        """The servers that are off, each with the variables that it lacks."""
+        """The servers that are off, each with its missing variables."""
         lacking = {
             name: [key for key in entry.keys if not variables.get(key)]
             for name, entry in self.servers.items()
@@ -125,12 +125,12 @@ class Manifest:
         return {name: keys for name, keys in lacking.items() if keys}
 
     def key_names(self) -> set[str]:
-        """All variables that any server may get."""
+        """The variables of all servers."""
         return {key for entry in self.servers.values() for key in (*entry.keys, *entry.optional_keys)}
 
 
 def from_json(stored: Mapping[str, Any]) -> Manifest:
-    """The manifest that ``dataclasses.asdict`` and JSON made ``stored`` of."""
+    """The manifest from which ``dataclasses.asdict`` and JSON made ``stored``."""
     servers = {
         name: ServerEntry(
             **{**entry, **_tuples(entry, "command", "keys", "optional_keys", "egress_hosts")}

@@ -1,10 +1,10 @@
-"""Bearer tokens of an environment: JSON Web Tokens (HS256) that say which environment, until when, and how much.
+"""Bearer tokens of an environment: JSON Web Tokens (HS256) with the environment, an expiry and a number of sessions.
 
-Whoever knows the secret may also order the gateway to take a token for revoked. An order is signed as tokens are, for
-another audience: no token is an order, and no order opens anything.
+Holders of the secret may also order the gateway to revoke a token. An order is signed like a token but for another
+audience: a token is not accepted as an order, nor an order as a token.
 
-The secret is random, made per environment, and known to its gateway only. ``exp``, ``aud`` and the environment's name
-are required, and no other algorithm is accepted, ``none`` least of all.
+The secret is random, made per environment, and no tool server gets it. ``exp``, ``aud`` and the environment's name are
+required, and no other algorithm is accepted, in particular not ``none``.
 """
 
 import secrets
@@ -21,13 +21,13 @@ _LEEWAY = 5.0  # seconds by which clocks may differ
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What a valid token allows.
+class TokenClaims:
+    """The content of a valid token.
 
     Attributes:
-        token_id: The same for every request with this token.
+        token_id: The id in the token.
         sessions: Most sessions open at one time; None where there is no such limit.
-        expires: Until when, with what clocks may differ by (Unix time, seconds).
+        expires: When it expires, plus a tolerance for different clocks (Unix time, seconds).
     """
 
     token_id: str
@@ -41,7 +41,7 @@ class Revocation:
 
     Attributes:
         token_id: Of the token.
-        expires: When the token itself expires (Unix time, seconds); None where that is not known.
+        expires: When the token itself expires (Unix time, seconds); None where that is unknown.
     """
 
     token_id: str
@@ -49,7 +49,7 @@ class Revocation:
 
 
 class InvalidToken(Exception):
-    """The token opens nothing here; the text says why and repeats nothing of it."""
+    """The token is not accepted; the text gives the reason and no part of the token."""
 
 
 def new_secret() -> str:
@@ -74,7 +74,7 @@ def sign(
         issued: Unix time in seconds.
         expires: Unix time in seconds.
         sessions: Most sessions that may be open with it at one time.
-        token_id: A name for it; random where there is none.
+        token_id: Its id; default: a random one.
     """
     claims = {
         "aud": _AUDIENCE,
@@ -87,26 +87,26 @@ def sign(
     return jwt.encode(claims, secret, algorithm=_ALGORITHM)
 
 
-def verify(secret: str, environment: str, token: str) -> Pass:
-    """What the token allows in ``environment``.
+def verify(secret: str, environment: str, token: str) -> TokenClaims:
+    """Check a token for ``environment``.
 
     Raises:
-        Refused: It is expired, of another environment, signed otherwise, or no token at all.
+        InvalidToken: It is expired, of another environment, signed otherwise, or no token at all.
     """
     claims = _verified(secret, environment, token, _AUDIENCE)
     sessions = claims.get("sessions")
-    return Pass(
+    return TokenClaims(
         str(claims["jti"]), sessions if isinstance(sessions, int) else None, float(claims["exp"]) + _LEEWAY
     )
 
 
 def sign_revocation(secret: str, environment: str, revocation: Revocation, *, issued: int) -> str:
-    """An order for the gateway of ``environment``; it is good for a minute.
+    """An order for the gateway of ``environment``, valid for a minute.
 
     Args:
         secret: The environment's secret.
         environment: Its name.
-        revocation: What is ordered.
+        revocation: The content of the order.
         issued: Unix time in seconds.
     """
     claims = {
@@ -122,10 +122,10 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
 
 
 def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
-    """What is ordered.
+    """The content of the order.
 
     Raises:
-        Refused: It is no order for ``environment``, or an old one.
+        InvalidToken: It is no valid order for ``environment``, or it has expired.
     """
     claims = _verified(secret, environment, order, _ORDERS)
     until = claims.get("until")
@@ -144,7 +144,7 @@ def _verified(secret: str, environment: str, token: str, audience: str) -> dict[
         )
     except jwt.ExpiredSignatureError as error:
         raise InvalidToken("the token has expired") from error
-    # The last two: bytes that are no text, and JSON that is nested a thousand times, are found before the signature.
+    # The last two come from bytes that are no text and from deeply nested JSON, before the signature is checked.
     except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidToken("the token is not valid here") from error
     if claims["env"] != environment:

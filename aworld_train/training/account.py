@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.verl.metrics import StepRows, Tail, read_lines
 from aworld_train.atomic import write_text
+from aworld_train.json_lines import JsonLinesTail, read_lines
 from aworld_train.training.run_folder import RunFolder
+from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
 
 
@@ -88,22 +89,22 @@ class RunRecord:
     Args:
         folder: the run's folder.
         summary: updated by ``refresh``.
-        logger_file: where the framework appends its metrics in this attempt.
+        metrics_file: where the framework appends its metrics in this attempt.
         from_step: the step of the checkpoint this attempt goes on from; what earlier attempts did after it is undone.
     """
 
-    def __init__(self, folder: RunFolder, summary: RunSummary, logger_file: Path, from_step: int):
+    def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
         self.folder = folder
         self.summary = summary
-        self.rows = StepRows()
+        self.rows = StepRows(folder.framework.name)
         self.from_step = from_step
         self.training: dict[int, EpisodeCounts] = {}
         self.validation: dict[int, EpisodeCounts] = {}
         self.rows.load(folder.metrics, from_step)
         _keep_until(folder.episodes, from_step)
         write_text(folder.metrics, self.rows.text())
-        self._logger = Tail(logger_file)
-        self._episodes = Tail(folder.episodes)
+        self._steps = folder.framework.step_rows(metrics_file)
+        self._episodes = JsonLinesTail(folder.episodes)
         self._earlier = summary.seconds
 
     def refresh(self, seconds: float) -> bool:
@@ -116,8 +117,8 @@ class RunRecord:
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
             kind.setdefault(line["step"], EpisodeCounts()).add(line)
-        lines = self._logger.read()
-        touched = {self.rows.add(line) for line in lines}
+        step_rows = self._steps.read()
+        touched = {self.rows.add(step_row) for step_row in step_rows}
         if touched:
             for step in touched:
                 self._complete(step)
@@ -125,7 +126,7 @@ class RunRecord:
         self._summarise(seconds)
         if touched:
             self.summary.write(self.folder.path)
-        return bool(episodes or lines)
+        return bool(episodes or step_rows)
 
     def current(self) -> tuple[str, int, EpisodeCounts]:
         """What is going on: ``starting``, ``validation`` or ``training``, the step, and its episodes so far."""
@@ -163,7 +164,7 @@ class RunRecord:
                 "length_drift": self._length_drift(tally),
             }
         tally = self.validation.get(step, EpisodeCounts())
-        if tally.scored and any(key.startswith("val-core/") for key in row["verl"]):
+        if tally.scored and step in self.rows.validated:
             row |= {
                 "val_accuracy": tally.correct / tally.scored,
                 "val_n": tally.scored,
@@ -180,10 +181,10 @@ class RunRecord:
         summary = self.summary
         checkpoint = self.folder.last_checkpoint()
         summary.seconds = round(self._earlier + seconds, 1)
-        # VeRL writes a step's checkpoint before it says anything of the step.
-        saved = checkpoint[0] if checkpoint else 0
+        # A framework may write a step's checkpoint before it says anything of the step.
+        saved = checkpoint.step if checkpoint else 0
         summary.steps_done = max(self.rows.last_trained, self.from_step, saved)
-        summary.checkpoint = str(checkpoint[1]) if checkpoint else None
+        summary.checkpoint = str(checkpoint.model) if checkpoint else None
         summary.episodes = sum(t.episodes for t in self.training.values())
         summary.trained_episodes = sum(t.scored for t in self.training.values())
         everything = [*self.training.values(), *self.validation.values()]

@@ -2,7 +2,9 @@
 
 from typing import Any, ClassVar
 
+from aworld_train.adapter.base import framework_names
 from aworld_train.errors import UsageError, nearest
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.training.processor import TrainerProcessor
 
 
@@ -20,7 +22,8 @@ class AgentTrainer:
             None.
         test_dataset: as ``train_dataset``; validation data.
         run_path: directory under which the run's folder is made.
-        train_engine_name: framework to train with.
+        train_engine_name: what to train with: a processor's name, or a framework's; the recipe's ``trainer.framework``
+            decides where this is left out.
 
     Raises:
         UsageError: the framework is not registered.
@@ -37,7 +40,7 @@ class AgentTrainer:
         train_dataset: Any = None,
         test_dataset: Any = None,
         run_path: str = "./runs",
-        train_engine_name: str = "verl",
+        train_engine_name: str = DEFAULT_FRAMEWORK,
     ):
         self.agent = agent
         self.config = config
@@ -46,7 +49,7 @@ class AgentTrainer:
         self.test_dataset = test_dataset
         self.run_path = str(run_path)
         self.train_engine_name = train_engine_name
-        self.train_processor = self._processor_class(train_engine_name)(self.run_path)
+        self.train_processor = self._processor(train_engine_name, self.run_path)
         self.train_processor.check_agent(agent)
         self.train_processor.check_dataset(train_dataset, test_dataset)
         self.train_processor.check_reward(reward_func)
@@ -60,7 +63,7 @@ class AgentTrainer:
             **options: keyword arguments of the processor's own ``train``.
 
         Returns:
-            What the processor returns; for VeRL, the run's summary.
+            What the processor returns; for frameworks, the run's summary.
 
         Raises:
             ValueError: the processor has not been initialized.
@@ -82,28 +85,32 @@ class AgentTrainer:
 
     @classmethod
     def unregister_processor(cls, train_engine_name: str) -> None:
-        """Forget a framework; one that is not known is an error.
+        """Forget a processor; one that is not known is an error.
 
         Raises:
             UsageError: there is none of that name.
         """
-        cls._processor_class(train_engine_name)
-        cls._processors.pop(train_engine_name, None)
+        if train_engine_name not in cls._processors:
+            raise UsageError(cls._unknown(train_engine_name))
+        del cls._processors[train_engine_name]
 
     @classmethod
-    def _processor_class(cls, name: str) -> type[TrainerProcessor]:
+    def _processor(cls, name: str, run_path: str) -> TrainerProcessor:
         if name in cls._processors:
-            return cls._processors[name]
-        if name == "verl":
-            # Registered on first use, so that the API can be imported without it.
-            from aworld_train.training.framework_processor import VerlProcessor
+            return cls._processors[name](run_path)
+        if name not in framework_names():
+            raise UsageError(cls._unknown(name))
+        from aworld_train.training.framework_processor import FrameworkProcessor
 
-            cls._processors["verl"] = VerlProcessor
-            return VerlProcessor
-        known = sorted({*cls._processors, "verl"})
-        meant = nearest(name, known)
-        raise UsageError(
+        return FrameworkProcessor(run_path, name)
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        names = sorted({*cls._processors, *framework_names()})
+        hint = nearest(name, names)
+        return (
             f"There is no training framework {name!r}"
-            + (f"; did you mean {meant!r}?" if meant else f"; known: {', '.join(known)}.")
-            + " Register your own with AgentTrainer.register_processor."
+            + (f"; did you mean {hint!r}?" if hint else f"; known: {', '.join(names)}.")
+            + " Register your own with AgentTrainer.register_processor, or as a framework (see "
+            "aworld_train.adapter.base)."
         )

@@ -52,23 +52,23 @@ def run_environment(
     Raises:
         EnvironmentFailure: it cannot be started, none is named, or the named one does not answer.
     """
-    wanted = recipe.env
-    if wanted.cassette.mode is CassetteMode.replay:
+    section = recipe.env
+    if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)
         return
-    if wanted.docker_dir is not None:
+    if section.docker_dir is not None:
         connection = env.up(
-            wanted.docker_dir,
+            section.docker_dir,
             name=f"{recipe.name[:_NAME_LENGTH]}-{os.getpid()}",
-            backend=wanted.backend.value,
-            workers=wanted.workers,
-            servers=tuple(wanted.servers),
-            env_file=Path(wanted.env_file).expanduser() if wanted.env_file else None,
-            data=Path(wanted.data) if wanted.data else None,
-            egress=wanted.egress.value if wanted.egress else None,
-            egress_hosts=tuple(wanted.egress_hosts),
+            backend=section.backend.value,
+            workers=section.workers,
+            servers=tuple(section.servers),
+            env_file=Path(section.env_file).expanduser() if section.env_file else None,
+            data=Path(section.data) if section.data else None,
+            egress=section.egress.value if section.egress else None,
+            egress_hosts=tuple(section.egress_hosts),
             scoring_workers=_scoring_workers(recipe, scorers),
-            runtime=wanted.runtime or "",
+            runtime=section.runtime or "",
             owner_pid=os.getpid(),
             tell=tell,
         )
@@ -77,9 +77,9 @@ def run_environment(
         finally:
             env.down(connection.name)
         return
-    found = find_environment(recipe)
-    env.check_tools(found.url, found.token)
-    yield found
+    environment = find_environment(recipe)
+    env.check_tools(environment.url, environment.token)
+    yield environment
 
 
 def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
@@ -96,8 +96,8 @@ def _replayed(recipe: Recipe) -> RunEnvironment:
         CassetteError: it is not there, cannot be read, or is of another environment.
     """
     url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _NOBODY
-    wanted = recipe.env.cassette
-    cassette = open_cassette(wanted.path, wanted.mode.value, wanted.rules)
+    section = recipe.env.cassette
+    cassette = open_cassette(section.path, section.mode.value, section.rules)
     assert cassette is not None
     cassette.tools(server_identity(url, {"MCP_SERVERS": ",".join(recipe.env.servers)}))
     return RunEnvironment(url, "", replayed=True)

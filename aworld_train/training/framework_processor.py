@@ -1,4 +1,4 @@
-"""VeRL as a training framework: gathers what was given into one recipe, checks it whole, and hands it to ``launch``."""
+"""Trains with any framework: gathers what was given into one recipe, checks it whole, compiles it once and runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -9,28 +9,41 @@ from typing import Any
 from rich.console import Console
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, framework_of
+from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.model.check import check_model
 from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import merge
-from aworld_train.reward.loading import has_verl_signature, load_function
+from aworld_train.reward.loading import is_reward_function, load_function
 from aworld_train.reward.naming import name_reward
 from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.processor import TrainerProcessor
-from aworld_train.training.progress import NoProgress, Progress, progress_for
+from aworld_train.training.progress import progress_for
 from aworld_train.training.summary import RunSummary
 
 
-class VerlProcessor(TrainerProcessor):
-    """Trains with VeRL. ``check_config`` comes last and sees everything, so explicit arguments win over the recipe."""
+class FrameworkProcessor(TrainerProcessor):
+    """Trains with the framework that the recipe names in ``trainer.framework``.
 
-    def __init__(self, run_path: str):
+    ``check_config`` comes last and sees everything, so explicit arguments win over the recipe.
+
+    Args:
+        run_path: Directory under which runs keep their folders.
+        framework: Name of the framework of recipes that name none.
+    """
+
+    def __init__(self, run_path: str, framework: str = DEFAULT_FRAMEWORK):
         super().__init__(run_path)
-        self._given: dict[str, dict[str, Any]] = {}
+        self._framework_name = framework
+        self._framework: TrainingFramework | None = None
+        self._plan: RunPlan | None = None
+        self._explicit: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, Any] = {}
         self.loaded: LoadedRecipe | None = None
         self.data: dict[str, FileSummary] = {}
@@ -43,47 +56,47 @@ class VerlProcessor(TrainerProcessor):
         """
         section = _agent_section(agent)
         if section:
-            self._given["agent"] = section
+            self._explicit["agent"] = section
         return section
 
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
         """Keep the data given; files are checked at once, tables when they have been written below the run path.
 
         Raises:
-            DatasetError: a file is not what VeRL can train on.
+            DatasetError: a file is not what can be trained on.
         """
-        for split, given in (("train", dataset), ("val", test_dataset)):
-            if given is None:
+        for split, data in (("train", dataset), ("val", test_dataset)):
+            if data is None:
                 continue
-            if isinstance(given, str | Path):
-                check_file(Path(given))
-                self._given.setdefault("dataset", {})[split] = str(given)
+            if isinstance(data, str | Path):
+                check_file(Path(data))
+                self._explicit.setdefault("dataset", {})[split] = str(data)
             else:
-                self._tables[split] = given
-        return {**self._given.get("dataset", {}), **self._tables}
+                self._tables[split] = data
+        return {**self._explicit.get("dataset", {}), **self._tables}
 
     def check_reward(self, reward_func: Any = None) -> str | None:
-        """Keep the reward by the name under which VeRL's workers can load it.
+        """Keep the reward by the name under which a run's processes can load it.
 
         Args:
-            reward_func: a function, or where it is; with VeRL's signature it takes the place of all scorers, else it
-                is the scorer of all tasks, in place of their own. The name of a scorer is one too.
+            reward_func: a function, or where it is; with a reward function's arguments it takes the place of all
+                scorers, else it is the scorer of all tasks, in place of their own. The name of a scorer is one too.
 
         Raises:
-            RewardError: it cannot be loaded by name, or not called as VeRL or a scorer is.
+            RewardError: it cannot be loaded by name, or not called as a reward function or a scorer is.
         """
         if reward_func is None:
             return None
         spec = reward_func if isinstance(reward_func, str) else name_reward(reward_func)
-        if ":" in spec and has_verl_signature(load_function(spec)):
-            self._given["reward"] = {"function": spec}
+        if ":" in spec and is_reward_function(load_function(spec)):
+            self._explicit["reward"] = {"function": spec}
         else:
             find_scorer(spec)
-            self._given["reward"] = {"scorer": spec}
+            self._explicit["reward"] = {"scorer": spec}
         return spec
 
     def check_config(self, config: Any = None) -> Recipe:
-        """Lay what was given over the recipe and check all of it: keys, values, model, data, reward, VeRL's own schema.
+        """Lay what was given over the recipe and check all of it: keys, values, model, data, reward, the framework.
 
         Raises:
             AworldTrainError: the first thing that is wrong.
@@ -106,13 +119,12 @@ class VerlProcessor(TrainerProcessor):
         tasks = self.data.values()
         check_rewards(
             recipe,
-            scorers={name for each in tasks for name in each.scorers},
-            schemas={name for each in tasks for name in each.answer_schemas},
+            scorers={name for summary in tasks for name in summary.scorers},
+            schemas={name for summary in tasks for name in summary.answer_schemas},
         )
         check_agent(asdict(recipe.agent))
-        from aworld_train.adapter.verl.compose import compose
-
-        compose(recipe, self.run_dir(recipe))
+        self._framework = framework_of(recipe)
+        self._plan = self._framework.compile(recipe, self.run_dir(recipe), RunMode.train)
         self.loaded = loaded
         return recipe
 
@@ -132,36 +144,39 @@ class VerlProcessor(TrainerProcessor):
         """
         from aworld_train.training.run import train
 
-        loaded = self._checked()
-        progress: Progress = progress_for(Console(stderr=True), quiet=quiet) if not quiet else NoProgress()
+        loaded, framework, plan = self._checked()
         return train(
             loaded,
+            framework,
+            plan,
             self.run_dir(loaded.recipe),
             train_data=self.data["train"],
             val_data=self.data["val"],
             resume=resume,
-            progress=progress,
+            progress=progress_for(Console(stderr=True), quiet=quiet),
         )
 
-    def plan(self) -> tuple[Path, list[str]]:
-        """Write the composed configuration without running it; the run folder and the exact command."""
-        from aworld_train.adapter.verl.run import write_plan
+    def write_plan(self) -> tuple[Path, RunPlan]:
+        """Write the framework's files without running it; the run folder and the plan."""
+        loaded, _, plan = self._checked()
+        run_dir = self.run_dir(loaded.recipe)
+        write_files(run_dir, plan.files)
+        return run_dir, plan
 
-        recipe = self._checked().recipe
-        return self.run_dir(recipe), write_plan(recipe, self.run_dir(recipe))
-
-    def _checked(self) -> LoadedRecipe:
-        if self.loaded is None:
+    def _checked(self) -> tuple[LoadedRecipe, TrainingFramework, RunPlan]:
+        if self.loaded is None or self._framework is None or self._plan is None:
             raise ValueError("check_config has not been called.")
-        return self.loaded
+        return self.loaded, self._framework, self._plan
 
     def _load(self, config: Any, more: Mapping[str, Any] | None = None) -> LoadedRecipe:
         """The configuration as a loaded recipe, with everything given explicitly laid over it."""
         loaded = (
             config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
         )
-        given = merge(self._given, more or {})
-        return recipes.read(merge(loaded.unresolved, given)) if given else loaded
+        explicit = merge(self._explicit, more or {})
+        if self._framework_name != DEFAULT_FRAMEWORK:
+            explicit = merge(explicit, {"trainer": {"framework": self._framework_name}})
+        return recipes.read(merge(loaded.unresolved, explicit)) if explicit else loaded
 
 
 def _agent_section(agent: Any) -> dict[str, Any]:

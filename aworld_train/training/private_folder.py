@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aworld_train.adapter.verl.private_folder import PrivateFolder
-
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""
-# Not the folder that TMPDIR names: Ray's sockets need a short path.
+# Not the folder that TMPDIR names: sockets below it need a short path.
 _PARENT = Path("/tmp")
 _PREFIX = "aworld-"
 _NAME = re.compile(re.escape(_PREFIX) + r"[A-Za-z0-9_-]{16}")
@@ -27,20 +25,19 @@ _NAME_BYTES = 12
 
 
 @contextmanager
-def private_folder(run_dir: Path) -> Iterator[PrivateFolder]:
-    """A filled private folder for a start in ``run_dir``; what an earlier start left there is removed first."""
+def private_folder(run_dir: Path) -> Iterator[Path]:
+    """An empty private folder for a start in ``run_dir``; what an earlier start left there is removed first."""
     record = run_dir / RECORD
     _remove_recorded(record)
     name = _PREFIX + secrets.token_urlsafe(_NAME_BYTES)
     _write_record(record, name)
-    private = PrivateFolder(_PARENT / name)
+    private = _PARENT / name
     # Fails where there is something of that name, whoever made it.
-    private.path.mkdir(mode=0o700)
+    private.mkdir(mode=0o700)
     try:
-        private.fill()
         yield private
     finally:
-        _remove(private.path)
+        _remove(private)
         record.unlink(missing_ok=True)
 
 

@@ -28,7 +28,7 @@ class Status:
     def words(self) -> str:
         """The moment in one line."""
         if self.phase == "starting":
-            return "starting Ray and the workers"
+            return "starting the workers"
         if self.phase == "evaluating":
             return f"{self.episodes}/{self.episodes_expected} tasks · {self.tool_calls} tool calls"
         parts = [f"step {self.step}/{self.steps}"]

@@ -1,4 +1,4 @@
-"""One training run from beginning to end: environment, folder, VeRL, supervision, and a summary whatever happens."""
+"""One training run from beginning to end: environment, folder, framework, supervision, and a summary in every case."""
 
 import errno
 import signal
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from aworld_train.adapter.verl.run import run_verl
+from aworld_train.adapter.base import RunPlan, TrainingFramework
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
 from aworld_train.masking import mask
@@ -23,11 +23,15 @@ from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.stall import StallWatch
+from aworld_train.training.start import run_plan
 from aworld_train.training.summary import RunSummary, read_seconds
 
 
 def train(
     loaded: LoadedRecipe,
+    framework: TrainingFramework,
+    plan: RunPlan,
     run_dir: Path,
     *,
     train_data: FileSummary,
@@ -39,6 +43,8 @@ def train(
 
     Args:
         loaded: the recipe, with the unresolved form that the run folder keeps.
+        framework: what trains.
+        plan: the recipe, compiled for ``run_dir``.
         run_dir: the run's folder.
         train_data: the training tasks.
         val_data: the validation tasks.
@@ -57,12 +63,12 @@ def train(
         name if isinstance(name, EnvText) else file.path
         for name, file in ((recipe.dataset.train, train_data), (recipe.dataset.val, val_data))
     ]
-    folder = open_run_folder(run_dir, loaded.unresolved, data, resume=resume)
+    folder = open_run_folder(run_dir, framework, loaded.unresolved, data, resume=resume)
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     summary.seconds = read_seconds(folder.path) if resume else 0.0
     try:
         with terminate_as_interrupt():
-            attempt = _Attempt(recipe, folder, summary, val_data)
+            attempt = _Attempt(recipe, plan, folder, summary, val_data)
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
@@ -107,17 +113,20 @@ def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
 
 
 class _Attempt:
-    """One start of VeRL for a run, and the account of it."""
+    """One start of a run, and the record of it."""
 
-    def __init__(self, recipe: Recipe, folder: RunFolder, summary: RunSummary, val_data: FileSummary):
+    def __init__(
+        self, recipe: Recipe, plan: RunPlan, folder: RunFolder, summary: RunSummary, val_data: FileSummary
+    ):
         checkpoint = folder.last_checkpoint()
         self.recipe = recipe
+        self.plan = plan
         self.folder = folder
         self.summary = summary
-        self.from_step = checkpoint[0] if checkpoint else 0
-        self._logger_file = folder.path / "logs" / f"verl-metrics-{time.time_ns()}.jsonl"
-        self._logger_file.touch(mode=0o600)  # VeRL opens it again and keeps the mode
-        self.account = RunRecord(folder, summary, self._logger_file, self.from_step)
+        self.from_step = checkpoint.step if checkpoint else 0
+        name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
+        self._metrics_file = folder.path / "logs" / name
+        self.account = RunRecord(folder, summary, self._metrics_file, self.from_step)
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
@@ -125,31 +134,37 @@ class _Attempt:
             "starting": 0,
         }
         self._began = time.monotonic()
-        self._alive = self._began
+        self._stall = StallWatch(recipe.trainer.stall_timeout)
         self._shown = (self.account.rows.last_trained, 0)
 
     def run(self, environment: RunEnvironment, progress: Progress) -> None:
-        """Start VeRL and stay until it ends.
+        """Start the framework and stay until it ends.
 
         Raises:
             AworldTrainError: it did not end well; the message says how far it got.
         """
         try:
-            run_verl(
-                self.recipe,
+            run_plan(
+                self.folder.framework,
+                self.plan,
                 self.folder.path,
                 environment,
-                logger_file=self._logger_file,
+                recovery_timeout=self.recipe.env.recovery_timeout,
+                metrics_file=self._metrics_file,
                 watch=lambda: self._watch(progress),
                 worst_cause=self.account.worst_cause,
                 # A step whose checkpoint was written but whose metrics were not is validated again, to have a row.
-                val_first=self.from_step == 0 or self.from_step not in self.account.rows.rows,
+                validate_first=self.from_step == 0 or self.from_step not in self.account.rows.rows,
             )
         except AworldTrainError as error:
             self._refresh()
             done, planned = self.summary.steps_done, self.summary.steps_planned
-            kept = self.folder.last_checkpoint()
-            advice = f"go on from step {kept[0]} with --resume" if kept else "there is no checkpoint yet"
+            checkpoint = self.folder.last_checkpoint()
+            advice = (
+                f"go on from step {checkpoint.step} with --resume"
+                if checkpoint
+                else "there is no checkpoint yet"
+            )
             raise type(error)(
                 f"{error.message} The run got to step {done} of {planned}; {advice}."
             ) from error
@@ -167,8 +182,8 @@ class _Attempt:
         summary = self.summary
         if summary.steps_done < summary.steps_planned:
             raise TrainingFailure(
-                f"VeRL ended after step {summary.steps_done} of {summary.steps_planned} and reported no error. Its log "
-                f"is {self.folder.log}; go on with --resume."
+                f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
+                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
             )
         if summary.trained_episodes == 0:
             raise TrainingFailure(
@@ -179,18 +194,13 @@ class _Attempt:
         return self.account.refresh(time.monotonic() - self._began)
 
     def _watch(self, progress: Progress) -> str | None:
-        now = time.monotonic()
         if self._refresh():
-            self._alive = now
+            self._stall.reset()
         self._show(progress)
-        silent = now - self._alive
-        if silent <= self.recipe.trainer.stall_timeout:
-            return None
-        phase, step, tally = self.account.current()
-        return (
-            f"No episode, step or validation ended for {silent:.0f} seconds (trainer.stall_timeout is "
-            f"{self.recipe.trainer.stall_timeout:g}). It was in {phase} at step {step}, with {tally.episodes} of "
-            f"{self._expected[phase]} episodes played. The log is {self.folder.log}."
+        phase, step, counts = self.account.current()
+        return self._stall.reason(
+            f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
+            f"log is {self.folder.log}."
         )
 
     def _show(self, progress: Progress) -> None:

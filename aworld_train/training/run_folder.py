@@ -1,7 +1,7 @@
 """The folder of a run: made once, locked while in use, and resumed only for the recipe and data it was made with.
 
 runs/<name>/recipe.yaml     the recipe after inheritance and overrides, interpolations kept
-           /verl.yaml       the configuration VeRL was started with
+           /verl.yaml       the configuration that the framework (here verl) was started with
            /manifest.json   versions, data hashes, attempts
            /metrics.jsonl   one object per training step
            /summary.json    what the run came to
@@ -28,19 +28,22 @@ from typing import Any, TextIO
 import yaml
 
 from aworld_train import __version__
+from aworld_train.adapter.base import Checkpoint, TrainingFramework
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
 from aworld_train.recipe import differences, dump
 from aworld_train.recipe.env_text import shown
+from aworld_train.training.start import log_file
 
-_PACKAGES = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm", "mcp", "omegaconf")
+_PACKAGES = ("mcp", "omegaconf")
 
 
 class RunFolder:
     """A run's folder, held by this process alone until ``close``."""
 
-    def __init__(self, path: Path, lock: TextIO):
+    def __init__(self, path: Path, framework: TrainingFramework, lock: TextIO):
         self.path = path
+        self.framework = framework
         self._lock = lock
 
     @property
@@ -53,7 +56,7 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        return self.path / "logs" / "verl.log"
+        return log_file(self.path, self.framework)
 
     @property
     def checkpoints(self) -> Path:
@@ -63,23 +66,24 @@ class RunFolder:
         """Let others use the folder."""
         self._lock.close()
 
-    def last_checkpoint(self) -> tuple[int, Path] | None:
-        """Step and model directory of the last complete checkpoint; VeRL names it only once it is whole."""
-        try:
-            step = int((self.checkpoints / "latest_checkpointed_iteration.txt").read_text())
-        except (OSError, ValueError):
-            return None
-        model = self.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
-        return (step, model) if (model / "config.json").is_file() else None
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The last complete checkpoint."""
+        return self.framework.last_checkpoint(self.checkpoints)
 
 
 def open_run_folder(
-    path: Path, recipe: Mapping[str, Any], data: Sequence[str | Path], *, resume: bool
+    path: Path,
+    framework: TrainingFramework,
+    recipe: Mapping[str, Any],
+    data: Sequence[str | Path],
+    *,
+    resume: bool,
 ) -> RunFolder:
     """Make the folder, or take up an earlier run's.
 
     Args:
         path: the folder.
+        framework: what trains.
         recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
         data: the dataset files, whose hashes a resumed run must find unchanged.
         resume: go on with what is there.
@@ -107,7 +111,7 @@ def open_run_folder(
             _refuse_changes(path, recipe, hashes)
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
-        folder = RunFolder(path, lock)
+        folder = RunFolder(path, framework, lock)
         _add_attempt(folder, hashes)
     except BaseException:
         lock.close()
@@ -134,10 +138,10 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
             f"{', '.join(changed)}. Undo the change, or start a new run with another name."
         )
     try:
-        known = json.loads((path / "manifest.json").read_text())["data_sha256"]
+        recorded = json.loads((path / "manifest.json").read_text())["data_sha256"]
     except (OSError, ValueError, KeyError):
         return
-    files = [file for file, sha in hashes.items() if known.get(file, sha) != sha]
+    files = [file for file, sha in hashes.items() if recorded.get(file, sha) != sha]
     if files:
         raise UsageError(
             f"The run in {path} cannot be resumed: its data changed since it began: {', '.join(files)}. Restore the "
@@ -155,12 +159,16 @@ def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
             "python": platform.python_version(),
             "platform": platform.platform(),
         }
-        manifest |= {"packages": _versions(), "data_sha256": dict(hashes), "attempts": []}
+        manifest |= {
+            "packages": _versions(folder.framework.packages),
+            "data_sha256": dict(hashes),
+            "attempts": [],
+        }
     checkpoint = folder.last_checkpoint()
     manifest["attempts"].append(
         {
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "from_step": checkpoint[0] if checkpoint else 0,
+            "from_step": checkpoint.step if checkpoint else 0,
             "cores": len(os.sched_getaffinity(0)),
             "python": sys.executable,
         }
@@ -168,14 +176,14 @@ def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
     write_text(file, json.dumps(manifest, indent=2) + "\n")
 
 
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    versions = {}
+    for package in (*packages, *_PACKAGES):
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _name(file: str | Path) -> str:

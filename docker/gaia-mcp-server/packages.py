@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 
 def debian(servers: set[str]) -> list[str]:
     """Names of Debian packages."""
-    wanted, found = False, []
+    selected, found = False, []
     for line in (HERE / "apt.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             named = {name.strip() for name in line[1:].partition(":")[0].split(",")}
-            wanted = not servers or bool(named & servers)
-        elif line.strip() and wanted:
+            selected = not servers or bool(named & servers)
+        elif line.strip() and selected:
             found.append(line.strip())
     return found
 

@@ -8,7 +8,7 @@ from aworld_train.agent import EpisodeContext, get_agent_tool_env_and_servers
 PROMPT = "Work out the answer with the calculator, then reply with <answer>number</answer>."
 
 
-def build(surroundings: EpisodeContext) -> Agent:
+def build(context: EpisodeContext) -> Agent:
     """Called once per episode."""
     mcp_config, mcp_servers = get_agent_tool_env_and_servers()
     return Agent(
@@ -16,9 +16,9 @@ def build(surroundings: EpisodeContext) -> Agent:
         system_prompt=PROMPT,
         conf=AgentConfig(
             llm_provider="openai",
-            llm_base_url=surroundings.llm_url("calculator_agent"),
-            llm_model_name=surroundings.model,
-            llm_api_key=surroundings.llm_key("calculator_agent"),
+            llm_base_url=context.llm_url("calculator_agent"),
+            llm_model_name=context.model,
+            llm_api_key=context.llm_key("calculator_agent"),
         ),
         mcp_config=mcp_config,
         mcp_servers=mcp_servers,

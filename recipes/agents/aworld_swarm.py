@@ -10,15 +10,15 @@ from aworld.core.agent.swarm import Swarm
 from aworld_train.agent import EpisodeContext, get_agent_tool_env_and_servers
 
 
-def build(surroundings: EpisodeContext) -> Swarm:
+def build(context: EpisodeContext) -> Swarm:
     """Called once per episode."""
 
     def conf(name: str) -> AgentConfig:
         return AgentConfig(
             llm_provider="openai",
-            llm_base_url=surroundings.llm_url(name),
-            llm_model_name=surroundings.model,
-            llm_api_key=surroundings.llm_key(name),
+            llm_base_url=context.llm_url(name),
+            llm_model_name=context.model,
+            llm_api_key=context.llm_key(name),
         )
 
     mcp_config, mcp_servers = get_agent_tool_env_and_servers()

@@ -13,7 +13,7 @@ from langgraph.prebuilt import create_react_agent
 from aworld_train.agent import AgentTask, EpisodeContext, get_agent_tool_env_and_servers
 
 
-def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
+def build(context: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
     """Called once per episode."""
     config, (server,) = get_agent_tool_env_and_servers()
     tools = config["mcpServers"][server]
@@ -22,9 +22,9 @@ def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]
     )
     # The trainer decides whether something is tried again.
     model = ChatOpenAI(
-        base_url=surroundings.llm_url(None),
-        api_key=surroundings.llm_key(None),
-        model=surroundings.model,
+        base_url=context.llm_url(None),
+        api_key=context.llm_key(None),
+        model=context.model,
         max_retries=0,
     )
 

@@ -15,7 +15,7 @@ from aworld_train.agent import AgentTask, EpisodeContext, get_agent_tool_env_and
 set_tracing_disabled(True)
 
 
-def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
+def build(context: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
     """Called once per episode."""
     config, (server,) = get_agent_tool_env_and_servers()
     tools = config["mcpServers"][server]
@@ -24,7 +24,7 @@ def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]
         async with (
             # The trainer decides whether something is tried again.
             AsyncOpenAI(
-                base_url=surroundings.llm_url(None), api_key=surroundings.llm_key(None), max_retries=0
+                base_url=context.llm_url(None), api_key=context.llm_key(None), max_retries=0
             ) as client,
             MCPServerStreamableHttp(
                 params={"url": tools["url"], "headers": tools["headers"]}, cache_tools_list=True
@@ -33,7 +33,7 @@ def build(surroundings: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]
             agent = Agent(
                 name="calculator_agent",
                 instructions=task.system or None,
-                model=OpenAIChatCompletionsModel(model=surroundings.model, openai_client=client),
+                model=OpenAIChatCompletionsModel(model=context.model, openai_client=client),
                 model_settings=ModelSettings(),
                 mcp_servers=[calculator],
             )

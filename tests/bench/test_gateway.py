@@ -138,10 +138,10 @@ def serve(pipe: Connection, core: int, pace: float) -> None:
 async def _serve(pipe: Connection, pace: float) -> None:
     from aworld_train.rollout.episode import Episode, EpisodeLimits
     from aworld_train.rollout.model import SamplingParams
-    from aworld_train.rollout.model_gateway import LlmGateway
+    from aworld_train.rollout.model_gateway import ModelGateway
     from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
-    gateway = LlmGateway()
+    gateway = ModelGateway()
     await gateway.start()
     await _warm()
     keep_pauses_short()  # as the processes do that play episodes
@@ -155,9 +155,9 @@ async def _serve(pipe: Connection, pace: float) -> None:
             pipe.send(addresses)
             await asyncio.to_thread(pipe.recv)
         episodes = [Episode(StubEngine(delays(i, pace)), limits) for i in range(ROLLOUTS)]
-        admissions = [gateway.admit("model", episode.conversation) for episode in episodes]
+        sessions = [gateway.open_session("model", episode.conversation) for episode in episodes]
         _template().rendered_tokens = 0
-        pipe.send([admission.address() for admission in admissions])
+        pipe.send([session.address() for session in sessions])
         used = time.process_time()
         await asyncio.to_thread(pipe.recv)
         used = time.process_time() - used
@@ -166,8 +166,8 @@ async def _serve(pipe: Connection, pace: float) -> None:
         sampled = sum(sum(row.mask) for e in episodes for _, row in e.rows())
         rows = sum(len(e.rows()) for e in episodes)
         pipe.send({"cpu": used, "rendered": rendered + sampled, "final": final, "rows": rows})
-        for admission in admissions:
-            admission.close()
+        for session in sessions:
+            session.close()
         while_nobody_waits()
     await gateway.stop()
 

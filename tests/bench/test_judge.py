@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from aworld_train.evaluation.judge_agreement import Labelled, measure
+from aworld_train.evaluation.judge_agreement import LabelledAnswer, measure_agreement
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
@@ -86,11 +86,11 @@ async def judge_all(url: str, cache: str | None) -> tuple[float, float]:
     """Seconds, and seconds of this process' CPU, for all rows; every other one is right."""
     judge = JudgeSettings((JudgeModel("judge", url, "big"),), concurrency=CONCURRENCY, cache=cache)
     rows = [
-        Labelled(str(at), f"What is {at} + {at}?", str(2 * at), str(2 * at + at % 2), at % 2 == 0)
+        LabelledAnswer(str(at), f"What is {at} + {at}?", str(2 * at), str(2 * at + at % 2), at % 2 == 0)
         for at in range(ROWS)
     ]
     wall, cpu = time.perf_counter(), time.process_time()
-    found = await measure(rows, RewardSettings(judge=judge))
+    found = await measure_agreement(rows, RewardSettings(judge=judge))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     assert (found.accuracy, found.abstained, found.calls) == (1.0, 0, ROWS)
     return wall, cpu

@@ -10,14 +10,14 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
-import yaml
 
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.command import verl_command, verl_environment
-from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.env import down, up
 from aworld_train.recipe import load
@@ -74,8 +74,8 @@ def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
     for file in (workspace.runs / "ours").glob("*.yaml"):
         text = file.read_text().replace(str(workspace.runs / "ours"), str(run_dir))
         (run_dir / file.name).write_text(text)
-    config = yaml.safe_load((run_dir / "verl.yaml").read_text())
-    private = PrivateFolder(Path(config["ray_kwargs"]["ray_init"]["_temp_dir"]).parent)
+    # Short, for Ray's sockets lie below it.
+    private = PrivateFolder(Path(tempfile.mkdtemp(prefix="aworld-", dir="/tmp")))
     private.fill()
     recipe = load("recipes/quickstart.yaml", [f"model.path={workspace.path / 'models/tiny'}"])
     environment = {

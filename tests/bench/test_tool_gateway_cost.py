@@ -70,9 +70,9 @@ async def test_a_call_through_the_gateway_costs_little_more_than_a_direct_one(
     tool = "calculator" if "calculator_over_http" in str(server._command) else "echo"
     cassette = Cassette(tmp_path / "c", Mode.record)
     cassette.keep_tools("local", [])
-    passing = await gateway.admit(server.tools())
-    recorded = await gateway.admit(server.tools(), cassette)
-    replayed = await gateway.admit(server.tools(), Cassette(tmp_path / "c", Mode.replay))
+    passing = await gateway.open_session(server.tools())
+    recorded = await gateway.open_session(server.tools(), cassette)
+    replayed = await gateway.open_session(server.tools(), Cassette(tmp_path / "c", Mode.replay))
     own = {"Accept": HEADERS["Accept"]}
     async with aiohttp.ClientSession() as http:
         sessions = {

@@ -1,4 +1,4 @@
-"""The way out of an environment, with the real Squid: each server reaches what it may, and nothing else."""
+"""The egress of an environment, with the real Squid: each server reaches what it may, and nothing else."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from aworld_train.env.egress import EgressRule
 from aworld_train.serving.egress.hosts import resolve_hosts
 from aworld_train.serving.egress.settings import user_name
 from aworld_train.serving.env_gateway.egress import EgressCounts
-from tests.egress import OTHER_PUBLIC, PUBLIC, Egress, resolve, running, site, start, until_up
+from tests.egress import PUBLIC, SECOND_PUBLIC, Egress, resolve, running, site, start, wait_until_up
 
 SECONDS = 20.0
 PRIVATE = "127.66.0.1"
@@ -104,14 +104,14 @@ def basic(egress: Egress, server: str = "web") -> str:
 
 
 def by_curl(variables: dict[str, str], url: str) -> str:
-    done = subprocess.run(
+    finished = subprocess.run(
         ["curl", "-sS", "--max-time", str(SECONDS), url],
         env=variables,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout
+    return finished.stdout
 
 
 def by_httpx(variables: dict[str, str], url: str) -> str:
@@ -178,7 +178,7 @@ async def test_a_name_that_means_another_address_a_moment_later_leads_nowhere_pr
         reached, statuses = set(), set()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as http:
 
-            async def ask() -> None:
+            async def send_request() -> None:
                 async with http.get(f"http://flips.example.org:{port}/", proxy=egress.url("web")) as response:
                     statuses.add(response.status)
                     if response.status == 200:
@@ -186,9 +186,9 @@ async def test_a_name_that_means_another_address_a_moment_later_leads_nowhere_pr
 
             async with asyncio.timeout(SECONDS):
                 while statuses != {200, 403}:  # Squid keeps an answer for a second
-                    await asyncio.gather(*(ask() for _ in range(20)))
+                    await asyncio.gather(*(send_request() for _ in range(20)))
         assert reached == {PUBLIC}
-        assert egress.names.asked.count("flips.example.org") > 2
+        assert egress.names.queried.count("flips.example.org") > 2
 
 
 async def test_squid_is_given_no_forbidden_address_but_of_hosts_that_are_named() -> None:
@@ -221,15 +221,15 @@ async def test_squid_is_given_no_forbidden_address_but_of_hosts_that_are_named()
 
 
 async def test_a_listed_server_reaches_its_hosts_on_their_ports_and_looks_up_no_other_name() -> None:
-    async with site(PRIVATE) as port, site(PRIVATE) as other, site(PUBLIC, port), site(OTHER_PUBLIC, port):
-        rule = listed(f"wiki.internal:{port}", ".example.org", OTHER_PUBLIC, f"{PRIVATE}:{other}")
+    async with site(PRIVATE) as port, site(PRIVATE) as other, site(PUBLIC, port), site(SECOND_PUBLIC, port):
+        rule = listed(f"wiki.internal:{port}", ".example.org", SECOND_PUBLIC, f"{PRIVATE}:{other}")
         async with running({"web": rule, "all": open_to()}) as egress:
             egress.names.answers |= {
                 "wiki.internal": [[PRIVATE]],
                 "example.org": [[PUBLIC]],
                 "a.b.example.org": [[PUBLIC]],
                 "private.example.org": [[PRIVATE]],
-                "leads.to.named.address": [[OTHER_PUBLIC]],
+                "leads.to.named.address": [[SECOND_PUBLIC]],
             }
             expected = {
                 f"wiki.internal:{port}": 200,
@@ -240,7 +240,7 @@ async def test_a_listed_server_reaches_its_hosts_on_their_ports_and_looks_up_no_
                 f"notexample.org:{port}": 403,
                 f"private.example.org:{port}": 403,
                 f"none.example.org:{port}": 503,
-                f"{OTHER_PUBLIC}:{port}": 200,
+                f"{SECOND_PUBLIC}:{port}": 200,
                 f"leads.to.named.address:{port}": 403,
                 f"{PUBLIC}:{port}": 403,
                 f"{PRIVATE}:{other}": 200,
@@ -249,8 +249,8 @@ async def test_a_listed_server_reaches_its_hosts_on_their_ports_and_looks_up_no_
             }
             assert {target: await connect(egress, target) for target in expected} == expected
             assert {target: (await get(egress, f"http://{target}/"))[0] for target in expected} == expected
-            unasked = {"notexample.org", "secret-in-a-name.evil.org", "leads.to.named.address"}
-            assert not unasked & set(egress.names.asked)
+            unresolved = {"notexample.org", "secret-in-a-name.evil.org", "leads.to.named.address"}
+            assert not unresolved & set(egress.names.queried)
             # What one server names is nothing to the others.
             assert await connect(egress, f"wiki.internal:{port}", "all") == 403
             assert await connect(egress, f"{PRIVATE}:{other}", "all") == 403
@@ -261,20 +261,20 @@ async def test_who_a_number_belongs_to_counts_for_nothing() -> None:
     """A name for an address is whatever the owner of the address says."""
     async with site(PUBLIC) as port, running({"web": listed("pypi.org")}) as egress:
         assert await connect(egress, f"{PUBLIC}:{port}") == 403
-        assert not [name for name in egress.names.asked if name.endswith("arpa")]
+        assert not [name for name in egress.names.queried if name.endswith("arpa")]
 
 
 async def test_without_a_name_and_password_there_is_no_way_out() -> None:
     async with site(PUBLIC) as port, running({"web": open_to(), "other": listed("pypi.org")}) as egress:
         page = f"http://{PUBLIC}:{port}/"
-        good = egress.passwords["web"]
+        valid_password = egress.passwords["web"]
         for credentials in (
             "",
-            f"web:{good[:-1]}@",
+            f"web:{valid_password[:-1]}@",
             "web:@",
-            f"other:{good}@",
-            f"nobody:{good}@",
-            f"WEB:{good}@",
+            f"other:{valid_password}@",
+            f"nobody:{valid_password}@",
+            f"WEB:{valid_password}@",
         ):
             status, _ = await get(egress, page, proxy=f"http://{credentials}127.0.0.1:{egress.port}")
             assert status == 407, credentials
@@ -345,15 +345,15 @@ async def test_when_squid_or_unbound_is_killed_the_egress_ends_and_another_takes
             next(child for child in children if child.name() == program).send_signal(signal.SIGKILL)
             assert await asyncio.to_thread(egress.process.wait, SECONDS) == 1
             assert f"The egress ends: {program} ended with SIGKILL" in egress.log.read_text()
-            _, alive = await asyncio.to_thread(psutil.wait_procs, children, SECONDS)
-            assert not alive
+            _, still_alive = await asyncio.to_thread(psutil.wait_procs, children, SECONDS)
+            assert not still_alive
             # The worker's port stays, and says what is wrong.
             assert await get(egress, page) == (503, "ERR_NO_EGRESS")
             egress.process = start(egress.settings, egress.log)
             with contextlib.suppress(OSError):
                 (egress.folder / "counts.sock").unlink()
             try:
-                await until_up(egress)
+                await wait_until_up(egress)
                 assert (await get(egress, page))[0] == 200
             finally:
                 egress.process.terminate()

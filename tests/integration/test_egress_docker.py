@@ -1,4 +1,4 @@
-"""The way out in containers: one without any network, and the egress container that its socket leads to."""
+"""The egress in containers: a worker without any network, and the egress container behind its socket."""
 
 import contextlib
 import http.server
@@ -19,7 +19,7 @@ from aworld_train.env.egress import (
     machine_addresses,
 )
 from aworld_train.env.egress_image import build_egress_image, egress_container_options
-from aworld_train.env.images import PLACE, USER
+from aworld_train.env.images import RUNTIME_FOLDER, USER
 from aworld_train.serving.egress.hosts import resolve_hosts
 from aworld_train.serving.worker.egress import proxy_variables
 from tests.environments import eventually, need_docker
@@ -123,7 +123,7 @@ def egress(client: Any, image: str, network: Any, volumes: Any, settings: dict[s
         **egress_container_options(),
     )
     try:
-        assert eventually(lambda: b"have a way out" in container.logs(), SECONDS), container.logs().decode()
+        assert eventually(lambda: b"have egress" in container.logs(), SECONDS), container.logs().decode()
         yield container
     finally:
         container.remove(force=True)
@@ -225,7 +225,7 @@ def test_the_egress_container_has_no_privileges_and_comes_back_when_squid_is_kil
         def is_back() -> bool:
             container.reload()
             again = container.attrs["State"]["StartedAt"] != began
-            return again and container.logs().count(b"have a way out") == 2
+            return again and container.logs().count(b"have egress") == 2
 
         assert eventually(is_back, SECONDS), container.logs().decode()
         assert b"The egress ends: squid ended with SIGKILL" in container.logs()
@@ -238,4 +238,4 @@ def test_an_egress_container_is_stopped_at_once(client: Any, image: str, network
         container.stop(timeout=20)
         container.reload()
         assert container.attrs["State"]["ExitCode"] == 0  # 137 would be one that was killed
-        assert PLACE in " ".join(container.attrs["Config"]["Entrypoint"])
+        assert RUNTIME_FOLDER in " ".join(container.attrs["Config"]["Entrypoint"])

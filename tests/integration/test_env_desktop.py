@@ -19,9 +19,9 @@ import pytest
 
 from aworld_train.env import EnvConnection, down, up
 from aworld_train.errors import UsageError
-from aworld_train.serving.env_gateway.desktop import WRONG_TRIES
+from aworld_train.serving.env_gateway.desktop import MAX_WRONG_TRIES
 from aworld_train.serving.manifest import Manifest, ServerEntry
-from aworld_train.serving.worker.launcher import Places, Spawner
+from aworld_train.serving.worker.launcher import CommandPaths, Spawner
 from tests.environments import call, eventually, need_docker, session
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ async def wait_for_share(page: "Page", colour: tuple[int, int, int], least: floa
 
 async def keep_screenshot(page: "Page", folder: Path, name: str) -> None:
     picture = await page.screenshot(path=folder / name)
-    if kept := os.environ.get(ARTEFACTS):
-        keep(Path(kept) / name, picture)
+    if artefact_folder := os.environ.get(ARTEFACTS):
+        keep(Path(artefact_folder) / name, picture)
 
 
 def has_command(pid: int, command: list[str]) -> bool:
@@ -163,10 +163,10 @@ async def test_the_cookie_is_for_this_page_alone(shown: EnvConnection) -> None:
             refused = await http.post(str(shown.vnc_url), data=form, headers=stranger)
             assert refused.status_code == 403 and not refused.cookies
         welcome = await http.post(str(shown.vnc_url), data=form, headers={"Origin": origin})
-    said = welcome.headers["Set-Cookie"]
+    cookie = welcome.headers["Set-Cookie"]
     assert welcome.status_code == 303
-    assert all(part in said for part in ("HttpOnly", "SameSite=Strict", "Path=/vnc/", "Max-Age="))
-    assert str(shown.vnc_password) not in said and shown.token not in said
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=Strict", "Path=/vnc/", "Max-Age="))
+    assert str(shown.vnc_password) not in cookie and shown.token not in cookie
 
 
 async def test_the_stream_needs_the_cookie_and_the_page(shown: EnvConnection) -> None:
@@ -199,12 +199,12 @@ async def test_viewers_come_and_go_and_leave_no_process_behind(shown: EnvConnect
             for viewer in viewers:
                 await viewer.close()
             for _ in range(50):
-                if (left := await call(opened, "execute_command", **viewing)) == "0":
+                if (remaining := await call(opened, "execute_command", **viewing)) == "0":
                     break
-            assert left == "0"
-        for patience in range(40):  # those who leave at once, at every moment of its start
+            assert remaining == "0"
+        for attempt in range(40):  # those who leave at once, at every moment of its start
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience / 1000):
+                async with asyncio.timeout(attempt / 1000):
                     await http.ws_connect(f"{shown.vnc_url}0/stream", headers=origin)
         assert await call(opened, "execute_command", command="echo well", output_format="text") == "well"
     async with session(shown) as opened:
@@ -214,11 +214,11 @@ async def test_viewers_come_and_go_and_leave_no_process_behind(shown: EnvConnect
 async def test_guessing_is_slowed_down(shown: EnvConnection) -> None:
     headers = {"Origin": f"http://{shown.ip}:{shown.port}"}
     async with httpx.AsyncClient() as http:
-        for _ in range(WRONG_TRIES):
-            wrong = await http.post(str(shown.vnc_url), data={"password": "guess"}, headers=headers)
-        assert wrong.status_code == 401
-        right = {"password": str(shown.vnc_password)}
-        limited = await http.post(str(shown.vnc_url), data=right, headers=headers)
+        for _ in range(MAX_WRONG_TRIES):
+            refused = await http.post(str(shown.vnc_url), data={"password": "guess"}, headers=headers)
+        assert refused.status_code == 401
+        form = {"password": str(shown.vnc_password)}
+        limited = await http.post(str(shown.vnc_url), data=form, headers=headers)
     assert limited.status_code == 429 and 0 < int(limited.headers["Retry-After"]) <= 60
 
 
@@ -232,20 +232,20 @@ def test_a_desktop_is_only_for_images_that_have_one() -> None:
 async def test_an_order_that_is_given_up_does_not_take_the_answer_to_the_next(tmp_path: Path) -> None:
     entry = ServerEntry(command=("sleep", "60"))
     manifest = Manifest("one", {"sleeper": entry})
-    spawner = Spawner(manifest, Places(sys.executable, tmp_path, tmp_path), os.environ, ())
+    spawner = Spawner(manifest, CommandPaths(sys.executable, tmp_path, tmp_path), os.environ, ())
     await spawner.ready()
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     try:
-        given_up = asyncio.create_task(spawner.spawn("sleeper", entry, nothing, nothing))
+        cancelled = asyncio.create_task(spawner.spawn("sleeper", entry, null, null))
         await asyncio.sleep(0)
-        given_up.cancel()
+        cancelled.cancel()
         for seconds in ("61", "62"):
             command = ServerEntry(command=("sleep", seconds))
-            pid = await spawner.spawn("sleeper", command, nothing, nothing)
+            pid = await spawner.spawn("sleeper", command, null, null)
             assert eventually(partial(has_command, pid, ["sleep", seconds]))
     finally:
         sleepers = psutil.Process(spawner.pid).children()
         spawner.close()
-        os.close(nothing)
+        os.close(null)
         for sleeper in sleepers:
             sleeper.kill()

@@ -108,12 +108,12 @@ async def test_up_call_down_leaves_nothing(engine: Any) -> None:
         "120",
     )
     assert started.returncode == 0, started.stderr
-    said = json.loads(started.stdout)
-    assert list(said)[:3] == ["ip", "port", "token"]
+    printed = json.loads(started.stdout)
+    assert list(printed)[:3] == ["ip", "port", "token"]
     assert "locked is off: LOCKED_KEY not set" in " ".join(started.stderr.split())
     again = await asyncio.to_thread(cli, *START)
-    assert json.loads(again.stdout) == said
-    async with session(EnvConnection(**said)) as opened:
+    assert json.loads(again.stdout) == printed
+    async with session(EnvConnection(**printed)) as opened:
         assert "echo" in [tool.name for tool in (await opened.list_tools()).tools]
         assert await call(opened, "echo", text="hello") == "hello"
     tested = await asyncio.to_thread(cli, "env", "test", "cold", "--json")
@@ -184,7 +184,7 @@ async def test_a_gateway_that_is_killed_comes_back_at_the_same_address(fragile: 
 
 async def test_thousands_of_processes_end_with_their_session(fragile: EnvConnection) -> None:
     assert all_ready(fragile)
-    begun = {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")}
+    started_at = {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")}
     async with session(fragile) as opened:
         # It may be that there is no room left for the thread that would write the answer.
         try:
@@ -192,7 +192,7 @@ async def test_thousands_of_processes_end_with_their_session(fragile: EnvConnect
         except McpError as error:
             assert error.error.data["type"] in ("tool_timeout", "tool_crashed")
     assert all_ready(fragile)
-    assert {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")} == begun
+    assert {one.name: one.attrs["State"]["StartedAt"] for one in containers("fragile")} == started_at
 
 
 async def test_a_fork_bomb_ends_with_its_session(fragile: EnvConnection) -> None:
@@ -260,12 +260,12 @@ def test_a_start_that_is_cut_off_while_building_leaves_nothing(
     path = make_directory(tmp_path / "slow", f"RUN {step}\n")
 
     def building() -> list[Container]:
-        everything = engine.containers.list(all=True, ignore_removed=True)
-        return [one for one in everything if step in str(one.attrs["Config"]["Cmd"])]
+        all_containers = engine.containers.list(all=True, ignore_removed=True)
+        return [one for one in all_containers if step in str(one.attrs["Config"]["Cmd"])]
 
-    with starting(path, "cut-build") as (started, said):
-        assert eventually(lambda: building() or started.poll() is not None, 120), said.read_text()
-        assert started.poll() is None, said.read_text()
+    with starting(path, "cut-build") as (started, output):
+        assert eventually(lambda: building() or started.poll() is not None, 120), output.read_text()
+        assert started.poll() is None, output.read_text()
         started.send_signal(number)
         assert started.wait(20) == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert cli("env", "down", "--orphans").returncode == 0
@@ -278,8 +278,8 @@ def test_a_start_that_is_cut_off_is_an_orphan_and_can_be_removed(
     engine: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = make_directory(tmp_path / "slow", "", "import time; time.sleep(60)\n")
-    with starting(path, "cut-start") as (started, said):
-        assert eventually(lambda: len(left_of("cut-start")) >= 4, 120), said.read_text()
+    with starting(path, "cut-start") as (started, output):
+        assert eventually(lambda: len(left_of("cut-start")) >= 4, 120), output.read_text()
         started.send_signal(number)
         started.wait(20)
     if number == signal.SIGKILL:
@@ -290,8 +290,8 @@ def test_a_start_that_is_cut_off_is_an_orphan_and_can_be_removed(
 
 @contextmanager
 def starting(path: Path, name: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """A start under way, and the file that it writes to; it does not go on after this."""
-    said = path.parent / "said"
+    """A start in progress, and the file with its output; the start is killed when the block ends."""
+    output = path.parent / "output"
     command = [
         "env",
         "up",
@@ -304,22 +304,22 @@ def starting(path: Path, name: str) -> Iterator[tuple["subprocess.Popen[bytes]",
         "--workers",
         "1",
     ]
-    with said.open("wb") as file:
+    with output.open("wb") as file:
         started = subprocess.Popen(
             [sys.executable, "-m", "aworld_train", *command],
             stdout=subprocess.DEVNULL,
             stderr=file,
-            preexec_fn=_hear_interrupts,
+            preexec_fn=_restore_interrupts,
         )
     try:
-        yield started, said
+        yield started, output
     finally:
         started.kill()
         started.wait()
 
 
-def _hear_interrupts() -> None:
-    """As at a terminal; what a shell runs in the background is started deaf."""
+def _restore_interrupts() -> None:
+    """Handle SIGINT as at a terminal; a shell starts background processes with SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -373,13 +373,13 @@ async def test_data_is_read_by_every_worker_and_written_by_none(engine: Any, tmp
 
 def test_an_image_may_have_less_where_fewer_servers_are_asked_for(engine: Any, tmp_path: Path) -> None:
     path = make_directory(tmp_path / "less", 'ARG SERVERS\nRUN echo "[$SERVERS]" > /servers\n')
-    directory, said = find_directory(path), []
-    one = build(engine, directory, said.append, only=("odd",))
+    directory, messages = find_directory(path), []
+    one = build(engine, directory, messages.append, only=("odd",))
     assert engine.containers.run(one, ["/servers"], entrypoint="cat", remove=True) == b"[odd]\n"
-    everything = build(engine, directory, said.append)
-    assert engine.containers.run(everything, ["/servers"], entrypoint="cat", remove=True) == b"[]\n"
-    assert build(engine, directory, said.append, only=("odd",)) == everything != one
-    for image in (one, everything):
+    full = build(engine, directory, messages.append)
+    assert engine.containers.run(full, ["/servers"], entrypoint="cat", remove=True) == b"[]\n"
+    assert build(engine, directory, messages.append, only=("odd",)) == full != one
+    for image in (one, full):
         engine.images.remove(image, force=True)
 
 
@@ -507,15 +507,15 @@ async def test_nothing_but_the_proxy_answers_to_a_worker(
 
 async def test_a_worker_has_no_privileges_and_no_place_to_write_but_its_own(fragile: EnvConnection) -> None:
     async with session(fragile) as opened:
-        said = await call(opened, "read_file", path="/proc/self/status")
-        facts = dict(line.split(":\t", 1) for line in said.splitlines() if ":\t" in line)
+        status_text = await call(opened, "read_file", path="/proc/self/status")
+        facts = dict(line.split(":\t", 1) for line in status_text.splitlines() if ":\t" in line)
         user = facts["Uid"].split()[0]
         assert int(user) >= 0x7000_0000
         assert facts["Uid"].split() == facts["Gid"].split() == [user] * 4
         assert {facts[name].strip("0") for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb")} == {""}
         assert facts["NoNewPrivs"] == "1"
-        for place in ("/x", "/opt/aworld/x", "/srv/odd/x", "/etc/x", "/var/x", "/run/x"):
-            assert "cannot touch" in await call(opened, "shell", command=f"touch {place}")
+        for path in ("/x", "/opt/aworld/x", "/srv/odd/x", "/etc/x", "/var/x", "/run/x"):
+            assert "cannot touch" in await call(opened, "shell", command=f"touch {path}")
         assert "docker.sock" not in await call(opened, "read_file", path="/proc/self/mountinfo")
 
 
@@ -539,8 +539,8 @@ async def test_a_key_can_be_read_by_nobody_but_its_server(fragile: EnvConnection
         "logs": b"".join(one.logs() for one in containers("fragile")).decode(),
         "network": json.dumps([one.attrs for one in engine.networks.list()]),
     }
-    for place, text in shown.items():
-        assert not [secret for secret in secrets if secret in text], place
+    for source, text in shown.items():
+        assert not [secret for secret in secrets if secret in text], source
     assert "the-locked-one" not in json.dumps(container("fragile", "gateway").attrs)
     for one in containers("fragile"):
         if "worker" in one.name:

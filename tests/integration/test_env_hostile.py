@@ -144,13 +144,13 @@ async def test_what_a_kernel_counts_by_user_is_used_up_for_one_worker_alone(
 ) -> None:
     async with session(hostile) as greedy, session(hostile) as other:
 
-        async def may_have(opened: ClientSession) -> int:
+        async def max_processes(opened: ClientSession) -> int:
             return int((await call(opened, "shell", command=python(flood))).split()[-1])
 
-        usual = await may_have(other)
+        usual = await max_processes(other)
         await call(greedy, "shell", command=detached(python(flood + HOLD)))
         await asyncio.sleep(1.5)
-        assert await may_have(greedy) < usual / 4, (
+        assert await max_processes(greedy) < usual / 4, (
             "the flood is not felt where it is made, so this shows nothing"
         )
-        assert await may_have(other) == usual
+        assert await max_processes(other) == usual

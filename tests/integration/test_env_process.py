@@ -60,10 +60,10 @@ def up(directory: "str | Path", **options: Any) -> EnvConnection:
 def temporary() -> Iterator[None]:
     """A place for temporary files that others, who have environments too, do not use; sockets need a short path."""
     with (
-        tempfile.TemporaryDirectory(prefix="aw-", dir="/tmp") as place,
+        tempfile.TemporaryDirectory(prefix="aw-", dir="/tmp") as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(tempfile, "tempdir", place)
+        patch.setattr(tempfile, "tempdir", folder)
         yield
 
 
@@ -88,18 +88,18 @@ def record_of(name: str) -> Record:
 
 
 def processes_of(name: str) -> list[psutil.Process]:
-    """The guard and all below it."""
-    guard = psutil.Process(record_of(name).handle["pid"])
-    return [guard, *guard.children(recursive=True)]
+    """The supervisor and its descendants."""
+    supervisor = psutil.Process(record_of(name).handle["pid"])
+    return [supervisor, *supervisor.children(recursive=True)]
 
 
 def part_of(name: str, module: str) -> psutil.Process:
     """The process that runs that module of ``aworld_train.serving``."""
-    wanted = ["-m", f"aworld_train.serving.{module}"]
-    _, *rest = processes_of(name)  # the guard's command ends with the one that it guards
-    found = [one for one in rest if command_of(one)[-2:] == wanted]
-    assert len(found) == 1, found
-    return found[0]
+    command_end = ["-m", f"aworld_train.serving.{module}"]
+    _, *rest = processes_of(name)  # the supervisor's command ends with the one that it supervises
+    matching = [one for one in rest if command_of(one)[-2:] == command_end]
+    assert len(matching) == 1, matching
+    return matching[0]
 
 
 def command_of(process: psutil.Process) -> list[str]:
@@ -125,7 +125,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
-def is_gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         return not runs(psutil.Process(pid))
     except psutil.NoSuchProcess:
@@ -182,9 +182,9 @@ def make_directory(path: Path, before: str = "", expect: str = "said", **files: 
 
 
 def test_health_is_json_and_needs_no_token(calculator: EnvConnection) -> None:
-    said = httpx.get(f"http://{calculator.ip}:{calculator.port}/health").json()
-    assert (said["status"], said["name"], said["servers"]) == ("ok", "shared", ["calculator"])
-    assert said["workers"]["ready"] == calculator.workers == 1
+    health = httpx.get(f"http://{calculator.ip}:{calculator.port}/health").json()
+    assert (health["status"], health["name"], health["servers"]) == ("ok", "shared", ["calculator"])
+    assert health["workers"]["ready"] == calculator.workers == 1
 
 
 async def test_there_is_exactly_one_tool_with_exactly_this_schema(calculator: EnvConnection) -> None:
@@ -210,7 +210,7 @@ async def test_a_value_is_text_and_a_failure_is_an_error_with_a_short_text(calcu
 
 
 def test_hundreds_of_sessions_leave_no_memory_and_no_connections_behind(calculator: EnvConnection) -> None:
-    parts = [part_of("shared", "gateway"), part_of("shared", "worker")]
+    parts = [part_of("shared", "env_gateway"), part_of("shared", "worker")]
 
     def play(sessions: int) -> None:
         headers = {**HEADERS, "Authorization": f"Bearer {calculator.token}"}
@@ -283,10 +283,10 @@ def test_a_chosen_port_that_is_taken_in_between_is_chosen_again(
     fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
-        monkeypatch.setattr(lifecycle, "_choose_port", lambda *_: taken)
+        used_port = other.getsockname()[1]
+        monkeypatch.setattr(lifecycle, "_choose_port", lambda *_: used_port)
         connection = up(CALCULATOR, name=fresh, wait=20)
-    assert connection.port != taken
+    assert connection.port != used_port
 
 
 def test_on_the_wildcard_address_it_tells_one_that_others_can_reach(fresh: str) -> None:
@@ -315,7 +315,7 @@ def test_a_server_that_never_answers_is_given_up_in_time_and_stopped(tmp_path: P
         EnvironmentFailure, match=r"was not ready at .* within 15 s and was stopped"
     ) as caught:
         up(path, wait=15.0)
-    assert is_gone(int(caught.value.message.rpartition("pid ")[2].split()[0]))
+    assert has_ended(int(caught.value.message.rpartition("pid ")[2].split()[0]))
     assert registry.read("made") is None
 
 
@@ -338,7 +338,7 @@ def test_a_server_that_fails_its_test_is_stopped_with_all_it_started_even_if_it_
     lines = caught.value.message.partition("log:\n")[2].splitlines()
     pids = [int(pid) for line in lines if line.startswith("pids ") for pid in line.split()[1:]]
     assert len(pids) == 3
-    assert all(map(is_gone, pids))
+    assert all(map(has_ended, pids))
     assert registry.read("made") is None
 
 
@@ -407,16 +407,16 @@ def test_a_directory_that_needs_more_gets_an_interpreter_of_its_own_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Nothing that pip would have to fetch.
     needs = line.format(wheel=make_wheel(tmp_path)) + "\n# a comment\nnot-here; python_version < '3'\n"
-    say = "import aworld_tiny\ndef say(**_): return aworld_tiny.WORD + ' ' + sys.prefix"
-    path = make_directory(tmp_path / "needs", say, expect="tiny", requirements=needs)
-    told: list[str] = []
+    source = "import aworld_tiny\ndef say(**_): return aworld_tiny.WORD + ' ' + sys.prefix"
+    path = make_directory(tmp_path / "needs", source, expect="tiny", requirements=needs)
+    messages: list[str] = []
     try:
-        up(path, workers=1, tell=told.append)
+        up(path, workers=1, tell=messages.append)
         (own,) = (tmp_path / "cache" / "aworld-train" / "venvs").glob("*/bin/python")
-        assert any("Installing what made needs" in one for one in told)
-        told.clear()
-        up(path, workers=2, tell=told.append)
-        assert not any("Installing" in one for one in told)
+        assert any("Installing what made needs" in one for one in messages)
+        messages.clear()
+        up(path, workers=2, tell=messages.append)
+        assert not any("Installing" in one for one in messages)
         assert str(own) in [word for one in processes_of("made") for word in command_of(one)]
     finally:
         down("made")
@@ -520,7 +520,7 @@ async def test_a_killed_worker_is_started_again_and_what_its_tools_left_is_gone(
 
 def test_a_killed_gateway_is_started_again_on_its_port(fresh: str) -> None:
     connection = up(CALCULATOR, name=fresh)
-    part_of(fresh, "gateway").kill()
+    part_of(fresh, "env_gateway").kill()
     assert eventually(lambda: probe(f"http://{connection.ip}:{connection.port}/health"))
     assert check_tools(connection.mcp_url, connection.token) == ["calculator"]
 
@@ -578,10 +578,10 @@ def test_an_environment_ends_with_its_owner(fresh: str, number: signal.Signals) 
 
 
 def test_an_owner_that_does_not_exist_is_refused(fresh: str) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    with pytest.raises(UsageError, match=f"Process {gone.pid}"):
-        up(CALCULATOR, name=fresh, owner_pid=gone.pid)
+    ended_process = subprocess.Popen(["true"])
+    ended_process.wait()
+    with pytest.raises(UsageError, match=f"Process {ended_process.pid}"):
+        up(CALCULATOR, name=fresh, owner_pid=ended_process.pid)
 
 
 def test_an_environment_of_nobody_is_not_made_somebodys(calculator: EnvConnection) -> None:
@@ -599,8 +599,8 @@ def test_nothing_outlives_the_guard(tmp_path: Path, before: str) -> None:
     try:
         # The workers start their servers anew after the session in which they were tested.
         assert eventually(lambda: len(processes_of("made")) == 9)
-        guard, *rest = processes_of("made")
-        guard.kill()
+        supervisor, *rest = processes_of("made")
+        supervisor.kill()
         assert have_ended(rest)
     finally:
         down("made")
@@ -632,8 +632,8 @@ async def test_tools_get_what_they_need_and_no_secret_of_the_caller(
         assert not [name for name in seen if name.startswith(("AWORLD_", "OPENAI_", "PYTHONPATH"))]
         secret = record_of("made").credentials.secret
         processes = processes_of("made")
-        # The guard starts the parts, and of these only the gateway has to know it.
-        knows = [processes[0], part_of("made", "local"), part_of("made", "gateway")]
+        # The supervisor starts the parts, and of these only the gateway has to know it.
+        knows = [processes[0], part_of("made", "local"), part_of("made", "env_gateway")]
         for process in processes:
             try:
                 variables = process.environ()
@@ -754,10 +754,10 @@ def test_env_test_fails_where_a_server_does(tmp_path: Path) -> None:
 
 
 def test_env_token_makes_another_token_with_limits_of_its_own(calculator: EnvConnection) -> None:
-    made = run("token", "shared", "--ttl", "10m", "--sessions", "1", "--json")
-    assert made["sessions"] == 1
-    assert made["token"] != calculator.token
-    assert check_tools(calculator.mcp_url, made["token"]) == ["calculator"]
+    token_result = run("token", "shared", "--ttl", "10m", "--sessions", "1", "--json")
+    assert token_result["sessions"] == 1
+    assert token_result["token"] != calculator.token
+    assert check_tools(calculator.mcp_url, token_result["token"]) == ["calculator"]
     plain = CliRunner().invoke(app, ["token", "shared"]).stdout
     assert check_tools(calculator.mcp_url, plain.strip()) == ["calculator"]
 

@@ -35,9 +35,9 @@ def opening(connection: EnvConnection, token: str) -> int:
     return httpx.post(connection.mcp_url, headers=headers, json=HELLO).status_code
 
 
-def made_token() -> dict[str, str]:
-    found: dict[str, str] = json.loads(run("token", NAME, "--json").stdout)
-    return found
+def new_token() -> dict[str, str]:
+    printed: dict[str, str] = json.loads(run("token", NAME, "--json").stdout)
+    return printed
 
 
 def gateway_of(name: str) -> psutil.Process:
@@ -50,12 +50,14 @@ def gateway_of(name: str) -> psutil.Process:
 def test_a_token_is_revoked_by_itself_or_by_its_id_for_the_gateway_that_comes_after_too(
     environment: EnvConnection,
 ) -> None:
-    by_itself, by_id, other = made_token(), made_token(), made_token()
-    assert {opening(environment, made["token"]) for made in (by_itself, by_id, other)} == {200}
-    for made, given in ((by_itself, by_itself["token"]), (by_id, by_id["id"])):
-        revoked = run("token", NAME, "--revoke", given, "--json")
-        assert json.loads(revoked.stdout) == {"revoked": made["id"], "sessions": 1, "kept": True}
-        assert made["token"] not in revoked.output
+    by_itself, by_id, other = new_token(), new_token(), new_token()
+    assert {opening(environment, token_result["token"]) for token_result in (by_itself, by_id, other)} == {
+        200
+    }
+    for token_result, token_or_id in ((by_itself, by_itself["token"]), (by_id, by_id["id"])):
+        revoked = run("token", NAME, "--revoke", token_or_id, "--json")
+        assert json.loads(revoked.stdout) == {"revoked": token_result["id"], "sessions": 1, "kept": True}
+        assert token_result["token"] not in revoked.output
     for _ in range(2):
         assert opening(environment, by_itself["token"]) == 401
         assert opening(environment, by_id["token"]) == 401
@@ -75,24 +77,24 @@ def answers(url: str) -> bool:
 def test_an_environment_that_is_started_anew_has_another_secret_after_a_revocation(
     environment: EnvConnection,
 ) -> None:
-    made = made_token()
+    token_result = new_token()
     assert up("calculator-mcp-server", name=NAME, backend="process", workers=2).token == environment.token
-    assert run("token", NAME, "--revoke", made["token"]).exit_code == 0
+    assert run("token", NAME, "--revoke", token_result["token"]).exit_code == 0
     anew = up("calculator-mcp-server", name=NAME, backend="process", workers=1)
-    assert opening(anew, made["token"]) == 401
+    assert opening(anew, token_result["token"]) == 401
     assert opening(anew, environment.token) == 401
     assert opening(anew, anew.token) == 200
 
 
 def test_what_cannot_be_revoked_is_said(environment: EnvConnection) -> None:
-    other = made_token()["token"].rpartition(".")[0] + ".x"
-    for given, reason in (
+    other = new_token()["token"].rpartition(".")[0] + ".x"
+    for token_or_id, reason in (
         (environment.token, "the token of 'revoking' itself"),
         (other, "the token is not valid here"),
         ("", "needs a token"),
     ):
-        refused = run("token", NAME, "--revoke", given)
-        assert isinstance(refused.exception, UsageError), given
+        refused = run("token", NAME, "--revoke", token_or_id)
+        assert isinstance(refused.exception, UsageError), token_or_id
         assert reason in refused.exception.message
     gateway_of(NAME).suspend()
     try:

@@ -35,14 +35,14 @@ def all_ready(connection: EnvConnection) -> bool:
     return eventually(lambda: health(connection)["workers"]["ready"] == connection.workers, 30)  # type: ignore[index]
 
 
-async def here(opened: ClientSession, connection: EnvConnection) -> str:
+async def visible_state(opened: ClientSession, connection: EnvConnection) -> str:
     """All that a session can see of what might have been left, as one text.
 
     As a process it can see the commands of its neighbours.
     """
-    found = (await opened.call_tool("what_is_here", {})).structuredContent
-    assert found is not None
-    return json.dumps(found | ({"commands": []} if connection.backend == "process" else {}))
+    listing = (await opened.call_tool("what_is_here", {})).structuredContent
+    assert listing is not None
+    return json.dumps(listing | ({"commands": []} if connection.backend == "process" else {}))
 
 
 # Tools
@@ -105,17 +105,17 @@ async def test_results_pass_unchanged(odd: EnvConnection) -> None:
 
 
 async def test_progress_arrives_while_the_call_is_under_way(odd: EnvConnection) -> None:
-    seen: list[tuple[float, float]] = []
+    received: list[tuple[float, float]] = []
     began = time.monotonic()
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        seen.append((progress, time.monotonic() - began))
+        received.append((progress, time.monotonic() - began))
 
     async with session(odd) as opened:
         result = await opened.call_tool("wait", {"seconds": 1.0}, progress_callback=note)
     assert text_of(result) == "waited"
-    assert [progress for progress, _ in seen] == list(range(10))
-    assert seen[5][1] < seen[9][1] - 0.2
+    assert [progress for progress, _ in received] == list(range(10))
+    assert received[5][1] < received[9][1] - 0.2
 
 
 async def test_a_cancelled_call_reaches_the_tool(odd: EnvConnection) -> None:
@@ -217,15 +217,15 @@ async def test_many_sessions_on_few_workers_see_only_their_own(odd: EnvConnectio
     async def play(number: int) -> tuple[int, float]:
         async with session(odd) as opened:
             began = time.monotonic()
-            before = await here(opened, odd)
+            before = await visible_state(opened, odd)
             assert "SECRET-" not in before, before
             await call(opened, "write", path="secret", text=f"SECRET-{number}")
             await call(opened, "leave_behind", mark=f"SECRET-{number}")
             await asyncio.sleep(0.05)
             assert await call(opened, "shell", command="cat secret") == f"SECRET-{number}"
-            mine = await here(opened, odd)
-            assert f"SECRET-{number}" in mine
-            assert mine.count("SECRET-") == mine.count(f"SECRET-{number}")
+            own_state = await visible_state(opened, odd)
+            assert f"SECRET-{number}" in own_state
+            assert own_state.count("SECRET-") == own_state.count(f"SECRET-{number}")
             return number, began
 
     async with asyncio.TaskGroup() as group:
@@ -243,17 +243,17 @@ async def test_a_key_reaches_the_server_that_declares_it_and_no_other(odd: EnvCo
     async with session(odd) as opened:
         assert await call(opened, "others_key") == "half-a-key-and-the-other"
         assert await call(opened, "variable", name="OTHER_KEY") == ""
-        everything = await here(opened, odd)
-        assert "OTHER_KEY" not in everything
-        assert "UNUSED" not in everything
+        state = await visible_state(opened, odd)
+        assert "OTHER_KEY" not in state
+        assert "UNUSED" not in state
         if odd.backend == "process":
             return
         # Nor can it be read from the worker, by a shell of the same user.
-        found = await call(
+        environments = await call(
             opened, "shell", command="cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | sort -u"
         )
-        assert "never-seen" not in found
-        assert "AWORLD_SECRET" not in found
+        assert "never-seen" not in environments
+        assert "AWORLD_SECRET" not in environments
 
 
 async def test_answers_are_not_run_where_agents_are(

@@ -238,6 +238,6 @@ async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(wa
 
     async def shell(tools: ToolSession, command: str) -> str:
         result = await tools.call("execute_command", {"command": command})
-        return str(((result.whole or {}).get("structuredContent") or {}).get("output", result.text))
+        return str(((result.raw or {}).get("structuredContent") or {}).get("output", result.text))
 
     await impostor_rounds(server, shell, rounds=200, seed=1, at_once=SESSIONS)

@@ -30,7 +30,7 @@ SECRET = new_secret()
 MEGABYTE = 1 << 20
 MAX_RSS = 256 * MEGABYTE
 """Half of what a container has: 50 MiB, the budget of 96 MiB, and the connections."""
-PATIENCE = 200.0
+MAX_SECONDS = 200.0
 
 
 def stub_worker() -> web.Application:
@@ -117,11 +117,11 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Running]:
     try:
         url = f"http://127.0.0.1:{port}/health"
         assert await asyncio.to_thread(
-            eventually, lambda: process.poll() is not None or answers(url), PATIENCE
+            eventually, lambda: process.poll() is not None or answers(url), MAX_SECONDS
         )
         assert process.poll() is None
         async with (
-            asyncio.timeout(PATIENCE),
+            asyncio.timeout(MAX_SECONDS),
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
         ):
             yield Running(psutil.Process(process.pid), port, http)
@@ -193,12 +193,12 @@ async def test_uploads_that_stall_cost_little_memory_and_others_go_on(gateway: R
 
 async def test_long_results_that_nobody_takes_cost_little_memory_and_others_go_on(gateway: Running) -> None:
     greedy, other = await gateway.open_session("greedy"), await gateway.open_session("other")
-    asking = {**greedy, "Last-Event-ID": str(32 * MEGABYTE)}
-    stalled = [await gateway.raw(asking, 0) for _ in range(600)]
+    large_download = {**greedy, "Last-Event-ID": str(32 * MEGABYTE)}
+    stalled = [await gateway.raw(large_download, 0) for _ in range(600)]
     assert await use(gateway, other, 50) < MAX_RSS
     for _, writer in stalled:
         writer.transport.abort()
-    async with gateway.http.post(gateway.url, data=b"{}", headers=asking) as response:
+    async with gateway.http.post(gateway.url, data=b"{}", headers=large_download) as response:
         assert (response.status, len(await response.read())) == (200, 32 * MEGABYTE)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aworld_train.dataset import build
-from aworld_train.dataset.check import find_task
+from aworld_train.dataset.check import find_row
 from aworld_train.model import architecture
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe import shipped_folder
@@ -46,7 +46,7 @@ def rollout(folder: Path, *arguments: str, **environment: str) -> "subprocess.Co
 
 
 def val_task(folder: Path) -> dict[str, Any]:
-    return find_task(folder / "data" / "arithmetic" / "val.parquet", None)
+    return find_row(folder / "data" / "arithmetic" / "val.parquet", None)
 
 
 def test_json_has_every_token_with_its_logprob_and_whether_it_is_trained_on(folder: Path) -> None:

@@ -27,11 +27,11 @@ def calculator(_shared_calculator: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A calculator for one test, which may kill it."""
-    from aworld_train.adapter.verl import agent_loop
+    from aworld_train.adapter.episodes import player
     from tests.agent_loops import known_to_agents
     from tests.tool_servers import JSON_CALCULATOR, ServerProcess
 
-    monkeypatch.setattr(agent_loop, "_SUPERVISOR_SECONDS", 0.0)
+    monkeypatch.setattr(player, "_SUPERVISOR_SECONDS", 0.0)
     server = ServerProcess(JSON_CALCULATOR)
     yield known_to_agents(server, monkeypatch)
     server.kill()
@@ -40,7 +40,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run's folder, in which episodes leave their lines."""
-    from aworld_train.adapter.verl.episode_record import RUN_DIR_VARIABLE
+    from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 
     (tmp_path / "traces").mkdir()
     monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))

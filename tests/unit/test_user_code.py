@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train.errors import RewardError, UsageError
-from aworld_train.user_code import load_own, own_parts
+from aworld_train.user_code import load_user_code, user_code_location
 
 FILE = """
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def test_a_file_may_define_dataclasses_and_two_of_one_name_do_not_meet(tmp_path:
     for folder, value in (("a", 1), ("b", 2)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.py").write_text(FILE.replace("= 1", f"= {value}"))
-    first, second = (load_own(f"{tmp_path / folder}/own.py:function", "source") for folder in "ab")
+    first, second = (load_user_code(f"{tmp_path / folder}/own.py:function", "source") for folder in "ab")
     assert (first(), second()) == (1, 2)
 
 
@@ -44,13 +44,13 @@ def test_what_cannot_be_found_is_told_by_what_it_is_and_what_to_do(
 ) -> None:
     (tmp_path / "own.py").write_text(FILE)
     with pytest.raises(UsageError, match=message) as caught:
-        load_own(spec.format(tmp_path), "builder")
+        load_user_code(spec.format(tmp_path), "builder")
     assert caught.value.message.startswith("The builder ")
     with pytest.raises(RewardError, match=message):
-        load_own(spec.format(tmp_path), "reward", RewardError)
+        load_user_code(spec.format(tmp_path), "reward", RewardError)
 
 
 def test_a_path_is_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert own_parts("own.py:function", "source") == (tmp_path / "own.py", "function")
-    assert own_parts("a.b:function", "source") == ("a.b", "function")
+    assert user_code_location("own.py:function", "source") == (tmp_path / "own.py", "function")
+    assert user_code_location("a.b:function", "source") == ("a.b", "function")

@@ -51,11 +51,11 @@ async def test_agent_uses_its_tool_and_answers(tmp_path: Path, calculator_tools:
     assert [message["role"] for message in first.messages] == ["system", "user"]
     assert text_of(first.messages[1]) == "What is 48/2?"
     assert [message["role"] for message in second.messages] == ["system", "user", "assistant", "tool"]
-    assert {asked.key for asked in stub.asked} == {"key-of-calculator_agent"}
+    assert {request.key for request in stub.asked} == {"key-of-calculator_agent"}
 
 
 async def test_agent_without_a_prompt_has_the_recipe_s(tmp_path: Path) -> None:
-    with OpenAIStub(lambda asked: says("hm")) as stub:
+    with OpenAIStub(lambda request: says("hm")) as stub:
         agent = yaml_agent(tmp_path, "name: plain\ntools: false\n")
         assert await agent.run(question("1"), around(tmp_path / "run", stub)) == "hm"
     assert text_of(stub.asked[0].messages[0]) == "Answer as <answer>number</answer>."
@@ -74,8 +74,8 @@ async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
         agent = yaml_agent(tmp_path, ONE)
 
         async def episode(i: int) -> str:
-            here = around(tmp_path / "run", stub, calculator_tools, episode=str(i), seconds=200)
-            return await agent.run(question(f"{i}*3"), here)
+            context = around(tmp_path / "run", stub, calculator_tools, episode=str(i), seconds=200)
+            return await agent.run(question(f"{i}*3"), context)
 
         answers = await asyncio.gather(*(episode(i) for i in range(number)))
         assert answers == [f"<answer>{3 * i}</answer>" for i in range(number)]
@@ -92,8 +92,8 @@ async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
 async def test_swarm_asks_with_a_key_for_each_agent_and_leaves_outside_models_alone(
     tmp_path: Path, calculator_tools: EnvConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def critic(asked: ParsedRequest) -> dict[str, Any]:
-        return says("checked: " + text_of(asked.messages[-1]))
+    def critic(request: ParsedRequest) -> dict[str, Any]:
+        return says("checked: " + text_of(request.messages[-1]))
 
     monkeypatch.setenv("CRITIC_KEY", "a-paid-key")
     with OpenAIStub() as stub, OpenAIStub(critic) as outside:
@@ -112,18 +112,18 @@ agents:
         )
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
     assert answer == "checked: <answer>24</answer>"
-    assert {asked.key for asked in stub.asked} == {"key-of-solver"}
+    assert {request.key for request in stub.asked} == {"key-of-solver"}
     (seen,) = outside.asked
     assert (seen.key, seen.body["model"], seen.tools) == ("a-paid-key", "judge", [])
 
 
 async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
-    def script(asked: ParsedRequest) -> dict[str, Any]:
-        if asked.key == "key-of-member":
+    def script(request: ParsedRequest) -> dict[str, Any]:
+        if request.key == "key-of-member":
             return says("it is 24")
-        if asked.messages[-1]["role"] == "tool":
-            return says(f"<answer>{text_of(asked.messages[-1])}</answer>")
-        return calls(asked.tools[0], content="What is 48/2?")
+        if request.messages[-1]["role"] == "tool":
+            return says(f"<answer>{text_of(request.messages[-1])}</answer>")
+        return calls(request.tools[0], content="What is 48/2?")
 
     with OpenAIStub(script) as stub:
         agent = yaml_agent(
@@ -134,14 +134,14 @@ async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
         )
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub))
     assert "it is 24" in answer
-    assert [asked.key for asked in stub.asked] == ["key-of-leader", "key-of-member", "key-of-leader"]
+    assert [request.key for request in stub.asked] == ["key-of-leader", "key-of-member", "key-of-leader"]
 
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_model_that_refuses_ends_the_episode_at_once_and_is_not_asked_again(
     tmp_path: Path, status: int
 ) -> None:
-    def refuses(asked: ParsedRequest) -> dict[str, Any]:
+    def refuses(request: ParsedRequest) -> dict[str, Any]:
         raise Unavailable(status)
 
     with OpenAIStub(refuses) as stub:
@@ -152,7 +152,7 @@ async def test_model_that_refuses_ends_the_episode_at_once_and_is_not_asked_agai
 
 
 async def test_empty_completion_is_an_empty_answer(tmp_path: Path) -> None:
-    with OpenAIStub(lambda asked: says("")) as stub:
+    with OpenAIStub(lambda request: says("")) as stub:
         agent = yaml_agent(tmp_path, "name: plain\ntools: false\n")
         assert await agent.run(question("1"), around(tmp_path / "run", stub)) == ""
     assert len(stub.asked) == 1
@@ -179,9 +179,9 @@ async def test_episode_that_is_over_asks_no_more(tmp_path: Path, by: str) -> Non
             episode.cancel()
         with pytest.raises(AgentTimedOut if by == "time" else asyncio.CancelledError):
             await episode
-        asked = len(stub.asked)
+        requests_before = len(stub.asked)
         await asyncio.sleep(1)
-        assert len(stub.asked) == asked <= 1
+        assert len(stub.asked) == requests_before <= 1
 
 
 async def test_nothing_is_written_or_looked_up_outside_the_run(
@@ -224,9 +224,9 @@ async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_t
             )
 
     with OpenAIStub() as stub:
-        here = around(tmp_path / "run", stub, calculator_tools)
-        assert await GaiaAgentLoop().run_task(question("6*7"), here) == "<answer>42</answer>"
-    assert {asked.key for asked in stub.asked} == {"key-of-gaia_super_agent"}
+        context = around(tmp_path / "run", stub, calculator_tools)
+        assert await GaiaAgentLoop().run_task(question("6*7"), context) == "<answer>42</answer>"
+    assert {request.key for request in stub.asked} == {"key-of-gaia_super_agent"}
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,16 @@ async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_t
 async def test_example_solves_the_quickstart_s_task(
     tmp_path: Path, calculator_tools: EnvConnection, settings: dict[str, Any]
 ) -> None:
-    def script(asked: ParsedRequest) -> dict[str, Any]:
-        return calculates(asked) if asked.tools else says(text_of(asked.messages[-1]).split(":")[-1].strip())
+    def script(request: ParsedRequest) -> dict[str, Any]:
+        return (
+            calculates(request)
+            if request.tools
+            else says(text_of(request.messages[-1]).split(":")[-1].strip())
+        )
 
     with OpenAIStub(script) as stub:
         agent = agent_from(settings)
         agent.check()
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
     assert answer == "<answer>24</answer>"
-    assert len({asked.key for asked in stub.asked}) == (1 if "calculator" in str(settings) else 2)
+    assert len({request.key for request in stub.asked}) == (1 if "calculator" in str(settings) else 2)

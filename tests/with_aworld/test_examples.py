@@ -44,8 +44,8 @@ async def test_example_solves_the_quickstart_s_task(
         agent.check()
 
         async def episode(number: int) -> str:
-            here = around(tmp_path / "run", stub, calculator_tools, episode=str(number), seconds=120)
-            return await agent.run(question(f"{number}*3"), here)
+            context = around(tmp_path / "run", stub, calculator_tools, episode=str(number), seconds=120)
+            return await agent.run(question(f"{number}*3"), context)
 
         answers = await asyncio.gather(*(episode(number) for number in range(3)))
         assert answers == [f"<answer>{3 * number}</answer>" for number in range(3)]

@@ -14,6 +14,8 @@ from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _NO_PORT = "-1"
+WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
+"""Arguments to add to the command of a run that goes on from a step that has been validated."""
 
 
 def verl_command(run_dir: Path) -> list[str]:
@@ -51,6 +53,8 @@ def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) 
         # Modules beside the user, a reward function's for instance, are found too, after all that is installed.
         USER_DIRECTORY_VARIABLE: str(Path.cwd()),
         "PYTHONUNBUFFERED": "1",
+        # Ray puts its folder `ray` there.
+        "RAY_TMPDIR": str(private.path),
         "VERL_FILE_LOGGER_PATH": str(logger_file),
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",

@@ -10,8 +10,8 @@ import httpx
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in
-from aworld_train.env.address import is_near
 from aworld_train.errors import ModelError
+from aworld_train.network import is_near
 from aworld_train.rollout.endpoint import what_failed
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -50,7 +50,7 @@ class CompletionsServer:
         Raises:
             ModelError: the server cannot be reached, or does not tell tokens.
         """
-        asked = {
+        body = {
             **sampling_params,
             "model": await self.served_model(),
             "prompt": prompt_ids,
@@ -58,7 +58,7 @@ class CompletionsServer:
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
-        match await self._ask("POST", "/completions", asked):
+        match await self._ask("POST", "/completions", body):
             case {"choices": [dict() as choice, *_]}:
                 return self._read(choice)
         raise ModelError(f"{self._url}/completions sent no completion.")

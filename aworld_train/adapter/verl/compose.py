@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.episodes.groups import min_group
+from aworld_train.adapter.episodes.paths import absolute_path
+from aworld_train.adapter.episodes.scoring import REWARD_FILE
+from aworld_train.adapter.episodes.settings import EPISODES_FILE
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
-from aworld_train.adapter.verl.groups import min_group
-from aworld_train.adapter.verl.paths import EPISODES_FILE, REWARD_FILE, place
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.interpolation import has_lookup
@@ -24,8 +26,17 @@ from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import dotted, leaves
 
+CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
+_AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
+OWNED_KEYS = {
+    f"ray_kwargs.ray_init.runtime_env.{_SETUP_HOOK}": (
+        f"{WORKER_SETUP} secures what a run listens at. Code of your own can be imported by a reward function or an "
+        "agent."
+    )
+}
+"""Raw keys that a recipe may not set, and why."""
 _OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -35,8 +46,6 @@ def compose(
     run_dir: Path,
     *,
     val_only: bool = False,
-    val_first: bool = True,
-    ray_dir: str = "/tmp/aworld-train-ray",
 ) -> dict[str, Any]:
     """The VeRL configuration of a recipe, resolved but for references to the environment.
 
@@ -44,8 +53,6 @@ def compose(
         recipe: a checked recipe.
         run_dir: where the run keeps its files.
         val_only: measure and do not train.
-        val_first: validate before the first step.
-        ray_dir: where the private Ray keeps its sockets; a short path, for they may have 107 characters at most.
 
     Raises:
         RecipeError: a raw ``verl`` key that VeRL does not know, or a combination that cannot work.
@@ -59,29 +66,19 @@ def compose(
         **_algorithm(recipe),
         **_rollout(recipe, run_dir),
         **_reward(recipe, run_dir),
-        **_trainer(recipe, run_dir, val_only, val_first),
-        **_ray(recipe, ray_dir),
+        **_trainer(recipe, run_dir, val_only),
+        **_ray(recipe),
     }
     composed = schema.overlay(schema.default_config(), written(_nested(keys)))
-    composed = schema.overlay(composed, recipe.verl)
-    schema.check(composed, recipe.verl)
-    _check_worker_setup(composed)
+    composed = schema.overlay(composed, recipe.raw)
+    schema.check(composed, recipe.raw)
     return schema.resolve(composed)
 
 
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
     """What ``agent.yaml`` holds: the recipe's agent loop, for VeRL to build one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
-    entry = {"name": recipe.agent.name, "_target_": _agent_loop(recipe), "settings": settings}
-    return [written(entry)]
-
-
-def _agent_loop(recipe: Recipe) -> str:
-    """The class that plays episodes."""
-    agent = recipe.agent
-    if agent.command or agent.builder or agent.aworld or agent.loop:
-        return "aworld_train.adapter.verl.external_agent.OutsideAgentLoop"
-    return "aworld_train.adapter.verl.agent_loop.McpAgentLoop"
+    return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
 
 
 def on_cpu(recipe: Recipe) -> bool:
@@ -96,7 +93,7 @@ def _check_combinations(recipe: Recipe) -> None:
             "VeRL sends merged LoRA weights in bfloat16, so the engine would sample from another model than is "
             "trained. Set model.lora.rank=0, or rollout.engine=vllm on a GPU."
         )
-    for path, value in leaves(recipe.verl):
+    for path, value in leaves(recipe.raw):
         if looks_secret(path) and value is not None:
             raise RecipeError(
                 f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
@@ -115,19 +112,10 @@ def _check_combinations(recipe: Recipe) -> None:
             )
 
 
-def _check_worker_setup(composed: dict[str, Any]) -> None:
-    environment = composed["ray_kwargs"]["ray_init"].get("runtime_env") or {}
-    if environment.get(_SETUP_HOOK) != WORKER_SETUP:
-        raise RecipeError(
-            f"verl.ray_kwargs.ray_init.runtime_env.{_SETUP_HOOK} cannot be changed: {WORKER_SETUP} secures what a run "
-            "listens at. Code of your own can be imported by a reward function or an agent."
-        )
-
-
 def _model(recipe: Recipe) -> dict[str, Any]:
     model = "actor_rollout_ref.model"
     keys: dict[str, Any] = {
-        f"{model}.path": place(recipe.model.path),
+        f"{model}.path": absolute_path(recipe.model.path),
         f"{model}.trust_remote_code": recipe.model.trust_remote_code,
         f"{model}.lora_rank": recipe.model.lora.rank,
         f"{model}.lora_alpha": recipe.model.lora.alpha,
@@ -143,8 +131,8 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 def _data(recipe: Recipe) -> dict[str, Any]:
     return {
-        "data.train_files": place(recipe.dataset.train),
-        "data.val_files": place(recipe.dataset.val),
+        "data.train_files": absolute_path(recipe.dataset.train),
+        "data.val_files": absolute_path(recipe.dataset.val),
         "data.val_max_samples": recipe.dataset.val_limit,
         "data.max_prompt_length": recipe.dataset.max_prompt_tokens,
         "data.max_response_length": recipe.rollout.max_response_tokens,
@@ -205,20 +193,20 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
-    rollout, given = "actor_rollout_ref.rollout", recipe.rollout
+    rollout, section = "actor_rollout_ref.rollout", recipe.rollout
     keys: dict[str, Any] = {
-        f"{rollout}.name": given.engine.value,
-        f"{rollout}.n": given.n,
-        f"{rollout}.temperature": given.temperature,
-        f"{rollout}.top_p": given.top_p,
-        f"{rollout}.top_k": given.top_k,
+        f"{rollout}.name": section.engine.value,
+        f"{rollout}.n": section.n,
+        f"{rollout}.temperature": section.temperature,
+        f"{rollout}.top_p": section.top_p,
+        f"{rollout}.top_k": section.top_k,
         f"{rollout}.seed": recipe.trainer.seed,
-        f"{rollout}.max_num_seqs": given.max_running,
+        f"{rollout}.max_num_seqs": section.max_running,
         f"{rollout}.log_prob_micro_batch_size_per_gpu": recipe.trainer.microbatch_size,
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.gpu_memory_utilization": given.gpu_memory,
-        f"{rollout}.agent.num_workers": given.agent_workers,
+        f"{rollout}.gpu_memory_utilization": section.gpu_memory,
+        f"{rollout}.agent.num_workers": section.agent_workers,
         f"{rollout}.agent.default_agent_loop": recipe.agent.name,
         f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
         f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
@@ -234,7 +222,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
             f"{rollout}.dtype": "float32",
             f"{rollout}.enforce_eager": True,
         }
-    if not recipe.verl.get("algorithm", {}).get("filter_groups", {}).get("enable"):
+    if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # VeRL's own sampler is kept where its group filtering is asked for: a custom one does not get it.
         keys |= {
             "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
@@ -255,7 +243,7 @@ def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _trainer(recipe: Recipe, run_dir: Path, val_only: bool, val_first: bool) -> dict[str, Any]:
+def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
     trainer = recipe.trainer
     return {
         "trainer.project_name": "aworld-train",
@@ -267,7 +255,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool, val_first: bool) -> 
         "trainer.total_training_steps": trainer.steps,
         "trainer.total_epochs": trainer.steps,  # every epoch has at least one step, so steps always end first
         "trainer.val_only": val_only,
-        "trainer.val_before_train": val_only or val_first,
+        "trainer.val_before_train": True,
         "trainer.test_freq": trainer.val_every,
         "trainer.save_freq": trainer.save_every,
         "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
@@ -277,13 +265,12 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool, val_first: bool) -> 
     }
 
 
-def _ray(recipe: Recipe, ray_dir: str) -> dict[str, Any]:
+def _ray(recipe: Recipe) -> dict[str, Any]:
     init: dict[str, Any] = {
         "address": "local",  # otherwise Ray joins, without a word, any cluster it finds on the machine
         "include_dashboard": False,
         "num_cpus": _LOGICAL_CPUS,
         "log_to_driver": True,
-        "_temp_dir": ray_dir,
         "runtime_env": {_SETUP_HOOK: WORKER_SETUP},
     }
     quoted = shlex.quote(sys.executable)
@@ -300,8 +287,8 @@ def _nested(keys: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for key, value in keys.items():
         *parents, leaf = key.split(".")
-        place = tree
+        section = tree
         for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
+            section = section.setdefault(parent, {})
+        section[leaf] = value
     return tree

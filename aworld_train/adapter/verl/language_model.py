@@ -79,14 +79,14 @@ class VerlModel:
         return SampledTokens(sampled, list(output.log_probs), ended)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        reasoning, before, said = self._split(list(tokens))
+        reasoning, before, turn = self._split(list(tokens))
         opened = getattr(self._parser, "tool_call_start_token", None)
-        text = self._tokenizer.decode(said) if opened is not None else ""
+        text = self._tokenizer.decode(turn) if opened is not None else ""
         if opened is not None and opened not in text:
             # What VeRL's parsers that have such a token say, after a thread of theirs has decoded the same.
             content, found = text, []
         else:
-            content, found = await self._parser.extract_tool_calls(said)
+            content, found = await self._parser.extract_tool_calls(turn)
         calls = [ToolCall(call.name, call.arguments) for call in found]
         begun = text.count(opened) if opened is not None else len(calls)
         for special in _special_texts(self._tokenizer):
@@ -107,8 +107,8 @@ class VerlModel:
             return split_thinking(self.text(tokens[:at]) + THINKING_ENDS)[0], "", tokens[at + 1 :]
         text = self.text(tokens)
         if THINKING_ENDS not in text:
-            thought, said = split_thinking(text)
-            return thought, "", tokens if said else []
+            thought, rest = split_thinking(text)
+            return thought, "", tokens if rest else []
         end = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
         return *split_thinking(self.text(tokens[:end])), tokens[end:]
 

@@ -1,14 +1,14 @@
-"""VeRL's metrics in the project's words, one object per step.
+"""VeRL's metrics under the names that all frameworks share.
 
-VeRL writes a line per log call: a validation before training comes as step 0, one after a resume repeats a step.
-``StepRows`` keeps one row per step, in order. The project's own names come first; everything VeRL said stays under
-``verl``.
+VeRL's file logger writes a line per log call: a validation before training comes as step 0, one after a resume repeats
+a step.
 """
 
-import json
-import math
 from pathlib import Path
 from typing import Any
+
+from aworld_train.adapter.base import StepRow
+from aworld_train.json_lines import JsonLinesTail
 
 _NAMES = {
     "reward": "critic/score/mean",
@@ -26,61 +26,22 @@ _NAMES = {
 }
 
 
-class StepRows:
-    """One row per step, gathered from one or more attempts at a run."""
+class VerlStepReader:
+    """Reads what VeRL's file logger appends to a file."""
 
-    def __init__(self) -> None:
-        self.rows: dict[int, dict[str, Any]] = {}
+    def __init__(self, file: Path):
+        self._lines = JsonLinesTail(file)
 
-    def load(self, metrics: Path, last_step: int) -> None:
-        """Take over the rows of an earlier attempt up to the step that its checkpoint holds."""
-        for line in read_lines(metrics):
-            if line["step"] <= last_step:
-                self.rows[line["step"]] = line
-
-    def add(self, line: dict[str, Any]) -> int:
-        """Take a line of VeRL's file logger; returns its step."""
-        step = int(line["step"])
-        # JSON has no NaN, and readers of metrics.jsonl should not have to know Python's dialect of it.
-        data = {
-            key: None if isinstance(v, float) and not math.isfinite(v) else v
-            for key, v in line["data"].items()
-        }
-        row = self.rows.setdefault(step, {"step": step})
-        row |= {name: data[key] for name, key in _NAMES.items() if key in data}
-        row.setdefault("verl", {}).update(data)
-        return step
-
-    @property
-    def last_trained(self) -> int:
-        """The last step in which weights were updated; 0 for none."""
-        return max((step for step, row in self.rows.items() if "loss" in row), default=0)
-
-    def text(self) -> str:
-        """The rows as JSON lines, in order of steps."""
-        return "".join(json.dumps(self.rows[step], ensure_ascii=False) + "\n" for step in sorted(self.rows))
+    def read(self) -> list[StepRow]:
+        """As ``StepReader.read``."""
+        return [_row(line) for line in self._lines.read()]
 
 
-class Tail:
-    """Reads a growing file of JSON lines, each line once and only when it is whole."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._at = 0
-
-    def read(self) -> list[dict[str, Any]]:
-        """The lines that have come since the last call."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        whole, newline, _ = data.rpartition(b"\n")
-        self._at += len(whole) + len(newline)
-        return [json.loads(line) for line in whole.splitlines() if line.strip()]
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a file of JSON lines; none where it does not exist."""
-    return Tail(path).read()
+def _row(line: dict[str, Any]) -> StepRow:
+    data = line["data"]
+    return StepRow(
+        step=int(line["step"]),
+        figures={name: data[key] for name, key in _NAMES.items() if key in data},
+        raw=data,
+        validated=any(key.startswith("val-core/") for key in data),
+    )

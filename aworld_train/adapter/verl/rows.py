@@ -3,15 +3,12 @@
 A scorer may give agents rewards of their own by returning ``score/<agent>`` beside ``score``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
+from aworld_train.adapter.episodes.player import FinishedEpisode, episode_facts
 from aworld_train.adapter.verl.language_model import VerlModel
-from aworld_train.rollout.graph import Row
-
-if TYPE_CHECKING:
-    from aworld_train.adapter.verl.agent_loop import EpisodeResult
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
@@ -27,26 +24,22 @@ class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
         return dict(AgentLoopOutput.as_dict(self.model_copy(update={"reward_score": float(own)})))
 
 
-def output_rows(
-    played: "EpisodeResult", rows: list[tuple[str, Row]], model: VerlModel, asked: str, *, masked: bool
-) -> list[EpisodeRow]:
-    """The rows of an episode, which was ``asked`` this; VeRL scores the last one and gives the score to all."""
-    episode, tools = played.episode, played.tools
+def output_rows(finished: FinishedEpisode, model: VerlModel) -> list[EpisodeRow]:
+    """The rows of an episode; VeRL scores the last one and gives the score to all."""
+    result, tools = finished.result, finished.result.tools
     return [
         EpisodeRow(
             prompt_ids=row.prompt,
             response_ids=row.response,
-            response_mask=[0] * len(row.mask) if masked else row.mask,
+            response_mask=row.mask,
             response_logprobs=row.logprobs,
             num_turns=2 * len(row.turns),
-            metrics=AgentLoopMetrics(generate_sequences=episode.generate_seconds, tool_calls=tools.seconds),
+            metrics=AgentLoopMetrics(
+                generate_sequences=result.episode.generate_seconds, tool_calls=tools.seconds
+            ),
             extra_fields={
                 "agent": agent,
-                "assistant_text": played.answer,
-                "asked": asked,
-                "outcome": played.outcome.value,
-                "tool_call_count": tools.calls,
-                "tool_error_count": tools.errors,
+                **episode_facts(finished),
                 "min_global_steps": model.first_steps,
                 "max_global_steps": model.last_steps,
                 # VeRL reads these two of every agent loop.
@@ -54,5 +47,5 @@ def output_rows(
                 "tool_rewards": [],
             },
         )
-        for agent, row in rows
+        for agent, row in finished.rows
     ]

@@ -44,23 +44,23 @@ def default_config() -> dict[str, Any]:
     return deepcopy(_defaults())
 
 
-def overlay(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A new configuration: ``config`` with ``given`` laid over it, maps merged, lists replaced."""
-    return merge(config, given)
+def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A new configuration: ``config`` with ``overrides`` laid over it, maps merged, lists replaced."""
+    return merge(config, overrides)
 
 
-def check(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
     """Refuse keys that verl does not know and values of the wrong type.
 
     Args:
-        config: The composed configuration, ``given`` included; it says which dataclass stands where.
-        given: The part to check, nested. A configuration can be checked whole by giving it twice.
+        config: The composed configuration, ``overrides`` included; it says which dataclass stands where.
+        overrides: The part to check, nested. A configuration can be checked whole by giving it twice.
 
     Raises:
         RecipeError: Naming every wrong key with the nearest valid one, and every wrong value.
         DependencyMissing: When verl is not installed.
     """
-    refuse(list(_faults(given, config, _resolved_defaults(), (), {})))
+    refuse(list(_faults(overrides, config, _resolved_defaults(), (), {})))
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
@@ -116,33 +116,33 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _faults(
-    given: Mapping[str, Any], config: Any, defaults: Any, path: KeyPath, fields: dict[str, FieldType]
+    overrides: Mapping[str, Any], config: Any, defaults: Any, path: KeyPath, fields: dict[str, FieldType]
 ) -> Iterator[str]:
-    """What is wrong with ``given``, the map at ``path``, next to the same place in the other trees."""
+    """What is wrong with ``overrides``, the map at ``path``, next to the same place in the other trees."""
     template = NAMED_ENTRIES.get(dotted(path))
     extra = read_anyway(path)
-    for key, value in given.items():
-        here = (*path, key)
+    for key, value in overrides.items():
+        key_path = (*path, key)
         kind = fields.get(key) or extra.get(key) or FieldType()
         known = key in defaults or key in fields or key in extra
         default = defaults.get(key, defaults.get(template))
         if key == "_target_":
             continue
         if not known and template is None:
-            yield _unknown(here, {*defaults, *fields, *extra})
+            yield _unknown(key_path, {*defaults, *fields, *extra})
         elif not path and key in IGNORED_SECTIONS and any(leaf is not None for _, leaf in leaves(value)):
             yield f"verl's trainer does not read `{key}`; use `{IGNORED_SECTIONS[key]}`"
-        elif is_open(here, default, kind):
+        elif is_open(key_path, default, kind):
             if isinstance(value, list | bool | int | float):
-                yield f"verl key `{dotted(here)}` expects a map, got {_describe(value)}"
+                yield f"verl key `{dotted(key_path)}` expects a map, got {_describe(value)}"
         elif isinstance(value, Mapping) and (
-            isinstance(default, Mapping) or kind.section or read_anyway(here)
+            isinstance(default, Mapping) or kind.section or read_anyway(key_path)
         ):
             below = config.get(key) if isinstance(config, Mapping) else None
             inside = _fields(below, default, kind)
             if inside is not None:  # a class from elsewhere knows its own fields
-                yield from _faults(value, below, default or {}, here, inside)
-        elif wrong := _mismatch(here, value, default, kind, annotated=key in fields or key in extra):
+                yield from _faults(value, below, default or {}, key_path, inside)
+        elif wrong := _mismatch(key_path, value, default, kind, annotated=key in fields or key in extra):
             yield wrong
 
 
@@ -176,8 +176,10 @@ def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annot
     accepts |= ALSO_TAKES.get(dotted(path), set())
     if not accepts or _kind_of(value) in accepts or (default is None and value is None):
         return None
-    words = " or ".join(_WORDS[name] for name in _WORDS if name in accepts and not _implied(name, accepts))
-    return f"verl key `{dotted(path)}` expects {words}, got {_describe(value)}"
+    type_names = " or ".join(
+        _WORDS[name] for name in _WORDS if name in accepts and not _implied(name, accepts)
+    )
+    return f"verl key `{dotted(path)}` expects {type_names}, got {_describe(value)}"
 
 
 _WORDS = {
@@ -209,8 +211,8 @@ def _describe(value: Any) -> str:
 
 
 def _unknown(path: KeyPath, level: set[str]) -> str:
-    meant = _nearest(path, level)
-    return f"verl has no key `{dotted(path)}`" + (f"; did you mean `{meant}`?" if meant else "")
+    nearest_key = _nearest(path, level)
+    return f"verl has no key `{dotted(path)}`" + (f"; did you mean `{nearest_key}`?" if nearest_key else "")
 
 
 def _nearest(path: KeyPath, level: set[str]) -> str | None:
@@ -220,8 +222,8 @@ def _nearest(path: KeyPath, level: set[str]) -> str | None:
     another section, then a similar name anywhere; among several the one with the most similar path.
     """
     name = path[-1]
-    for here in get_close_matches(name, level, n=1, cutoff=0.8):
-        return dotted((*path[:-1], here))
+    for key_path in get_close_matches(name, level, n=1, cutoff=0.8):
+        return dotted((*path[:-1], key_path))
     keys = _known_keys()
     names = (
         [name] if any(key[-1] == name for key in keys) else get_close_matches(name, {key[-1] for key in keys})
@@ -230,8 +232,8 @@ def _nearest(path: KeyPath, level: set[str]) -> str | None:
     return max(candidates, key=lambda key: _likeness(key, dotted(path)), default=None)
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()
+def _likeness(key_a: str, key_b: str) -> float:
+    return SequenceMatcher(None, key_a, key_b).ratio()
 
 
 @cache

@@ -9,10 +9,10 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from aworld_train.adapter.verl.episode_record import Unscored, current_episode, open_record
-from aworld_train.adapter.verl.episode_settings import read_settings
-from aworld_train.adapter.verl.groups import Group
-from aworld_train.adapter.verl.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.groups import Group
+from aworld_train.adapter.episodes.record import current_record, open_record
+from aworld_train.adapter.episodes.settings import EPISODES_FILE, read_settings
+from aworld_train.adapter.verl.reward import take_score
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
 
@@ -60,24 +60,33 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
 
     async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
         """Play an episode, put its rows where VeRL looks for them, and say whether there are any."""
-        slot = open_record(
+        record = open_record(
             int(trajectory["step"]), bool(trajectory["validate"]), int(trajectory["sample_index"])
         )
         error: BaseException | None = None
         try:
             await super()._run_agent_loop(sampling_params, trajectory=trajectory, **kwargs)
-        except Unscored:
-            pass  # its line says why; the others of its group go on
         except BaseException as raised:
             error = raised
             raise
         finally:
-            slot.write(error)
-        return bool(slot.outputs)
+            record.write(error)
+        return record.kept
 
-    async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        await super()._compute_score(outputs, kwargs=kwargs)
-        current_episode().take_score(kwargs)
+    async def _agent_loop_postprocess(self, output: list[Any], validate: bool, **kwargs: Any) -> None:
+        """Score an episode and put its rows where VeRL looks for them; one without a score is left out."""
+        if not output:
+            return
+        record = current_record()
+        await self._compute_score(output, kwargs=kwargs)
+        score = take_score(output[-1])
+        if score is None:  # VeRL was configured to score in another way, or not at all
+            last = output[-1]
+            record.reward(last.reward_score, last.extra_fields.get("reward_extra_info") or {})
+        elif not record.score(score, kwargs):
+            return
+        # VeRL does not score again what has a score.
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 
 class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]

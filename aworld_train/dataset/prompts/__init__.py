@@ -1,4 +1,4 @@
-"""The texts that tasks are put in, as files of the package."""
+"""The texts of prompts, as files of the package."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -10,11 +10,11 @@ def prompt_text(name: str) -> str:
 
 
 def with_attachments(question: str, paths: Sequence[str]) -> str:
-    """The question, followed by where its files are, unless it says so itself."""
+    """The question, followed by the paths of its files that it does not contain."""
     if not paths:
         return question
-    told = [path for path in paths if path not in question]
-    return f"{question}\n\n{_ATTACHMENTS}\n" + "\n".join(told) if told else question
+    missing = [path for path in paths if path not in question]
+    return f"{question}\n\n{_ATTACHMENTS}\n" + "\n".join(missing) if missing else question
 
 
 _ATTACHMENTS = prompt_text("attachments.txt")

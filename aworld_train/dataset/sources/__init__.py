@@ -1,21 +1,24 @@
 """Where tasks come from: each source is a function from options to tasks, found by name and loaded when used.
 
-A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``; those of the table may yield a
-`TaskTable` in place of many tasks. One's own is named ``module:function`` or ``path/to/file.py:function`` and is
-used like those of the table.
+A source is ``def source(options: SourceOptions) -> Iterator[Task | Dropped]``; the sources of the table may also yield
+a `TaskTable`, which stands for many tasks. A user-defined source is named ``module:function`` or
+``path/to/file.py:function`` and is used like those of the table.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.tasks import Dropped, Task, TaskTable
+from aworld_train.dataset.sources.options import SourceOptions, default_value, user_options
 from aworld_train.errors import UsageError, nearest
 
-__all__ = ["SOURCES", "Source", "SourceEntry", "SourceOptions", "check_options", "find_source", "given_flags"]
+if TYPE_CHECKING:
+    from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 
-Source = Callable[[SourceOptions], Iterator[Task | Dropped | TaskTable]]
+__all__ = ["SOURCES", "Source", "SourceEntry", "SourceOptions", "check_options", "find_source"]
+
+Source = Callable[[SourceOptions], Iterator["Task | Dropped | TaskTable"]]
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class SourceEntry:
 
     Attributes:
         function: Where it is, ``module:function``.
-        uses: The fields of `SourceOptions` that change what it yields; giving another is refused.
-        needs: Those of them that must be given.
+        uses: The fields of `SourceOptions` that change what it yields; setting any other is refused.
+        needs: Those of them that must be set.
         about: What it reads, in a few words.
     """
 
@@ -35,14 +38,14 @@ class SourceEntry:
     about: str
 
 
-_HERE = "aworld_train.dataset.sources"
+_PACKAGE = "aworld_train.dataset.sources"
 _ALWAYS = {"scorer", "answer_schema", "system"}
 _TABLE = {"files", "columns", "levels", "attachments_at"}
 
 
 def _entry(function: str, uses: set[str], about: str) -> SourceEntry:
     needs = frozenset({"files"} & uses)
-    return SourceEntry(f"{_HERE}.{function}", frozenset(uses | _ALWAYS), needs, about)
+    return SourceEntry(f"{_PACKAGE}.{function}", frozenset(uses | _ALWAYS), needs, about)
 
 
 SOURCES: dict[str, SourceEntry] = {
@@ -62,7 +65,7 @@ def find_source(name: str) -> Source:
     """The function of a source, by its name in the table or as ``module:function``.
 
     Raises:
-        UsageError: There is none of that name, or one's own cannot be loaded.
+        UsageError: There is none of that name, or a user-defined source cannot be loaded.
     """
     if ":" in name:
         from aworld_train.dataset.sources.user_source import load_source
@@ -73,12 +76,12 @@ def find_source(name: str) -> Source:
 
 
 def check_options(name: str, options: SourceOptions) -> None:
-    """See that a source is given what it needs and nothing that it would leave unused.
+    """Check that all options that a source needs are set, and none that it would ignore.
 
-    One's own source may use whatever it likes.
+    A user-defined source may use any option.
 
     Raises:
-        UsageError: There is no such source, an option is missing, or one would do nothing.
+        UsageError: There is no such source, an option is missing, or one would have no effect.
     """
     if "" in options.files:
         raise UsageError(
@@ -87,52 +90,23 @@ def check_options(name: str, options: SourceOptions) -> None:
     if ":" in name:
         return
     entry = _find_entry(name)
-    for field in fields(options):
-        given = getattr(options, field.name)
-        if field.name in entry.needs and not given:
-            raise UsageError(f"The source {name} reads {entry.about}: give it --file.")
-        if field.name in _TOLD_ALL or field.name in entry.uses or given == _default(field):
-            continue
-        users = ", ".join(other for other, its in SOURCES.items() if field.name in its.uses)
-        raise UsageError(
-            f"The source {name} ({entry.about}) has no use for {_FLAGS[field.name]}; leave it out. It is for {users}."
-        )
-
-
-def given_flags(options: SourceOptions) -> list[str]:
-    """The options that differ from their defaults, as they are written at the command line."""
-    return [
-        flag
-        for field in fields(options)
-        if (flag := _FLAGS.get(field.name)) and getattr(options, field.name) != _default(field)
-    ]
+    for option_field, option in user_options():
+        field, value = option_field.name, getattr(options, option_field.name)
+        if field in entry.needs and not value:
+            raise UsageError(f"The source {name} reads {entry.about}: give it {option.flag}.")
+        if field not in entry.uses and value != default_value(option_field):
+            users = ", ".join(user for user, other in SOURCES.items() if field in other.uses)
+            raise UsageError(
+                f"The source {name} ({entry.about}) has no use for {option.flag}; leave it out. It is for {users}."
+            )
 
 
 def _find_entry(name: str) -> SourceEntry:
     if name in SOURCES:
         return SOURCES[name]
-    hint = nearest(name, set(SOURCES))
-    meant = f" Did you mean {hint}?" if hint else ""
+    similar = nearest(name, set(SOURCES))
+    hint = f" Did you mean {similar}?" if similar else ""
     raise UsageError(
-        f"There is no source {name!r}; there are {', '.join(SOURCES)}, and one's own as module:function or "
-        f"file.py:function.{meant}"
+        f"There is no source {name!r}; there are {', '.join(SOURCES)}, and user-defined ones as module:function or "
+        f"file.py:function.{hint}"
     )
-
-
-def _default(field: Field[object]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-_TOLD_ALL = ("seed", "limit", "read")
-_FLAGS = {
-    "files": "--file",
-    "columns": "--map",
-    "part": "--part",
-    "config": "--config",
-    "levels": "--level",
-    "attachments_at": "--attachments-at",
-    "tasks": "--tasks",
-    "scorer": "--scorer",
-    "answer_schema": "--answer-schema",
-    "system": "--system-prompt",
-}

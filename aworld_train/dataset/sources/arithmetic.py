@@ -1,7 +1,7 @@
 """Arithmetic tasks without any file: a seeded stream of expressions that look like GSM8K's annotations.
 
-The weights are what GSM8K's distinct annotations show: three of four have one operator, a quarter of the
-numbers have one digit and two of five have two, one in fifteen is a decimal, and divisions come out even.
+The weights are those of GSM8K's distinct annotations: three of four have one operator, a quarter of the numbers have
+one digit and two of five have two, one in fifteen is a decimal, and most divisions leave no remainder.
 """
 
 import random
@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from aworld_train.dataset.expressions import evaluate, format_number
-from aworld_train.dataset.sources.expression_task import BY_NUMBER, ScoringFields, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import (
+    BY_NUMBER,
+    ScoringFields,
+    expression_task,
+    scoring_fields,
+)
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Task
 from aworld_train.errors import DatasetError
 
 DEFAULT_TASKS = 4000
-LARGEST_RESULT = 10**7
+MAX_RESULT = 10**7
 MAX_DECIMALS = 4
 
 _OPERATOR_COUNTS, _COUNT_WEIGHTS = (1, 2, 3), (73, 23, 4)
@@ -25,39 +30,39 @@ _DECIMAL_SHARE = 0.07
 _UNEVEN_SHARE = 0.1
 _PARENTHESES_SHARE = 0.3
 
-# How long to look for one more expression that is new before the limit is called too high.
+# Draws per requested task after which the limit is reported as too high.
 _DRAWS_PER_TASK = 50
 
 
 def arithmetic(options: SourceOptions) -> Iterator[Task]:
-    """Tasks until ``options.limit`` (4000) different ones have come; those that come again are yielded too.
+    """Tasks until ``options.limit`` (4000) distinct ones are drawn; repeats are yielded too.
 
     Raises:
-        DatasetError: So many different ones are not found.
+        DatasetError: Too few distinct tasks were found.
     """
     count = DEFAULT_TASKS if options.limit is None else options.limit
-    known: set[str] = set()
-    for drawn, task in enumerate(arithmetic_tasks(options.seed, judged_as(options, "number")), 1):
-        known.add(task.subject)
+    expressions: set[str] = set()
+    for draws, task in enumerate(arithmetic_tasks(options.seed, scoring_fields(options, "number")), 1):
+        expressions.add(task.subject)
         yield task
-        if len(known) == count:
+        if len(expressions) == count:
             return
-        if drawn >= count * _DRAWS_PER_TASK:
+        if draws >= count * _DRAWS_PER_TASK:
             raise DatasetError(
-                f"Only {len(known)} distinct tasks were found for --limit {count} in {drawn} draws. "
+                f"Only {len(expressions)} distinct tasks were found for --limit {count} in {draws} draws. "
                 "Ask for fewer."
             )
 
 
-def arithmetic_tasks(seed: int, judging: ScoringFields = BY_NUMBER) -> Iterator[Task]:
+def arithmetic_tasks(seed: int, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task]:
     """An endless stream of tasks, the same for the same seed; a task can come twice."""
     rng = random.Random(seed)
     while True:
         expression = _expression(rng)
         value = evaluate(expression)
-        # A negative result is one in a thousand there, and a long decimal is no plain calculator's answer.
-        if 0 <= value < LARGEST_RESULT and (value * 10**MAX_DECIMALS).denominator == 1:
-            yield expression_task("arithmetic", expression, format_number(value), judging)
+        # In GSM8K only one result in a thousand is negative, and a plain calculator shows no long decimals.
+        if 0 <= value < MAX_RESULT and (value * 10**MAX_DECIMALS).denominator == 1:
+            yield expression_task("arithmetic", expression, format_number(value), scoring)
 
 
 def _expression(rng: random.Random) -> str:
@@ -65,7 +70,7 @@ def _expression(rng: random.Random) -> str:
     text, term, is_sum = "", Fraction(0), False
     for operator in rng.choices(_OPERATORS, _OPERATOR_WEIGHTS, k=count):
         if not text:
-            text, term = _first(rng, operator)
+            text, term = _first_number(rng, operator)
         if operator in "+-":
             text, term = text + operator + (right := _number(rng)), Fraction(right)
             is_sum = True
@@ -79,8 +84,8 @@ def _expression(rng: random.Random) -> str:
     return text
 
 
-def _first(rng: random.Random, operator: str) -> tuple[str, Fraction]:
-    """The number an expression begins with: for a division one that has a divisor."""
+def _first_number(rng: random.Random, operator: str) -> tuple[str, Fraction]:
+    """The first number of an expression; before a division it is one that has a divisor."""
     number = _number(rng)
     if operator == "/" and "." not in number:
         number = str(int(number) * rng.randint(2, 12))

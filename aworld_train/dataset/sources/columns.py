@@ -1,8 +1,8 @@
 """Which column of the input gives which field of a task.
 
-Asked for with ``--map field=column``, else the column that has the field's own name, else the one column whose name
-commonly stands for it; capitals, spaces and underscores do not matter ("Final answer" is ``final_answer``). Where two
-columns could be meant nothing is guessed. ``a.b`` is the entry ``b`` of column ``a``, unless a column has that name.
+It is the column of ``--map field=column``, else the column with the field's own name, else the only column with another
+common name of the field; capitals, spaces and underscores do not matter ("Final answer" is ``final_answer``). Where
+two columns fit, it is an error. ``a.b`` is the value ``b`` inside column ``a``, unless a column has the name ``a.b``.
 """
 
 import re
@@ -34,12 +34,12 @@ NAMES: dict[str, tuple[str, ...]] = {
     "attachments": (),
     "data_source": (),
 }
-"""The fields of a task, each with other names that its column commonly has."""
+"""The fields of a task, each with other common names of its column."""
 
 NEEDED = ("query", "answer")
 
-# Where verl's row schema, which this package writes too, keeps them.
-_IN_VERL_ROWS: dict[str, Path] = {
+# Where rows of verl's schema, which this package writes too, have the fields.
+_IN_TRAINING_ROWS: dict[str, Path] = {
     "id": ("extra_info", "id"),
     "answer": ("reward_model", "ground_truth"),
     "scorer": ("extra_info", "scorer"),
@@ -47,17 +47,17 @@ _IN_VERL_ROWS: dict[str, Path] = {
     "level": ("extra_info", "level"),
     "attachments": ("extra_info", "attachments"),
 }
-_IS_VERL = {"prompt", "reward_model", "extra_info"}
-_SHAPES_KEPT = 256
+_TRAINING_COLUMNS = {"prompt", "reward_model", "extra_info"}
+_MAX_SHAPES = 256
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where rows of one shape have the fields.
+    """Where records of one shape have the fields.
 
     Attributes:
-        top: Field and column, for columns that are the field.
-        nested: Field, column and the path in it, for entries of columns.
+        top: Field and column, where the column's value is the field's.
+        nested: Field, column and the path inside its value.
     """
 
     top: tuple[tuple[str, str], ...]
@@ -72,38 +72,38 @@ class ColumnPlan:
 
 
 PlanFor = Callable[[Path, str], ColumnPlan]
-"""From the columns of a row, and how a message calls it, to where it has the fields."""
+"""Maps the columns of a record, and its name in error messages, to where it has the fields."""
 
 
 class Columns:
-    """Finds the fields in rows, once for each set of column names that it meets."""
+    """Finds the fields of records, once for each set of column names."""
 
-    def __init__(self, asked: Mapping[str, str]) -> None:
+    def __init__(self, mapping: Mapping[str, str]) -> None:
         """Args:
-            asked: Column by field, as given with ``--map``.
+            mapping: Column by field, from ``--map``.
 
         Raises:
             UsageError: There is no such field.
         """
-        for field in asked:
+        for field in mapping:
             if field not in NAMES:
-                hint = nearest(field, set(NAMES))
-                meant = f" Did you mean {hint}={asked[field]}?" if hint else ""
+                similar = nearest(field, set(NAMES))
+                hint = f" Did you mean {similar}={mapping[field]}?" if similar else ""
                 raise UsageError(
-                    f"--map {field}={asked[field]}: there are the fields {', '.join(NAMES)}.{meant}"
+                    f"--map {field}={mapping[field]}: there are the fields {', '.join(NAMES)}.{hint}"
                 )
-        self._asked = asked
-        self._unmet = dict(asked)
-        self._lacking = dict.fromkeys(NEEDED)
-        self._met: dict[str, None] = {}
+        self._mapping = mapping
+        self._unused_mapping = dict(mapping)
+        self._missing_fields = dict.fromkeys(NEEDED)
+        self._columns_found: dict[str, None] = {}
         self._plans: dict[Path, ColumnPlan] = {}
 
     def plan(self, names: Path, where: str) -> ColumnPlan:
-        """Where rows with these columns have the fields.
+        """Where records with these columns have the fields.
 
         Args:
-            names: The row's columns.
-            where: How a message calls the row.
+            names: The record's columns.
+            where: The record's name in error messages.
 
         Raises:
             UsageError: More than one column could be the query, or the answer.
@@ -111,72 +111,76 @@ class Columns:
         plan = self._plans.get(names)
         if plan is None:
             plan = self._make(names, where)
-            if len(self._plans) < _SHAPES_KEPT:
+            if len(self._plans) < _MAX_SHAPES:
                 self._plans[names] = plan
         return plan
 
     def table_plan(self, names: Path, where: str) -> ColumnPlan:
-        """As `plan`, for a table, all of whose rows have these columns.
+        """As `plan`, for a table: all its records have these columns.
 
         Raises:
             UsageError: More than one column could be the query or the answer, or none is.
         """
         plan = self.plan(names, where)
-        self.check_met(where)
+        self.check_columns_found(where)
         return plan
 
-    def check_met(self, where: str) -> None:
-        """See that the columns asked for, the query and the answer were in some row, if there were rows at all.
+    def check_columns_found(self, where: str) -> None:
+        """Check that some record had each column of ``--map``, the query and the answer, if there were records at all.
 
         Raises:
-            UsageError: One was in none.
+            UsageError: One of them was in no record.
         """
-        if not self._met:
+        if not self._columns_found:
             return
-        present = f"there are the columns {', '.join(map(repr, self._met))}"
-        for field, column in self._unmet.items():
-            hint = nearest(column.split(".")[0], set(self._met))
-            meant = f" Did you mean --map {field}={hint!r}?" if hint else ""
-            raise UsageError(f"--map {field}={column}: {where} has no column {column!r}; {present}.{meant}")
-        if self._lacking:
-            fields = " or the ".join(self._lacking)
+        present = f"there are the columns {', '.join(map(repr, self._columns_found))}"
+        for field, column in self._unused_mapping.items():
+            similar = nearest(column.split(".")[0], set(self._columns_found))
+            hint = f" Did you mean --map {field}={similar!r}?" if similar else ""
+            raise UsageError(f"--map {field}={column}: {where} has no column {column!r}; {present}.{hint}")
+        if self._missing_fields:
+            fields = " or the ".join(self._missing_fields)
             raise UsageError(
                 f"{where} has no column that is known to be the {fields}; {present}. "
-                f"Say which it is: --map {next(iter(self._lacking))}=COLUMN."
+                f"Say which it is: --map {next(iter(self._missing_fields))}=COLUMN."
             )
 
     def _make(self, names: Path, where: str) -> ColumnPlan:
-        if len(self._met) < _SHAPES_KEPT:
-            self._met.update(dict.fromkeys(names))
-        found: dict[str, Path] = {}
+        if len(self._columns_found) < _MAX_SHAPES:
+            self._columns_found.update(dict.fromkeys(names))
+        paths: dict[str, Path] = {}
         for field in NAMES:
-            path = self._asked_path(field, names) if field in self._asked else _own_path(field, names, where)
+            path = (
+                self._mapped_path(field, names)
+                if field in self._mapping
+                else _default_path(field, names, where)
+            )
             if path is not None:
                 if names.count(path[0]) > 1:
                     raise UsageError(
                         f"{where} has the column {path[0]!r}, which gives the {field}, more than once."
                     )
-                found[field] = path
-                self._lacking.pop(field, None)
-        if set(names) >= _IS_VERL:
-            # Without the template that the prompt puts it in.
-            found["subject"] = ("extra_info", "question")
+                paths[field] = path
+                self._missing_fields.pop(field, None)
+        if set(names) >= _TRAINING_COLUMNS:
+            # The question alone: the prompt may have a template around it.
+            paths["subject"] = ("extra_info", "question")
         return ColumnPlan(
-            top=tuple((field, path[0]) for field, path in found.items() if len(path) == 1),
-            nested=tuple((field, path[0], path[1:]) for field, path in found.items() if len(path) > 1),
+            top=tuple((field, path[0]) for field, path in paths.items() if len(path) == 1),
+            nested=tuple((field, path[0], path[1:]) for field, path in paths.items() if len(path) > 1),
         )
 
-    def _asked_path(self, field: str, names: Path) -> Path | None:
-        column = self._asked[field]
+    def _mapped_path(self, field: str, names: Path) -> Path | None:
+        column = self._mapping[field]
         path = (column,) if column in names else tuple(column.split("."))
         if path[0] not in names:
             return None
-        self._unmet.pop(field, None)
+        self._unused_mapping.pop(field, None)
         return path
 
 
-def entry(value: object, path: Path) -> object:
-    """What lies in a value at a path; None where nothing does."""
+def value_at(value: object, path: Path) -> object:
+    """The value at a path of nested mappings; None where there is none."""
     for name in path:
         if not isinstance(value, Mapping):
             return None
@@ -184,22 +188,22 @@ def entry(value: object, path: Path) -> object:
     return value
 
 
-def _own_path(field: str, names: Path, where: str) -> Path | None:
+def _default_path(field: str, names: Path, where: str) -> Path | None:
     if field in names:
         return (field,)
     plain = {name: _plain(name) for name in names}
-    wanted = {_plain(field): -1, **{_plain(alias): rank for rank, alias in enumerate(NAMES[field])}}
-    meant = [name for name in names if plain[name] in wanted]
-    if len(meant) > 1 and field in NEEDED:
+    rank_by_name = {_plain(field): -1, **{_plain(alias): rank for rank, alias in enumerate(NAMES[field])}}
+    candidates = [name for name in names if plain[name] in rank_by_name]
+    if len(candidates) > 1 and field in NEEDED:
         raise UsageError(
-            f"{where}: {' and '.join(map(repr, meant))} could each be the {field}. "
-            f"Say which it is: --map {field}={meant[0]!r}."
+            f"{where}: {' and '.join(map(repr, candidates))} could each be the {field}. "
+            f"Say which it is: --map {field}={candidates[0]!r}."
         )
-    if meant:
-        # Of names that differ in spelling alone always the same one, whatever the order of the columns.
-        return (min(meant, key=lambda name: (wanted[plain[name]], name)),)
-    path = _IN_VERL_ROWS.get(field)
-    return path if path and set(names) >= _IS_VERL else None
+    if candidates:
+        # Names that differ only in spelling are sorted, so that the order of the columns does not decide.
+        return (min(candidates, key=lambda name: (rank_by_name[plain[name]], name)),)
+    path = _IN_TRAINING_ROWS.get(field)
+    return path if path and set(names) >= _TRAINING_COLUMNS else None
 
 
 def _plain(name: str) -> str:

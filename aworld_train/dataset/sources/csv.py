@@ -1,7 +1,7 @@
-"""CSV files as tasks: a header, then a task in each row; the delimiter is found out from the header.
+"""CSV files as tasks: a header, then a record in each row; the header shows the delimiter.
 
-Quoted fields may hold line ends. Quotes that are not closed are never read on to some later quote: what they spoil is
-left out, with its lines.
+Quoted fields may hold line ends. A quote that is not closed is an error in its record, which is dropped with its
+lines, and never extends to a later quote.
 """
 
 import csv as csv_format
@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 
 from aworld_train.dataset.sources.columns import Columns
-from aworld_train.dataset.sources.input_files import LONGEST_LINE, input_files, read_lines
+from aworld_train.dataset.sources.input_files import MAX_LINE_BYTES, input_files, read_lines
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.rows import Row, RowReader
-from aworld_train.dataset.sources.values import UnusableRow, check_encodable
+from aworld_train.dataset.sources.records import Record, RecordReader
+from aworld_train.dataset.sources.values import UnusableRecord, check_encodable
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError
 
@@ -21,25 +21,25 @@ DELIMITERS = ",;\t|"
 
 
 def csv(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per row of the files.
+    """One item per record of the files.
 
     Raises:
-        UsageError: It cannot be told which column is which.
-        DatasetError: A file cannot be read or has no header, or a row names an unknown scorer.
+        UsageError: The columns of the query or the answer cannot be found.
+        DatasetError: A file cannot be read or has no header, or a record names an unknown scorer.
     """
-    columns, reader = Columns(options.columns), RowReader(options)
+    columns, reader = Columns(options.columns), RecordReader(options)
     for path in input_files(options, (".csv", ".tsv")):
-        yield from reader.tasks(_rows(path, columns), path.name)
+        yield from reader.tasks(_records(path, columns), path.name)
 
 
-def _rows(path: Path, columns: Columns) -> Iterator[Row]:
+def _records(path: Path, columns: Columns) -> Iterator[Record]:
     lines = _text_lines(path)
-    first = next(lines, None)
-    if first is None:
+    header_line = next(lines, None)
+    if header_line is None:
         raise DatasetError(f"{path} is empty. A CSV file begins with a header that names its columns.")
-    # The module's own limit, of all readers: 128 KiB, less than an answer with tests may have.
-    csv_format.field_size_limit(LONGEST_LINE)
-    reader = csv_format.reader(chain([first], lines), delimiter=_delimiter(first), strict=True)
+    # The csv module's default limit is 128 KiB, and an answer that consists of tests can be longer.
+    csv_format.field_size_limit(MAX_LINE_BYTES)
+    reader = csv_format.reader(chain([header_line], lines), delimiter=_delimiter(header_line), strict=True)
     try:
         header = tuple(next(reader))
     except csv_format.Error as error:
@@ -49,33 +49,33 @@ def _rows(path: Path, columns: Columns) -> Iterator[Row]:
     while True:
         line = reader.line_num + 1
         try:
-            row = next(reader)
+            record = next(reader)
         except StopIteration:
             return
         except csv_format.Error:
             yield line, f"lines {line} to {reader.line_num}", "broken quotes"
             continue
-        yield line, row, _fields(row, len(header), places)
+        yield line, record, _fields(record, len(header), places)
 
 
-def _fields(row: list[str], width: int, places: list[tuple[str, int]]) -> dict[str, object] | str:
-    """A row's values by field, or why it has none."""
-    if len(row) != width:
-        return "other number of fields than the header has" if row else "blank line"
+def _fields(record: list[str], width: int, places: list[tuple[str, int]]) -> dict[str, object] | str:
+    """A record's values by field, or the reason why it has none."""
+    if len(record) != width:
+        return "other number of fields than the header has" if record else "blank line"
     try:
-        check_encodable(row)
-    except UnusableRow as reason:
+        check_encodable(record)
+    except UnusableRecord as reason:
         return str(reason)
-    return {field: row[place] or None for field, place in places}
+    return {field: record[place] or None for field, place in places}
 
 
 def _text_lines(path: Path) -> Iterator[str]:
     for number, line in read_lines(path):
         if line is None:
             raise DatasetError(
-                f"{path}, line {number}, is longer than {LONGEST_LINE >> 20} MiB; this is no CSV file."
+                f"{path}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB; this is no CSV file."
             )
-        # A byte that is no UTF-8 spoils its row alone.
+        # A byte that is not UTF-8 makes only its own record unusable.
         yield line.decode("utf-8", errors="surrogateescape")
 
 

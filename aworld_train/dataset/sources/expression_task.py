@@ -1,4 +1,4 @@
-"""The task of working out one expression, and how its answer is asked for and judged."""
+"""The task of evaluating one expression, and how its answer is extracted and scored."""
 
 from typing import TypedDict
 
@@ -7,15 +7,15 @@ from aworld_train.dataset.tasks import Task, TaskKind
 
 
 class ScoringFields(TypedDict):
-    """How an answer is asked for and judged, as a `Task` has it."""
+    """The fields of a `Task` that decide how its answer is asked for and scored."""
 
     scorer: str
     answer_schema: str
     system: str
 
 
-def judged_as(options: SourceOptions, scorer: str) -> ScoringFields:
-    """What the options say of judging, else ``scorer`` on what is in the answer tags."""
+def scoring_fields(options: SourceOptions, scorer: str) -> ScoringFields:
+    """The scoring fields of the options; by default ``scorer`` compares what is in the answer tags."""
     return {
         "scorer": options.scorer or scorer,
         "answer_schema": options.answer_schema or "answer",
@@ -30,11 +30,11 @@ def expression_task(
     data_source: str,
     expression: str,
     answer: str,
-    judging: ScoringFields = BY_NUMBER,
+    scoring: ScoringFields = BY_NUMBER,
     file: str = "",
     line: int = 0,
 ) -> Task:
-    """The task of working out one normalised expression."""
+    """The task of evaluating one normalised expression."""
     return Task(
         data_source=data_source,
         ability="arithmetic",
@@ -44,5 +44,5 @@ def expression_task(
         answer=answer,
         file=file,
         line=line,
-        **judging,
+        **scoring,
     )

@@ -1,10 +1,10 @@
 """GAIA as tasks, from a local snapshot of the gated dataset (https://huggingface.co/datasets/gaia-benchmark/GAIA).
 
-A part's questions are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one such
-file per level; the files that questions come with are beside it. They are copied into the dataset's folder
-``attachments``, which is what ``env up --data`` is given: in the snapshot's own folder the answers lie beside them. The
-agent sees the question and where the tool environment has its file. Level and annotators' notes stay out of what it
-sees, and the answer is in the ground truth alone.
+The questions of a part are in ``2023/<part>/metadata.jsonl``, or since October 2025 in ``metadata.parquet`` and one
+such file per level; attachments are in the same folder. They are copied into the dataset's folder ``attachments``,
+which is the folder to give to ``env up --data``: the snapshot's own folder has the answers too. The agent sees the
+question and the path of its file in the tool environment. It does not see the level and the annotators' notes, and the
+answer is only in the ground truth.
 """
 
 import os
@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from aworld_train.dataset.prompts import prompt_text, with_attachments
 from aworld_train.dataset.sources.columns import ColumnPlan
-from aworld_train.dataset.sources.jsonl import json_rows
+from aworld_train.dataset.sources.jsonl import json_records
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.parquet import parquet_rows
-from aworld_train.dataset.sources.rows import DEFAULT_SCHEMA, Row, RowReader
+from aworld_train.dataset.sources.parquet import parquet_records
+from aworld_train.dataset.sources.records import DEFAULT_SCHEMA, Record, RecordReader
 from aworld_train.dataset.sources.values import HIDDEN_ANSWER, NO_ANSWER
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError, UsageError, nearest
@@ -35,14 +35,14 @@ COLUMNS = (
     ("attachments", "file_name"),
     ("path", "file_path"),
 )
-"""Fields by the names that GAIA has for them; ``path`` is the file's in the snapshot, in parquet files only."""
+"""Each field and GAIA's column for it; ``path`` is the file's path in the snapshot, which only parquet files have."""
 
 PLACES = {
     "answer": "between <answer> and </answer>",
     "boxed": r"in \boxed{}",
     "last_line": "on the last line",
 }
-"""Where the agent is asked to put its answer, by the answer schema that finds it there."""
+"""Where the prompt asks the agent to put its answer, by answer schema."""
 
 _LFS_POINTER = b"version https://git-lfs"
 _LONGEST_POINTER = 1024
@@ -54,11 +54,11 @@ _REFUSED = (
 
 
 def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per question of the part; a question whose file is not in the snapshot is left out.
+    """One item per question of the part; a question whose file is not in the snapshot is dropped.
 
     Raises:
-        UsageError: The part is unknown or the one whose answers are hidden, there is no such level, or the prompts
-            cannot ask for the answer schema.
+        UsageError: The part is unknown or has hidden answers, there is no such level, or the prompts cannot ask for
+            the answer schema.
         DatasetError: There is no snapshot, or it cannot be read.
     """
     for level in options.levels:
@@ -78,7 +78,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
     def compose(question: str, paths: Sequence[str]) -> str:
         return f"{before}{with_attachments(question, paths)}{after}"
 
-    reader = RowReader(
+    reader = RecordReader(
         options,
         "gaia",
         ability="general assistance",
@@ -91,7 +91,7 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
         tasks = hidden = 0
         for path in files:
             options.opened(path)
-            for item in reader.tasks(_with_files(_rows(path), folder), path.name):
+            for item in reader.tasks(_with_files(_records(path), folder), path.name):
                 if isinstance(item, Task):
                     tasks += 1
                     for place in item.attachments:
@@ -103,37 +103,37 @@ def gaia(options: SourceOptions) -> Iterator[Task | Dropped]:
             raise DatasetError(_REFUSED.format(what=f"not one question in {folder} has its answer"))
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    return parquet_rows(path, _plan) if path.suffix == ".parquet" else json_rows(path, _plan)
+def _records(path: Path) -> Iterator[Record]:
+    return parquet_records(path, _plan) if path.suffix == ".parquet" else json_records(path, _plan)
 
 
 def _plan(names: tuple[str, ...], where: str) -> ColumnPlan:
     return ColumnPlan(top=tuple((field, column) for field, column in COLUMNS if column in names), nested=())
 
 
-def _with_files(rows: Iterator[Row], folder: Path) -> Iterator[Row]:
-    """The rows with their file's path in the folder; one whose file tools could not read is unusable."""
+def _with_files(records: Iterator[Record], folder: Path) -> Iterator[Record]:
+    """The records with their file's path in the folder; a record whose file tools cannot read is unusable."""
     faults = _file_faults(folder)
     prefix = f"{YEAR}/{folder.name}/"
-    for line, raw, fields in rows:
+    for line, raw, fields in records:
         if isinstance(fields, str) or not (name := fields.get("attachments") or fields.get("path")):
             yield line, raw, fields
             continue
-        # `path` is from the top of the snapshot.
+        # `path` is relative to the top of the snapshot.
         name = str(name).removeprefix(prefix)
         fault = faults.get(name, "its file is not in the snapshot")
         yield line, raw, fault or {**fields, "attachments": name}
 
 
 def _file_faults(folder: Path) -> dict[str, str]:
-    """What keeps tools from reading a file of the folder, by its name; empty for those that they can."""
+    """Why tools cannot read a file of the folder, by its name; empty for files that they can read."""
     faults = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            # The answers are in there.
+            # These files hold the answers.
             if entry.name.startswith("metadata."):
                 continue
-            # A link of a download whose cache is gone leads nowhere.
+            # Downloads can be links into a cache; without the cache they are broken.
             with suppress(FileNotFoundError):
                 faults[entry.name] = _file_fault(entry)
     return faults
@@ -148,12 +148,12 @@ def _file_fault(entry: "os.DirEntry[str]") -> str:
     return _LFS_FAULT if Path(entry.path).read_bytes().startswith(_LFS_POINTER) else ""
 
 
-def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:
+def _find_part(path: Path, part: str | None) -> tuple[Path, list[Path]]:
     """The folder of the part and its files of questions.
 
     Args:
         given: The snapshot, its folder of a year, the folder of a part, or one of its files.
-        part: As asked for; None for `PART`, or what ``given`` is.
+        part: Value of ``--part``; None for `PART`, or for the part that ``path`` is.
     """
     if part not in (None, PART):
         if part == HIDDEN_PART:
@@ -162,19 +162,19 @@ def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:
         raise UsageError(
             f"--part {part}: GAIA has the part {PART}." + (f" Did you mean {hint}?" if hint else "")
         )
-    if given.is_file():
-        found = given.parent, [given]
+    if path.is_file():
+        found = path.parent, [path]
     else:
-        candidates = (given, given / PART, given / YEAR / PART)
+        candidates = (path, path / PART, path / YEAR / PART)
         found = next(
-            ((folder, files) for folder in candidates if (files := _question_files(folder))), (given, [])
+            ((folder, files) for folder in candidates if (files := _question_files(folder))), (path, [])
         )
     folder, files = found
     if folder.resolve().name == HIDDEN_PART:
         raise UsageError(_REFUSED.format(what=f"{folder} is that part"))
     if not files:
         raise DatasetError(
-            f"{given} (--file) is no snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet in "
+            f"{path} (--file) is no snapshot of GAIA: there is no {YEAR}/{PART}/metadata.jsonl or metadata.parquet in "
             "it. The dataset is gated: accept its terms on its page, then "
             "`hf download gaia-benchmark/GAIA --repo-type dataset --local-dir gaia`, and give the folder gaia."
         )
@@ -182,7 +182,7 @@ def _find_part(given: Path, part: str | None) -> tuple[Path, list[Path]]:
 
 
 def _question_files(folder: Path) -> list[Path]:
-    """Those that hold all questions of the folder, each once."""
+    """The files that together hold every question of the folder once."""
     for name in ("metadata.parquet", "metadata.jsonl"):
         if (folder / name).is_file():
             return [folder / name]

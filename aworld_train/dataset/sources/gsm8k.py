@@ -1,9 +1,8 @@
 """GSM8K's JSONL files as tasks: one per calculator annotation, or one per problem.
 
-A row holds a ``question`` and an ``answer``; the answer is a worked solution with annotations such as
-``<<48/2=24>>`` and ends with ``#### 72`` (format: https://github.com/openai/grade-school-math). The ground
-truth is always what the expression comes to; the result that the row states only serves to find annotations
-that are wrong.
+A record holds a ``question`` and an ``answer``; the answer is a worked solution with annotations such as
+``<<48/2=24>>`` and ends with ``#### 72`` (format: https://github.com/openai/grade-school-math). The ground truth of
+an annotation is the computed value of its expression; the stated result only serves to find wrong annotations.
 """
 
 import json
@@ -13,23 +12,28 @@ from fractions import Fraction
 from pathlib import Path
 
 from aworld_train.dataset.expressions import ExpressionError, evaluate, format_number, normalize
-from aworld_train.dataset.sources.expression_task import BY_NUMBER, ScoringFields, expression_task, judged_as
+from aworld_train.dataset.sources.expression_task import (
+    BY_NUMBER,
+    ScoringFields,
+    expression_task,
+    scoring_fields,
+)
 from aworld_train.dataset.sources.input_files import input_files, read_lines
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import NOT_UNICODE
 from aworld_train.dataset.tasks import Dropped, Task, TaskKind
 from aworld_train.errors import UsageError
 
-LARGEST = 10**15  # beyond it a calculator that works in doubles is no longer exact
+MAX_RESULT = 10**15  # above it a calculator that uses doubles is no longer exact
 
-_MARK = re.compile(r"<<|>>|\n")
+_BRACKET = re.compile(r"<<|>>|\n")
 _OPERATOR = re.compile(r"(?<=[0-9)])[-+*/]")
-_PLAIN = re.compile(r"[-+]?[0-9]*(?:\.([0-9]*))?")
+_DECIMAL = re.compile(r"[-+]?[0-9]*(?:\.([0-9]*))?")
 _TASKS = ("annotations", "questions")
 
 
 def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """The tasks of GSM8K's JSONL files, as ``options.tasks`` asks: ``annotations`` or ``questions``.
+    """The tasks of GSM8K's JSONL files, by ``options.tasks``: ``annotations`` or ``questions``.
 
     Raises:
         UsageError: ``options.tasks`` is neither.
@@ -38,23 +42,23 @@ def gsm8k(options: SourceOptions) -> Iterator[Task | Dropped]:
     if options.tasks not in _TASKS:
         raise UsageError(f"--tasks {options.tasks!r} is not one of {', '.join(_TASKS)}.")
     read = annotation_tasks if options.tasks == "annotations" else question_tasks
-    judging = judged_as(options, "number" if options.tasks == "annotations" else "math")
+    scoring = scoring_fields(options, "number" if options.tasks == "annotations" else "math")
     for path in input_files(options, (".jsonl",)):
-        yield from read(path, judging)
+        yield from read(path, scoring)
 
 
-def annotation_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per annotation of the file, and one per row that has none.
+def annotation_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
+    """One item per annotation of the file, and one per record that has none.
 
     Raises:
         DatasetError: The file cannot be read.
     """
-    for line, row in _rows(path):
-        if isinstance(row, Dropped):
-            yield row
+    for line, record in _records(path):
+        if isinstance(record, Dropped):
+            yield record
             continue
         empty = True
-        for text, closed in annotations(row["answer"]):
+        for text, closed in annotations(record["answer"]):
             empty = False
             try:
                 if not closed:
@@ -63,30 +67,30 @@ def annotation_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator
             except ExpressionError as error:
                 yield Dropped(path.name, line, text, error.message)
                 continue
-            yield expression_task("gsm8k_annotations", expression, answer, judging, path.name, line)
+            yield expression_task("gsm8k_annotations", expression, answer, scoring, path.name, line)
         if empty:
-            yield Dropped(path.name, line, row["answer"], "no annotation in the row")
+            yield Dropped(path.name, line, record["answer"], "no annotation in the row")
 
 
-def question_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
-    """One item per row of the file: the problem and its final answer.
+def question_tasks(path: Path, scoring: ScoringFields = BY_NUMBER) -> Iterator[Task | Dropped]:
+    """One item per record of the file: the problem and its final answer.
 
     Raises:
         DatasetError: The file cannot be read.
     """
-    for line, row in _rows(path):
-        if isinstance(row, Dropped):
-            yield row
+    for line, record in _records(path):
+        if isinstance(record, Dropped):
+            yield record
             continue
-        _, mark, final = row["answer"].rpartition("####")
+        _, separator, final = record["answer"].rpartition("####")
         try:
-            if not mark:
+            if not separator:
                 raise ExpressionError("no final answer")
             answer = _answer(_final_number(final))
         except ExpressionError as error:
-            yield Dropped(path.name, line, row["answer"], error.message)
+            yield Dropped(path.name, line, record["answer"], error.message)
             continue
-        question = row["question"].strip()
+        question = record["question"].strip()
         yield Task(
             data_source="gsm8k",
             ability="math",
@@ -96,28 +100,28 @@ def question_tasks(path: Path, judging: ScoringFields = BY_NUMBER) -> Iterator[T
             answer=answer,
             file=path.name,
             line=line,
-            **judging,
+            **scoring,
         )
 
 
 def annotations(text: str) -> Iterator[tuple[str, bool]]:
-    """The inside of each ``<<...>>`` in order, and whether both its brackets are there, in one line.
+    """The text inside each ``<<...>>`` in order, and whether both brackets are there, in one line.
 
-    A bracket without its partner comes out with the text between it and the next bracket or line end.
+    For a bracket without its partner it is the text between it and the next bracket or line end.
     """
     opened, last = False, 0
-    for mark in _MARK.finditer(text + "\n"):
-        inside, bracket = text[last : mark.start()], mark.group()
+    for match in _BRACKET.finditer(text + "\n"):
+        inside, bracket = text[last : match.start()], match.group()
         if opened or bracket == ">>":
             yield inside, opened and bracket == ">>"
-        opened, last = bracket == "<<", mark.end()
+        opened, last = bracket == "<<", match.end()
 
 
 def read_annotation(text: str) -> tuple[str, str]:
-    """The normalised expression of an annotation such as ``48/2=24``, and the answer it comes to.
+    """The normalised expression of an annotation such as ``48/2=24``, and its value as an answer.
 
     Raises:
-        ExpressionError: It does not become a task, with the reason.
+        ExpressionError: The annotation cannot become a task; the message is the reason.
     """
     left, equals, stated = text.partition("=")
     if not equals:
@@ -140,13 +144,12 @@ def read_annotation(text: str) -> tuple[str, str]:
 
 
 def agrees(value: Fraction, stated: Fraction, unit: Fraction) -> bool:
-    """Whether ``stated`` is ``value`` rounded to its last written place, or, where decimals are written, cut
-    there.
+    """Whether ``stated`` is ``value`` rounded to its last written digit, or, where it has decimals, truncated there.
 
     Args:
-        value: What the expression comes to.
-        stated: What the annotation says.
-        unit: One in the last place that ``stated`` is written with; 0 where it must be exact.
+        value: The value of the expression.
+        stated: The result in the annotation.
+        unit: Place value of the last written digit of ``stated`` (0.01 for 2.50); 0 where it must be exact.
     """
     error = abs(value - stated)
     if 2 * error < unit or error == 0:
@@ -158,7 +161,7 @@ def agrees(value: Fraction, stated: Fraction, unit: Fraction) -> bool:
 def _last_place(stated: str) -> Fraction:
     digits = re.sub(r"[\s$,]", "", stated)
     percent = digits.endswith("%")
-    plain = _PLAIN.fullmatch(digits.removesuffix("%"))
+    plain = _DECIMAL.fullmatch(digits.removesuffix("%"))
     if plain is None:
         return Fraction(0)
     return Fraction(1, 10 ** (len(plain[1] or "") + (2 if percent else 0)))
@@ -176,31 +179,35 @@ def _final_number(text: str) -> Fraction:
 
 
 def _answer(value: Fraction) -> str:
-    if abs(value) >= LARGEST:
+    if abs(value) >= MAX_RESULT:
         raise ExpressionError("result too large")
     return format_number(value)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str] | Dropped]]:
+def _records(path: Path) -> Iterator[tuple[int, dict[str, str] | Dropped]]:
     for line, raw in read_lines(path):
         yield (
             line,
-            Dropped(path.name, line, "", "line is too long") if raw is None else _row(path.name, line, raw),
+            Dropped(path.name, line, "", "line is too long")
+            if raw is None
+            else _parse_record(path.name, line, raw),
         )
 
 
-def _row(file: str, line: int, raw: bytes) -> dict[str, str] | Dropped:
+def _parse_record(file: str, line: int, raw: bytes) -> dict[str, str] | Dropped:
     reason = ""
     try:
-        row = json.loads(raw)
-        if not isinstance(row, dict) or not {"question", "answer"} <= row.keys():
+        record = json.loads(raw)
+        if not isinstance(record, dict) or not {"question", "answer"} <= record.keys():
             reason = "no question and answer in the row"
-        elif not all(isinstance(row[field], str) and row[field].strip() for field in ("question", "answer")):
+        elif not all(
+            isinstance(record[field], str) and record[field].strip() for field in ("question", "answer")
+        ):
             reason = "question or answer is not text"
         else:
-            (row["question"] + row["answer"]).encode()  # a lone surrogate is legal JSON but no text
+            (record["question"] + record["answer"]).encode()  # a lone surrogate is legal JSON but no text
     except UnicodeError:
         reason = NOT_UNICODE
     except (ValueError, RecursionError):
         reason = "not JSON" if raw.strip() else "blank line"
-    return Dropped(file, line, raw.decode("utf-8", errors="replace").strip(), reason) if reason else row
+    return Dropped(file, line, raw.decode("utf-8", errors="replace").strip(), reason) if reason else record

@@ -1,7 +1,7 @@
 """A Hugging Face dataset as tasks: one from the hub by its name, streamed, or a folder that `save_to_disk` wrote.
 
-The library `datasets` is loaded when it is needed. Whether the hub can be reached is found out first, so that a machine
-without network learns it in seconds.
+The library `datasets` is loaded when it is needed. One request checks first whether the hub can be reached, so that a
+machine without network fails within seconds.
 """
 
 import re
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from aworld_train.dataset.sources.columns import Columns
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.parquet import BATCH_ROWS, batch_rows
-from aworld_train.dataset.sources.rows import Row, RowReader
+from aworld_train.dataset.sources.parquet import BATCH_RECORDS, batch_records
+from aworld_train.dataset.sources.records import Record, RecordReader
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, DependencyMissing, UsageError, nearest
 
@@ -24,12 +24,12 @@ _SAVED = ("state.json", "dataset_dict.json")
 
 
 def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
-    """One item per row of the datasets.
+    """One item per record of the datasets.
 
     Raises:
         DependencyMissing: `datasets` is not installed.
-        UsageError: There is no such part or configuration, or it cannot be told which column is which.
-        DatasetError: A dataset cannot be read, or a row names an unknown scorer.
+        UsageError: There is no such part or configuration, or the columns of the query or the answer cannot be found.
+        DatasetError: A dataset cannot be read, or a record names an unknown scorer.
     """
     if find_spec("datasets") is None:
         raise DependencyMissing(
@@ -39,26 +39,26 @@ def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
         )
     columns = Columns(options.columns)
     for name in options.files:
-        # A name of the hub is its owner's and its own: `owner/name`.
-        reader = RowReader(options, name.rstrip("/").rpartition("/")[2])
-        yield from reader.tasks(_rows(name, options, columns), name)
+        # A name on the hub is `owner/name`.
+        reader = RecordReader(options, name.rstrip("/").rpartition("/")[2])
+        yield from reader.tasks(_records(name, options, columns), name)
 
 
-def _rows(name: str, options: SourceOptions, columns: Columns) -> Iterator[Row]:
+def _records(name: str, options: SourceOptions, columns: Columns) -> Iterator[Record]:
     number = 0
     try:
         dataset = _load(name, options)
         plan = columns.table_plan(tuple(dataset.column_names), name)
-        tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_ROWS)
-        for row in batch_rows(_batches(tables), plan):
-            number = row[0]
-            yield row
+        tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_RECORDS)
+        for record in batch_records(_batches(tables), plan):
+            number = record[0]
+            yield record
     except AworldTrainError:
         raise
-    # Whatever the library, its readers and the network raise.
+    # The library, its file readers and the network raise errors of many types.
     except Exception as error:
         after = f" after {number} rows" if number else ""
-        raise DatasetError(f"The dataset {name} cannot be read{after}: {_said(error)}.") from error
+        raise DatasetError(f"The dataset {name} cannot be read{after}: {_error_summary(error)}.") from error
 
 
 def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -103,34 +103,34 @@ def _load_hub(name: str, options: SourceOptions) -> Any:
     disable_progress_bars()
     try:
         if not constants.HF_HUB_OFFLINE:
-            # 10 seconds; all that comes after it tries again and again.
+            # The timeout is 10 seconds; the requests of `load_dataset` are retried many times.
             HfApi().dataset_info(name, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        # Offline there is what was downloaded before, which cannot be streamed.
+        # Offline there are only earlier downloads, which cannot be streamed.
         loaded = load_dataset(name, options.config, streaming=not constants.HF_HUB_OFFLINE)
     except Exception as error:
         raise DatasetError(
-            f"{name} (--file) is no folder here, and cannot be had from the hub: {_said(error)}. Is the name right, "
-            "--config given where it has several, `hf auth login` done where it is gated? Without network: download it "
-            "elsewhere, `save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what was downloaded here "
-            "before."
+            f"{name} (--file) is no folder here, and cannot be had from the hub: {_error_summary(error)}. "
+            "Is the name right, --config given where it has several, `hf auth login` done where it is gated? Without "
+            "network: download it elsewhere, `save_to_disk` it there, and give the folder; HF_HUB_OFFLINE=1 uses what "
+            "was downloaded here before."
         ) from error
     return _part(loaded, options.part, name)
 
 
 def _part(loaded: Any, part: str | None, name: str) -> Any:
-    """The part asked for; the only one where none is."""
+    """The part of ``--part``, or the only part there is."""
     parts = dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or ""): loaded}
     if part is None and len(parts) == 1:
         return next(iter(parts.values()))
     if part in parts:
         return parts[part]
-    there = f"{name} has the parts {', '.join(parts)}" if any(parts) else f"{name} has no parts"
+    parts_message = f"{name} has the parts {', '.join(parts)}" if any(parts) else f"{name} has no parts"
     if part is None:
-        raise UsageError(f"{there}. Say which: --part {next(iter(parts))}.")
+        raise UsageError(f"{parts_message}. Say which: --part {next(iter(parts))}.")
     hint = nearest(part, set(parts))
-    raise UsageError(f"--part {part}: {there}." + (f" Did you mean {hint}?" if hint else ""))
+    raise UsageError(f"--part {part}: {parts_message}." + (f" Did you mean {hint}?" if hint else ""))
 
 
-def _said(error: Exception) -> str:
+def _error_summary(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no more is known"]
     return f"{type(error).__name__}: {lines[0].rstrip('.')}"

@@ -1,4 +1,4 @@
-"""The files that were named, and the lines of one, plain or compressed."""
+"""The input files of a source, and the lines of a file, plain or compressed."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ from typing import cast
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.errors import DatasetError
 
-LONGEST_LINE = 64 * 2**20
-"""Bytes; a longer line is no row, and is not held in memory."""
+MAX_LINE_BYTES = 64 * 2**20
+"""A longer line is not a record, and is not held in memory."""
 
 _BUFFER = 2**18
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -25,26 +25,26 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
     Raises:
         DatasetError: One is not there, or a directory has none.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in map(Path, options.files):
         path = path.expanduser()
         if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.is_file() and _ends_with(one, suffixes))
+            inside = sorted(file for file in path.iterdir() if file.is_file() and _ends_with(file, suffixes))
             if not inside:
                 raise DatasetError(
                     f"{path} (--file) is a directory without a file that ends with {' or '.join(suffixes)}. "
                     "Name the files."
                 )
-            found += inside
+            paths += inside
         elif path.exists():
-            found.append(path)
+            paths.append(path)
         else:
             raise DatasetError(f"There is no file {path} (--file).")
-    return [options.opened(path) for path in found]
+    return [options.opened(path) for path in paths]
 
 
 Line = tuple[int, bytes | None]
-"""Number, from 1, and bytes of a line; None for one longer than `LONGEST_LINE`."""
+"""Number, from 1, and bytes of a line; None for one longer than `MAX_LINE_BYTES`."""
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -60,9 +60,9 @@ def read_lines(path: Path) -> Iterator[Line]:
                 raise DatasetError(f"{path} is written in UTF-16. Save it as UTF-8.")
             if start.startswith(_BOM):
                 file.read(len(_BOM))
-            read = partial(file.readline, LONGEST_LINE)
+            read = partial(file.readline, MAX_LINE_BYTES)
             for number, line in enumerate(iter(read, b""), 1):
-                if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+                if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
                     yield number, line
                     continue
                 while line and not line.endswith(b"\n"):

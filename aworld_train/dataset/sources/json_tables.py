@@ -1,8 +1,8 @@
-"""JSON lines of one make as a table of tasks, without a row for each.
+"""JSON lines that all have the same columns become a table of tasks, without a `Task` for each.
 
-Lines are read in runs. What the first of a run has for columns the others must have too; then all are decoded into
-structs with just these, and their values checked column by column. Whatever does not fit is left to be read line by
-line, which says of every line what is wrong with it.
+Lines are read in runs. Where all lines of a run have the columns of its first line, they are decoded into structs with
+these columns, and the values are checked column by column. Any other run is read line by line, which gives the reason
+for each line that is dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,19 +13,19 @@ import msgspec
 
 from aworld_train.dataset.sources.columns import PlanFor
 from aworld_train.dataset.sources.input_files import Line
-from aworld_train.dataset.sources.rows import IN_TABLES, RowReader
+from aworld_train.dataset.sources.records import IN_TABLES, RecordReader
 from aworld_train.dataset.sources.values import WrittenNumber
 from aworld_train.dataset.tasks import TaskTable
 
 _RUN_LINES = 1024
 _RUN_BYTES = 4 << 20
 _MAX_SHAPES = 16
-"""Lines of a file that has more sets of columns are hardly of one make."""
+"""With more different sets of columns than this, the lines of a file are read one by one."""
 
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 _Shape = tuple[Callable[[bytes], Any], tuple[tuple[str, str], ...]]
-"""Decodes a line with certain columns, and the fields of tasks with the attributes that then have them."""
+"""The decoder of a line with certain columns, and each field with the attribute of the decoded struct that has it."""
 
 
 def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -43,43 +43,43 @@ def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 class Tables:
-    """Reads the runs of one file; knows the sets of columns that it has met."""
+    """Reads the runs of one file, with a decoder for each set of columns."""
 
-    def __init__(self, path: Path, plan_for: PlanFor, reader: RowReader) -> None:
+    def __init__(self, path: Path, plan_for: PlanFor, reader: RecordReader) -> None:
         self._path, self._plan_for, self._reader = path, plan_for, reader
-        self._known: dict[tuple[str, ...], _Shape | None] = {}
+        self._shapes: dict[tuple[str, ...], _Shape | None] = {}
 
     def read(self, run: list[Line]) -> TaskTable | None:
-        """The tasks of a run; None where a line of it has to be read by itself.
+        """The tasks of a run; None where it has to be read line by line.
 
         Raises:
-            UsageError: It cannot be told which column is which.
+            UsageError: More than one column could be the query, or the answer.
         """
         try:
             first, raw = run[0]
             names = tuple(_NAMES.decode(raw or b""))
-            if names not in self._known:
-                if len(self._known) == _MAX_SHAPES:
+            if names not in self._shapes:
+                if len(self._shapes) == _MAX_SHAPES:
                     return None
-                self._known[names] = _shape(names, self._plan_for, f"{self._path}, line {first}")
-            if (shape := self._known[names]) is None:
+                self._shapes[names] = _shape(names, self._plan_for, f"{self._path}, line {first}")
+            if (shape := self._shapes[names]) is None:
                 return None
             decode, places = shape
-            rows = [decode(raw or b"") for _, raw in run]
+            records = [decode(raw or b"") for _, raw in run]
         except (ValueError, RecursionError):
             return None
-        columns = {field: [getattr(row, place) for row in rows] for field, place in places}
+        columns = {field: [getattr(record, place) for record in records] for field, place in places}
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
 
 
 def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | None:
-    """How lines with these columns are read; None for line by line."""
+    """How lines with these columns are decoded; None where they have to be read one by one."""
     plan = plan_for(names, where)
     if plan.nested or not IN_TABLES.issuperset(field for field, _ in plan.top):
         return None
     used = set(plan.columns)
     attributes = {name: f"column_{number}" for number, name in enumerate(names)}
-    row = msgspec.defstruct(
+    record = msgspec.defstruct(
         "Row",
         [
             (attribute, Any if name in used else msgspec.Raw, msgspec.field(name=name))
@@ -88,5 +88,5 @@ def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | No
         forbid_unknown_fields=True,
         gc=False,
     )
-    decoder = msgspec.json.Decoder(row, float_hook=WrittenNumber)
+    decoder = msgspec.json.Decoder(record, float_hook=WrittenNumber)
     return decoder.decode, tuple((field, attributes[column]) for field, column in plan.top)

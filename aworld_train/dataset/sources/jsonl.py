@@ -1,8 +1,8 @@
-"""JSON lines as tasks: an object in each line, with AgentRL's fields or others that stand for them.
+"""JSON lines as tasks: each line is an object with AgentRL's fields, or with columns that are mapped to them.
 
-A line that is no task is left out with its reason. Only the columns in use are taken apart, and numbers keep their
-digits. Lines are read in runs: where all of a run are of one make they become tasks at once (`json_tables`), else one
-by one.
+A line that cannot become a task is dropped with a reason. Only the columns in use are decoded, and numbers keep their
+digits. Lines are read in runs: a run whose lines all have the same columns becomes tasks at once (`json_tables`), any
+other line by line.
 """
 
 import json
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from aworld_train.dataset.sources.columns import ColumnPlan, Columns, PlanFor, entry
+from aworld_train.dataset.sources.columns import ColumnPlan, Columns, PlanFor, value_at
 from aworld_train.dataset.sources.input_files import Line, input_files, read_lines
 from aworld_train.dataset.sources.json_tables import Tables, runs
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.rows import Row, RowReader
+from aworld_train.dataset.sources.records import Record, RecordReader
 from aworld_train.dataset.sources.values import NOT_UNICODE, WrittenNumber
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
 from aworld_train.errors import DatasetError
 
-_ROW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder(float_hook=WrittenNumber)
 
 
@@ -28,10 +28,10 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
     """One item per line of the files, or one for many lines.
 
     Raises:
-        UsageError: It cannot be told which column is which.
-        DatasetError: A file cannot be read, is no JSON lines, or a row names an unknown scorer.
+        UsageError: The columns of the query or the answer cannot be found.
+        DatasetError: A file cannot be read or is not JSON lines, or a record names an unknown scorer.
     """
-    columns, reader = Columns(options.columns), RowReader(options)
+    columns, reader = Columns(options.columns), RecordReader(options)
     paths = input_files(options, (".jsonl", ".ndjson"))
     for path in paths:
         tables = Tables(path, columns.plan, reader)
@@ -39,38 +39,38 @@ def jsonl(options: SourceOptions) -> Iterator[Task | Dropped | TaskTable]:
             if table := tables.read(run):
                 yield table
             else:
-                yield from reader.tasks(_rows(run, path, columns.plan), path.name)
-    columns.check_met(", ".join(map(str, paths)))
+                yield from reader.tasks(_records(run, path, columns.plan), path.name)
+    columns.check_columns_found(", ".join(map(str, paths)))
 
 
-def json_rows(path: Path, plan_for: PlanFor) -> Iterator[Row]:
-    """The rows of a file.
+def json_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
+    """The records of a file.
 
     Args:
         path: The file.
-        plan_for: Says where a row with these columns has the fields; also told how messages call the row.
+        plan_for: Finds the fields from the columns of a record and its name in error messages.
 
     Raises:
         DatasetError: It cannot be read, or is one JSON array.
     """
-    return _rows(_lines(path), path, plan_for)
+    return _records(_lines(path), path, plan_for)
 
 
-def _rows(lines: Iterable[Line], path: Path, plan_for: PlanFor) -> Iterator[Row]:
+def _records(lines: Iterable[Line], path: Path, plan_for: PlanFor) -> Iterator[Record]:
     names: tuple[str, ...] = ()
     plan = ColumnPlan((), ())
-    row_of, value_of = _ROW.decode, _VALUE.decode
+    decode_record, decode_value = _RECORD.decode, _VALUE.decode
     for line, raw in lines:
         if raw is None:
             yield line, b"", "line is too long"
             continue
         try:
-            row = row_of(raw)
-            if (shape := tuple(row)) != names:
+            record = decode_record(raw)
+            if (shape := tuple(record)) != names:
                 names, plan = shape, plan_for(shape, f"{path}, line {line}")
-            fields = {field: value_of(row[column]) for field, column in plan.top}
+            fields = {field: decode_value(record[column]) for field, column in plan.top}
             for field, column, inside in plan.nested:
-                fields[field] = entry(value_of(row[column]), inside)
+                fields[field] = value_at(decode_value(record[column]), inside)
         except (ValueError, RecursionError):
             yield line, raw, _fault(raw)
         else:
@@ -93,7 +93,7 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _fault(raw: bytes) -> str:
-    """Why a line is no row; asked where decoding it has failed."""
+    """The reason why a line could not be decoded."""
     if not raw.strip():
         return "blank line"
     try:
@@ -106,7 +106,7 @@ def _fault(raw: bytes) -> str:
         return "not JSON"
     if not isinstance(value, dict):
         return "not a JSON object"
-    # Python's own reader takes what the strict one does not.
+    # Python's reader accepts NaN, infinity and lone surrogates; msgspec does not.
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeError:

@@ -1,8 +1,64 @@
-"""What a source is told, whichever it is: one set of options, of which each source uses some."""
+"""The options of a source, each declared once: as a field of `SourceOptions` with the `UserOption` that sets it.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+The options and help texts of ``dataset build``, the keys of a dataset recipe and the checks are derived from these
+declarations. The table `SOURCES` lists which source uses which option.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import UsageError
+
+INPUT = "What is read"
+SCORING = "How it is asked and judged"
+
+
+@dataclass(frozen=True)
+class UserOption:
+    """How users write a field of `SourceOptions`.
+
+    Attributes:
+        key: Its key in a dataset recipe; the command line's flag has dashes in it instead of underscores.
+        panel: Heading that the option has in ``--help``.
+        metavar: What ``--help`` calls the value.
+        help: Help text, without the default.
+        short: Second, short flag; empty for none.
+        convert: Makes the field's value of what a recipe or the command line has.
+    """
+
+    key: str
+    panel: str
+    metavar: str
+    help: str
+    short: str = ""
+    convert: Callable[[Any], Any] = str
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key.replace('_', '-')}"
+
+
+def read_system_prompt(path: str | Path) -> str:
+    """The text of a system prompt's file.
+
+    Raises:
+        UsageError: It cannot be read, or is empty.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"The system prompt {path} cannot be read: {reason}.") from error
+    if not text:
+        raise UsageError(f"The system prompt {path} is empty; leave it out for none.")
+    return text
+
+
+def _option(key: str, panel: str, metavar: str, help: str, **more: Any) -> Mapping[str, UserOption]:
+    """The metadata of a field that users can set."""
+    return {"option": UserOption(key, panel, metavar, help, **more)}
 
 
 @dataclass(frozen=True)
@@ -19,35 +75,120 @@ class SourceOptions:
         answer_schema: Answer schema of every task; None leaves it to the input and the source.
         system: System prompt of every task, its text; None leaves it to the source.
         attachments_at: Directory inside the tool environment where attachments are found.
-        seed: Seed of what a source makes up.
+        seed: The build's seed, for tasks that a source generates.
         tasks: What gsm8k asks for: ``annotations`` or ``questions``.
-        limit: Most tasks that are wanted, so how many a source that makes them up yields; None for its default.
-        read: The files that `opened` was told of.
-        attachments: The files that `attached` was told of: the path that a task has for one, and where it is.
+        limit: Most tasks of the build, and so how many a source generates; None for the source's default.
+        read: The files that the source has passed to `opened`.
+        attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
     """
 
-    files: tuple[str, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    part: str | None = None
-    config: str | None = None
-    levels: tuple[str, ...] = ()
-    scorer: str | None = None
-    answer_schema: str | None = None
-    system: str | None = None
-    attachments_at: str = "/attachments"
+    files: tuple[str, ...] = field(
+        default=(),
+        metadata=_option(
+            "file",
+            INPUT,
+            "F",
+            "Input file, snapshot directory or name on the hub; repeatable.",
+            short="-f",
+            convert=tuple,
+        ),
+    )
+    columns: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_option(
+            "map",
+            INPUT,
+            "FIELD=COLUMN",
+            "Column that has a field (id, query, answer, ...), where the names differ; repeatable.",
+            convert=dict,
+        ),
+    )
+    part: str | None = field(
+        default=None, metadata=_option("part", INPUT, "NAME", "Part of the input: gaia, hf (validation).")
+    )
+    config: str | None = field(
+        default=None, metadata=_option("config", INPUT, "NAME", "Configuration of a dataset on the hub.")
+    )
+    levels: tuple[str, ...] = field(
+        default=(), metadata=_option("level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
+    )
+    scorer: str | None = field(
+        default=None, metadata=_option("scorer", SCORING, "NAME", "Scorer of every task.")
+    )
+    answer_schema: str | None = field(
+        default=None,
+        metadata=_option("answer_schema", SCORING, "NAME", "How every answer is taken out of what is said."),
+    )
+    system: str | None = field(
+        default=None,
+        metadata=_option(
+            "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
+        ),
+    )
+    attachments_at: str = field(
+        default="/attachments",
+        metadata=_option(
+            "attachments_at", SCORING, "PATH", "Where the tool environment has the attachments."
+        ),
+    )
     seed: int = 0
-    tasks: str = "annotations"
+    tasks: str = field(
+        default="annotations",
+        metadata=_option(
+            "tasks",
+            INPUT,
+            "annotations|questions",
+            "gsm8k: a task per calculator annotation, or per problem.",
+        ),
+    )
     limit: int | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     attachments: set[tuple[str, Path]] = field(default_factory=set, compare=False, repr=False)
 
     def opened(self, path: str | Path) -> Path:
-        """Say that a file is read, so that its hash is kept in ``dataset.json``; returns its path."""
+        """Note that a file is read, so that ``dataset.json`` has its hash; returns its path."""
         path = Path(path)
         if path not in self.read:
             self.read.append(path)
         return path
 
     def attached(self, place: str, path: Path) -> None:
-        """Say that a task comes with a file, which it has at ``place``, so that the dataset comes with it too."""
+        """Note a file that a task has at ``place``, so that the build copies it into the dataset."""
         self.attachments.add((place, path))
+
+
+def user_options() -> Iterator[tuple[Field[Any], UserOption]]:
+    """The fields of `SourceOptions` that users can set, each with how they write it."""
+    for option_field in fields(SourceOptions):
+        if option_field.metadata:
+            yield option_field, option_field.metadata["option"]
+
+
+def default_value(option_field: Field[Any]) -> Any:
+    """The value of a field that is not set."""
+    factory = option_field.default_factory
+    return option_field.default if factory is MISSING else factory()
+
+
+def make_options(values: Mapping[str, Any]) -> SourceOptions:
+    """The options from values by key; one that is None or missing has its default.
+
+    Raises:
+        UsageError: The file of the system prompt cannot be read.
+    """
+    return SourceOptions(
+        **{
+            option_field.name: option.convert(values[option.key])
+            for option_field, option in user_options()
+            if values.get(option.key) is not None
+        }
+    )
+
+
+def nondefault_flags(options: SourceOptions) -> list[str]:
+    """The options that differ from their defaults, as they are written at the command line."""
+    return [
+        option.flag
+        for option_field, option in user_options()
+        if getattr(options, option_field.name) != default_value(option_field)
+    ]

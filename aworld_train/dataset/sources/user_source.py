@@ -1,44 +1,41 @@
-"""A source of one's own, named ``module:function`` or ``path/to/file.py:function``.
+"""A user-defined source, named ``module:function`` or ``path/to/file.py:function``.
 
 The function takes the `SourceOptions`, or nothing, and yields tasks, or mappings with the fields of a JSON line
-(``id``, ``query``, ``answer``, ``scorer``, ``answer_schema``), which become tasks as those do.
+(``id``, ``query``, ``answer``, ``scorer``, ``answer_schema``), which become tasks in the same way.
 """
 
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aworld_train.dataset.sources.columns import Columns, entry
+from aworld_train.dataset.sources.columns import Columns, value_at
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.rows import Row, RowReader, shown
-from aworld_train.dataset.sources.values import UnusableRow, answer_text, check_encodable, question_text
+from aworld_train.dataset.sources.records import Record, RecordReader, printable
+from aworld_train.dataset.sources.values import UnusableRecord, answer_text, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
-from aworld_train.user_code import load_own
-
-if TYPE_CHECKING:
-    from aworld_train.dataset.sources import Source
+from aworld_train.user_code import load_user_code
 
 
-def load_source(spec: str) -> "Source":
+def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]]:
     """The source that ``spec`` names; a relative path counts from the working directory.
 
     Raises:
-        UsageError: It cannot be found or imported, or is no function of the options.
+        UsageError: It cannot be found or imported, or its parameters are not those of a source.
     """
-    function = load_own(spec, "source")
+    function = load_user_code(spec, "source")
     takes_options = _takes_options(spec, function)
 
     def source(options: SourceOptions) -> Iterator[Task | Dropped]:
         columns = Columns(options.columns)
         origin = Path(spec.rpartition(":")[0]).name
-        reader = RowReader(options, origin.removesuffix(".py").rpartition(".")[2])
+        reader = RecordReader(options, origin.removesuffix(".py").rpartition(".")[2])
         for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
             if isinstance(item, Mapping):
-                row = _row(item, number, columns, f"{spec}, item {number}")
-                yield from (_checked(made, origin, number) for made in reader.tasks(iter([row]), origin))
+                record = _record(item, number, columns, f"{spec}, item {number}")
+                yield from (_checked(item, origin, number) for item in reader.tasks(iter([record]), origin))
             elif isinstance(item, Task | Dropped):
                 yield _checked(item, origin, number)
             else:
@@ -46,13 +43,13 @@ def load_source(spec: str) -> "Source":
                     f"The source {spec!r}: its item {number} is of type {type(item).__name__}. It yields tasks "
                     "(aworld_train.dataset.tasks.Task), or mappings such as {'query': ..., 'answer': ...}."
                 )
-        columns.check_met(f"The source {spec!r}")
+        columns.check_columns_found(f"The source {spec!r}")
 
     return source
 
 
 def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptions, ...]) -> Iterator[object]:
-    """What the function yields; its errors say where in its code they are."""
+    """The items that the function yields; an error in it becomes one with the place in the user's code."""
     number = 0
     try:
         items = function(*arguments)
@@ -74,25 +71,25 @@ def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptio
         ) from error
 
 
-def _row(item: Mapping[str, object], number: int, columns: Columns, where: str) -> Row:
+def _record(item: Mapping[str, object], number: int, columns: Columns, where: str) -> Record:
     plan = columns.plan(tuple(map(str, item)), where)
     fields = {field: item[column] for field, column in plan.top}
-    fields |= {field: entry(item[column], inside) for field, column, inside in plan.nested}
+    fields |= {field: value_at(item[column], inside) for field, column, inside in plan.nested}
     return number, dict(item), fields
 
 
 def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
-    """The item, if it is one that training can use; a task of one's own making may be anything."""
+    """The item if training can use it, else a dropped one: a user-defined source can yield invalid tasks."""
     if isinstance(item, Dropped):
-        return Dropped(item.file or origin, item.line or number, shown(item.text), str(item.reason))
+        return Dropped(item.file or origin, item.line or number, printable(item.text), str(item.reason))
     try:
         check_encodable(
             (item.subject, item.message, item.answer, item.id, item.system, item.level, *item.attachments)
         )
         question_text(item.message)
         answer_text(item.answer)
-    except UnusableRow as reason:
-        return Dropped(item.file or origin, item.line or number, shown(item.message), str(reason))
+    except UnusableRecord as reason:
+        return Dropped(item.file or origin, item.line or number, printable(item.message), str(reason))
     return item
 
 

@@ -1,4 +1,4 @@
-"""Language models as judges of answers: a verdict that can be relied on, or none."""
+"""Language models as judges of answers: a reliable verdict, or none."""
 
 from aworld_train.reward.judge.scorer import llm_judge
 

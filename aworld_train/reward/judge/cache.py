@@ -1,8 +1,11 @@
-"""Verdicts that were given before, a file each, for any number of processes on any file system.
+"""Cached verdicts, one file each, for any number of processes on any file system.
 
-A file is named by the hash of all that makes the verdict (`Question.key`), is written beside and moved into place, and
-says its own key again. One that cannot be read, is cut off or says another key counts as none and is replaced by the
-next verdict. Files are not forced to disk: what a power cut damages is asked anew.
+A file is named by the hash of all that determines the verdict (`Question.key`), is written under a temporary name and
+moved into place, and repeats its key. A file that cannot be read, is truncated or has another key counts as missing and
+is replaced by the next verdict. Files are not synced to disk: what a power cut damages is judged again.
+
+diskcache 5.6.3 (its last release, of August 2023) is no replacement: it unpickles what it reads, so whoever can write
+to the directory could run code in the trainer, and its SQLite file cannot be shared over NFS.
 """
 
 import json
@@ -16,7 +19,7 @@ from aworld_train.reward.judge.verdict import JudgedVerdict, Verdict
 
 
 class VerdictCache:
-    """Verdicts in a directory, which is made when the first one is kept."""
+    """Verdicts in a directory, which is created with the first one."""
 
     def __init__(self, directory: Path):
         self._directory = directory
@@ -31,25 +34,25 @@ class VerdictCache:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
-    def write(self, key: str, model: str, ruling: JudgedVerdict) -> None:
-        """Keep a verdict.
+    def write(self, key: str, model: str, judged: JudgedVerdict) -> None:
+        """Store a verdict.
 
         Raises:
             OSError: It cannot be written.
         """
         file = self._file(key)
-        data = {"key": key, "model": mask(model), "verdict": ruling.verdict, "reason": ruling.reason}
-        beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        data = {"key": key, "model": mask(model), "verdict": judged.verdict, "reason": judged.reason}
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            _write(beside, json.dumps(data))
-            beside.replace(file)
+            _write(temporary, json.dumps(data))
+            temporary.replace(file)
         except OSError:
-            with suppress(OSError):  # what went wrong first is what counts
-                beside.unlink()
+            with suppress(OSError):  # the first error is the one to report
+                temporary.unlink()
             raise
 
     def _file(self, key: str) -> Path:
-        # Two characters of the key are a directory, so that none gets too long to look through.
+        # Two characters of the key name a directory, so that no directory gets too many entries.
         return self._directory / key[:2] / f"{key}.json"
 
 

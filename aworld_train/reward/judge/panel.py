@@ -1,8 +1,7 @@
-"""The models of a recipe as one judge: asked in order, each several times, until one gives a verdict.
+"""The models of a recipe as one judge: tried in order, with retries, until one gives a verdict.
 
-A verdict that was given before costs nothing. A model that is out of order may use up no more than its share of the
-time, so that the next one still gets asked, and is asked last for a while. When all fail there is no verdict, and the
-steps say what each of them did.
+A cached verdict costs nothing. A failing model may use no more than its share of the time, so that the next one is
+still tried, and is tried last for a while. When all fail there is no verdict, and the steps say how each one failed.
 """
 
 import asyncio
@@ -15,48 +14,50 @@ from weakref import WeakValueDictionary
 import aiohttp
 
 from aworld_train.reward.judge.cache import VerdictCache
-from aworld_train.reward.judge.client import Client, Reply, Unanswered
+from aworld_train.reward.judge.client import JudgeClient, JudgeReply, JudgeRequestFailure
 from aworld_train.reward.judge.question import Question
 from aworld_train.reward.judge.rate_limiter import RateLimiter, RateLimitTimeout
-from aworld_train.reward.judge.verdict import JudgedVerdict, Unreadable, read_ruling
+from aworld_train.reward.judge.verdict import JudgedVerdict, UnreadableVerdict, read_verdict
 from aworld_train.reward.settings import JudgeModel, JudgeSettings
 
-_REST = 30.0  # seconds for which a model that was out of order is asked after the others
-_DOUBLINGS = 64  # more make no wait longer, and 2 to a thousand is no float
+_COOLDOWN = 30.0  # seconds for which a failing model is tried after the others
+_MAX_DOUBLINGS = 64  # more do not lengthen the wait, and 2.0 ** 1024 overflows
 _MILLION = 1_000_000
-_SHOWN = 500  # characters of a reason
+_MAX_REASON = 500  # characters of a reason in a step
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait before asking again: exponential with full jitter (Brooker, AWS Architecture Blog, 2015).
+    """Waits between attempts: exponential backoff with full jitter (Brooker, AWS Architecture Blog, 2015).
 
     Attributes:
-        first: Most seconds before the second request.
-        most: Most seconds before any.
+        first: Upper bound of the first wait, in seconds.
+        max_seconds: Upper bound of any wait.
     """
 
     first: float = 0.5
-    most: float = 8.0
+    max_seconds: float = 8.0
 
     def seconds(self, failures: int) -> float:
-        """A wait after so many failures."""
-        return random.uniform(0.0, min(self.most, self.first * 2.0 ** min(failures - 1, _DOUBLINGS)))
+        """A random wait after so many failures."""
+        return random.uniform(
+            0.0, min(self.max_seconds, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
+        )
 
 
 @dataclass
 class Judgement:
-    """What became of a question, and what it took.
+    """The result for a question, and its cost.
 
     Attributes:
-        ruling: The verdict; None where there is none.
+        judged: The verdict and its reason; None where there is none.
         calls: Requests that were sent.
-        cost: What they cost, as far as servers say how much they read and wrote.
-        cached: Whether the verdict was given before.
+        cost: Their cost, from the token counts that servers report.
+        cached: Whether the verdict came from the cache.
         steps: What happened, a line each.
     """
 
-    ruling: JudgedVerdict | None = None
+    judged: JudgedVerdict | None = None
     calls: int = 0
     cost: float = 0.0
     cached: bool = False
@@ -65,11 +66,11 @@ class Judgement:
 
 @dataclass
 class _JudgeState:
-    """A model and what is remembered of it."""
+    """A model and its state in this process."""
 
-    client: Client
-    speaks_plainly: bool = False  # refuses structured output, or takes no notice of it
-    rests_until: float = 0.0
+    client: JudgeClient
+    plain_text: bool = False  # it refuses or ignores structured output
+    cooldown_until: float = 0.0
 
     @property
     def model(self) -> JudgeModel:
@@ -80,161 +81,161 @@ class JudgePanel:
     """Judges by the settings of a run; belongs to one event loop.
 
     Args:
-        settings: Whom to ask, and how often.
-        session: Connections.
-        backoff: Waits between requests.
+        settings: The models, rate limits and number of attempts.
+        session: The HTTP connections.
+        backoff: Waits between attempts.
     """
 
     def __init__(
         self, settings: JudgeSettings, session: aiohttp.ClientSession, backoff: Backoff | None = None
     ):
         self._attempts = settings.attempts
-        self._seats = [_JudgeState(Client(model, session)) for model in settings.models]
-        self._pace = RateLimiter(settings.concurrency, settings.per_minute)
+        self._judges = [_JudgeState(JudgeClient(model, session)) for model in settings.models]
+        self._limiter = RateLimiter(settings.concurrency, settings.per_minute)
         self._backoff = backoff or Backoff()
         self._cache = VerdictCache(Path(settings.cache).expanduser()) if settings.cache else None
-        self._asked_now: WeakValueDictionary[Question, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Question, asyncio.Lock] = WeakValueDictionary()
 
     async def judge(self, question: Question, seconds: float) -> Judgement:
-        """A verdict on a question within so many seconds, or none and why; raises for nothing a server does."""
+        """A verdict on a question within so many seconds, or none with the reasons; no server failure raises."""
         judgement = Judgement()
-        until = _now() + seconds
+        deadline = _now() + seconds
         try:
-            # The same answer, given in several episodes at the same time, is paid for once.
-            async with asyncio.timeout_at(until) as limit, self._alone_with(question):
+            # The same answer in several simultaneous episodes is judged once.
+            async with asyncio.timeout_at(deadline) as limit, self._lock(question):
                 limit.reschedule(None)
-                judgement.ruling = await self._ask_in_order(question, until, judgement)
+                judgement.judged = await self._try_in_order(question, deadline, judgement)
         except TimeoutError:
             judgement.steps.append("the same answer was still being judged for another episode")
         return judgement
 
-    async def _ask_in_order(
-        self, question: Question, until: float, judgement: Judgement
+    async def _try_in_order(
+        self, question: Question, deadline: float, judgement: Judgement
     ) -> JudgedVerdict | None:
-        resting = []
-        waiting = len(self._seats)
-        for seat in self._seats:
-            if ruling := self._kept(seat, question, judgement):
-                return ruling
-            if seat.rests_until > _now():
-                resting.append(seat)
-            elif ruling := await self._ask_seat(seat, question, _share(until, waiting), judgement):
-                return ruling
+        cooling_down = []
+        remaining = len(self._judges)
+        for judge in self._judges:
+            if judged := self._cached(judge, question, judgement):
+                return judged
+            if judge.cooldown_until > _now():
+                cooling_down.append(judge)
+            elif judged := await self._try_judge(judge, question, _share(deadline, remaining), judgement):
+                return judged
             else:
-                waiting -= 1
-        for seat in resting:
-            if ruling := await self._ask_seat(seat, question, _share(until, waiting), judgement):
-                return ruling
-            waiting -= 1
+                remaining -= 1
+        for judge in cooling_down:
+            if judged := await self._try_judge(judge, question, _share(deadline, remaining), judgement):
+                return judged
+            remaining -= 1
         return None
 
-    async def _ask_seat(
-        self, seat: _JudgeState, question: Question, until: float, judgement: Judgement
+    async def _try_judge(
+        self, judge: _JudgeState, question: Question, deadline: float, judgement: Judgement
     ) -> JudgedVerdict | None:
-        def tell(what: object) -> None:
-            judgement.steps.append(f"{seat.model.name}: {what}")
+        def report(event: object) -> None:
+            judgement.steps.append(f"{judge.model.name}: {event}")
 
-        out_of_order = False
+        failing = False
         for failures in range(1, self._attempts + 1):
             wait = 0.0
             try:
-                ruling = await self._ask_once(seat, question, until, judgement)
-                tell(_told(ruling))
-                await self._keep(seat, question, ruling, judgement)
-                return ruling
-            except RateLimitTimeout as reason:
-                tell(f"was not asked: {reason}")
+                judged = await self._request_verdict(judge, question, deadline, judgement)
+                report(_verdict_line(judged))
+                await self._store(judge, question, judged, judgement)
+                return judged
+            except RateLimitTimeout as error:
+                report(f"was not asked: {error}")
                 return None
-            except Unreadable as reason:
-                tell(f"no verdict: {reason}")
-                out_of_order = False
-            except Unanswered as reason:
-                tell(reason)
-                if not reason.again:
+            except UnreadableVerdict as error:
+                report(f"no verdict: {error}")
+                failing = False
+            except JudgeRequestFailure as error:
+                report(error)
+                if not error.retryable:
                     return None
-                wait = max(self._backoff.seconds(failures), reason.wait)
-                out_of_order = True
+                wait = max(self._backoff.seconds(failures), error.retry_after)
+                failing = True
             if failures == self._attempts:
                 break
-            if _now() + wait >= until:
-                tell("there was no time to ask again")
+            if _now() + wait >= deadline:
+                report("there was no time to ask again")
                 break
             await asyncio.sleep(wait)
-        if out_of_order:
-            seat.rests_until = _now() + _REST
+        if failing:
+            judge.cooldown_until = _now() + _COOLDOWN
         return None
 
-    async def _ask_once(
-        self, seat: _JudgeState, question: Question, until: float, judgement: Judgement
+    async def _request_verdict(
+        self, judge: _JudgeState, question: Question, deadline: float, judgement: Judgement
     ) -> JudgedVerdict:
-        structured = not seat.speaks_plainly
+        structured = not judge.plain_text
         try:
-            reply = await self._send(seat, question, structured, until, judgement)
-        except Unanswered as reason:
-            if not (structured and reason.about_format):
+            completion = await self._send(judge, question, structured, deadline, judgement)
+        except JudgeRequestFailure as error:
+            if not (structured and error.format_refused):
                 raise
-            seat.speaks_plainly, structured = True, False
-            judgement.steps.append(f"{seat.model.name}: gives no structured answers; asked for a plain one")
-            reply = await self._send(seat, question, structured, until, judgement)
-        if reply.cut_off:
-            raise Unreadable(f"what it said was cut off ({reply.cut_off})")
+            judge.plain_text, structured = True, False
+            judgement.steps.append(f"{judge.model.name}: gives no structured answers; asked for a plain one")
+            completion = await self._send(judge, question, structured, deadline, judgement)
+        if completion.truncated_by:
+            raise UnreadableVerdict(f"what it said was cut off ({completion.truncated_by})")
         try:
-            ruling = read_ruling(reply.text)
-        except Unreadable as reason:
-            seat.speaks_plainly = True
-            said = seat.client.without_key(reply.text)[:_SHOWN]
-            raise Unreadable(f"{reason}: {said!r}") from reason
-        return JudgedVerdict(ruling.verdict, seat.client.without_key(ruling.reason))
+            judged = read_verdict(completion.text)
+        except UnreadableVerdict as error:
+            judge.plain_text = True
+            text = judge.client.without_key(completion.text)[:_MAX_REASON]
+            raise UnreadableVerdict(f"{error}: {text!r}") from error
+        return JudgedVerdict(judged.verdict, judge.client.without_key(judged.reason))
 
     async def _send(
-        self, seat: _JudgeState, question: Question, structured: bool, until: float, judgement: Judgement
-    ) -> Reply:
-        model = seat.model
+        self, judge: _JudgeState, question: Question, structured: bool, deadline: float, judgement: Judgement
+    ) -> JudgeReply:
+        model = judge.model
         body = question.request(model.model, structured=structured)
-        seat.client.check_key()
-        async with self._pace.turn(until - _now()):
+        judge.client.check_key()
+        async with self._limiter.turn(deadline - _now()):
             judgement.calls += 1
-            reply = await seat.client.ask(body, min(model.timeout, until - _now()))
-        judgement.cost += model.price_in * reply.prompt_tokens / _MILLION
-        judgement.cost += model.price_out * reply.completion_tokens / _MILLION
-        return reply
+            completion = await judge.client.complete(body, min(model.timeout, deadline - _now()))
+        judgement.cost += model.price_in * completion.prompt_tokens / _MILLION
+        judgement.cost += model.price_out * completion.completion_tokens / _MILLION
+        return completion
 
-    def _alone_with(self, question: Question) -> AbstractAsyncContextManager[object]:
+    def _lock(self, question: Question) -> AbstractAsyncContextManager[object]:
         if self._cache is None:
             return nullcontext()
-        return self._asked_now.setdefault(question, asyncio.Lock())
+        return self._locks.setdefault(question, asyncio.Lock())
 
-    def _kept(self, seat: _JudgeState, question: Question, judgement: Judgement) -> JudgedVerdict | None:
+    def _cached(self, judge: _JudgeState, question: Question, judgement: Judgement) -> JudgedVerdict | None:
         if self._cache is None:
             return None
-        ruling = self._cache.read(question.key(seat.model.model))
-        if ruling:
+        judged = self._cache.read(question.key(judge.model.model))
+        if judged:
             judgement.cached = True
-            judgement.steps.append(f"{seat.model.name}, asked before: {_told(ruling)}")
-        return ruling
+            judgement.steps.append(f"{judge.model.name}, asked before: {_verdict_line(judged)}")
+        return judged
 
-    async def _keep(
-        self, seat: _JudgeState, question: Question, ruling: JudgedVerdict, judgement: Judgement
+    async def _store(
+        self, judge: _JudgeState, question: Question, judged: JudgedVerdict, judgement: Judgement
     ) -> None:
         if self._cache is None:
             return
-        name = seat.model.model
+        name = judge.model.model
         try:
-            # Unlike a look for a file, writing one may take its time on the file system of a cluster.
-            await asyncio.to_thread(self._cache.write, question.key(name), name, ruling)
+            # In a thread, because a write, unlike a lookup, can be slow on a cluster's file system.
+            await asyncio.to_thread(self._cache.write, question.key(name), name, judged)
         except OSError as error:
             judgement.steps.append(f"the verdict could not be kept: {error}")
 
 
-def _told(ruling: JudgedVerdict) -> str:
+def _verdict_line(judged: JudgedVerdict) -> str:
     """A verdict and its reason, in a line."""
-    return f"{ruling.verdict.upper()}: {' '.join(ruling.reason.split())[:_SHOWN]}"
+    return f"{judged.verdict.upper()}: {' '.join(judged.reason.split())[:_MAX_REASON]}"
 
 
-def _share(until: float, waiting: int) -> float:
-    """Until when a model may be asked, if so many, itself among them, are still to be asked."""
+def _share(deadline: float, remaining: int) -> float:
+    """The deadline of a model, if so many, including it, are still to be tried."""
     now = _now()
-    return now + (until - now) / waiting
+    return now + (deadline - now) / remaining
 
 
 def _now() -> float:

@@ -1,8 +1,7 @@
-"""What a judge is asked: instructions, and three texts in delimiters that the answer cannot close.
+"""The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close.
 
-The delimiters carry a code that is made of the hash of the texts themselves, so no text can contain its own code, and
-the same answer is asked about in the same words every time. Instructions never stand beside the answer: they are the
-system message.
+The delimiters carry a code from the hash of the texts, so no text can contain its own code, and the same answer always
+gives the same prompt. Instructions are never next to the answer: they are the system message.
 """
 
 import hashlib
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 PROMPT_VERSION = 1
-"""Goes up with every change of what is asked here; verdicts that were kept for another version no longer count."""
+"""Incremented with every change of the prompt; cached verdicts of another version no longer count."""
 PARAMETERS: dict[str, Any] = {"temperature": 0}
-"""What every request says of sampling."""
+"""Sampling parameters of every request."""
 _CODE_CHARACTERS = 16
 
 _AS_OBJECT = (
@@ -33,7 +32,7 @@ RESPONSE_FORMAT: dict[str, Any] = {
         "strict": True,
         "schema": {
             "type": "object",
-            # In this order, so that a model says why before it says what.
+            # The reason first, so that the model writes it before the verdict.
             "properties": {
                 "reason": {"type": "string"},
                 "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
@@ -51,25 +50,25 @@ class Question:
     """An answer to be judged.
 
     Attributes:
-        query: What was asked.
-        truth: The right answer.
-        answer: The answer that was given.
+        query: The task's question.
+        ground_truth: The right answer.
+        answer: The answer to judge.
         instructions: How to judge.
     """
 
     query: str
-    truth: str
+    ground_truth: str
     answer: str
     instructions: str
 
     def key(self, model: str) -> str:
-        """What the verdict of a model is kept under: a hash of all that makes it.
+        """The cache key of a model's verdict: a hash of all that determines it.
 
-        The address is no part of it, as a model is the same wherever it is served, nor is the form of the verdict,
-        which may change from one server to the next.
+        The address is left out, because a model is the same wherever it is served, and so is the form of the verdict,
+        which may differ between servers.
         """
         return _hash(
-            model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.truth, self.answer
+            model, PROMPT_VERSION, PARAMETERS, self.instructions, self.query, self.ground_truth, self.answer
         )
 
     def request(self, model: str, *, structured: bool) -> dict[str, Any]:
@@ -83,22 +82,22 @@ class Question:
         return {**body, "response_format": RESPONSE_FORMAT} if structured else body
 
     def _texts(self, form: str) -> str:
-        code = _hash(self.query, self.truth, self.answer)[:_CODE_CHARACTERS]
-        named = {"question": self.query, "reference": self.truth, "answer": self.answer}
-        parts = [f"<{name}-{code}>\n{_sendable(text)}\n</{name}-{code}>" for name, text in named.items()]
+        code = _hash(self.query, self.ground_truth, self.answer)[:_CODE_CHARACTERS]
+        texts = {"question": self.query, "reference": self.ground_truth, "answer": self.answer}
+        parts = [f"<{name}-{code}>\n{_sendable(text)}\n</{name}-{code}>" for name, text in texts.items()]
         return "\n\n".join([*parts, f"Judge what stands in answer-{code}. {form}"])
 
 
 @cache
-def own_instructions() -> str:
-    """The instructions of this package."""
+def default_instructions() -> str:
+    """The instructions that ship with this package."""
     return Path(__file__).with_name("instructions.md").read_text(encoding="utf-8")
 
 
-def _hash(*of: Any) -> str:
-    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
+def _hash(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _sendable(text: str) -> str:
-    """Without halves of surrogate pairs, which tokenizers leave behind and no request can carry."""
+    """The text without lone surrogates, which tokenizers leave behind and UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()

@@ -1,8 +1,8 @@
 """The scorer ``llm_judge``: a language model says whether an answer means what the ground truth says.
 
-1 for a right answer, 0 for a wrong one, and nothing at all where no judge gave a verdict that could be read: then the
-scorer abstains, and its steps say why. Judges, their connections and their pace are shared by all that one event loop
-scores with the same settings, and end with the loop.
+1 for a right answer, 0 for a wrong one. Where no judge gave a readable verdict the scorer abstains, and its steps say
+why. Judges, their connections and their rate limits are shared by all that one event loop scores with the same
+settings, and end with the loop.
 """
 
 import asyncio
@@ -12,29 +12,29 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
-from aworld_train.reward.judge.question import Question, own_instructions
+from aworld_train.reward.judge.question import Question, default_instructions
 from aworld_train.reward.judge.verdict import Verdict
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import JudgeSettings
 
-# What is left of a score's time limit for saying that there was no verdict: a share of it, and seconds at most.
-_SHARE_LEFT, _MAX_LEFT = 0.05, 1.0
+# Part of a score's time limit that is reserved for returning the reason when there is no verdict: a share, and seconds.
+_RESERVED_SHARE, _MAX_RESERVED = 0.05, 1.0
 
 
 async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Score an answer by the judges in ``context.settings.judge``.
 
     Returns:
-        1 or 0, or no score; with the parts ``judge_cost`` (what the requests cost, by the models' prices),
-        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict was given before, which costs nothing).
+        1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
+        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost).
     """
     judge = context.settings.judge
     if not judge.models:
         return _score(Judgement(steps=["no judge is set: the recipe's reward.judge.models is empty"]))
     limit = context.settings.timeout
-    question = Question(context.query, ground_truth, answer, judge.prompt or own_instructions())
+    question = Question(context.query, ground_truth, answer, judge.prompt or default_instructions())
     panel = await _panel(judge)
-    return _score(await panel.judge(question, limit - min(_MAX_LEFT, limit * _SHARE_LEFT)))
+    return _score(await panel.judge(question, limit - min(_MAX_RESERVED, limit * _RESERVED_SHARE)))
 
 
 def _score(judgement: Judgement) -> Score:
@@ -43,40 +43,40 @@ def _score(judgement: Judgement) -> Score:
         "judge_calls": float(judgement.calls),
         "judge_cached": float(judgement.cached),
     }
-    ruling = judgement.ruling
-    value = None if ruling is None else float(ruling.verdict is Verdict.correct)
+    judged = judgement.judged
+    value = None if judged is None else float(judged.verdict is Verdict.correct)
     return Score(value, parts, tuple(judgement.steps))
 
 
 @dataclass
-class _Bench:
-    """What one event loop judges with."""
+class _LoopState:
+    """The connections and judges of one event loop."""
 
     session: aiohttp.ClientSession
     life: AsyncGenerator[aiohttp.ClientSession, None]
     panels: dict[JudgeSettings, JudgePanel] = field(default_factory=dict)
 
 
-_benches: dict[asyncio.AbstractEventLoop, _Bench] = {}
+_states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
 
 
 async def _panel(settings: JudgeSettings) -> JudgePanel:
     loop = asyncio.get_running_loop()
-    bench = _benches.get(loop)
-    if bench is None:
-        for ended in [other for other in list(_benches) if other.is_closed()]:
-            _benches.pop(ended, None)
+    state = _states.get(loop)
+    if state is None:
+        for ended in [other for other in list(_states) if other.is_closed()]:
+            _states.pop(ended, None)
         life = _session_of(loop)
-        bench = _benches[loop] = _Bench(await anext(life), life)
-    panel = bench.panels.get(settings)
+        state = _states[loop] = _LoopState(await anext(life), life)
+    panel = state.panels.get(settings)
     if panel is None:
-        panel = bench.panels[settings] = JudgePanel(settings, bench.session)
+        panel = state.panels[settings] = JudgePanel(settings, state.session)
     return panel
 
 
 async def _session_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Connections that live as long as the loop: `asyncio.run` and its like end a loop's generators with it."""
-    # How many requests there are at a time is the pace's to say; how long they take, each request's.
+    """Connections that live as long as the loop: `asyncio.run` closes a loop's asynchronous generators at its end."""
+    # The rate limiter bounds the number of requests, and each request has its own time limit.
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
@@ -85,4 +85,4 @@ async def _session_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp
         try:
             yield session
         finally:
-            _benches.pop(loop, None)
+            _states.pop(loop, None)

@@ -1,9 +1,8 @@
-"""Reading a judge's verdict: what is not exactly one is none.
+"""Parsing a judge's verdict strictly: a text that is not exactly a verdict is rejected.
 
-A judge that says "Not correct", "correct, not incorrect" or "correct? No." has said something to a person, and a wrong
-reward is worse than none. A verdict is a JSON object with ``"verdict": "correct"`` or ``"incorrect"`` and nothing
-around it, or a last line ``VERDICT: CORRECT`` or ``VERDICT: INCORRECT``; whatever else calls itself a verdict must say
-the same.
+A program cannot reliably read "Not correct", "correct, not incorrect" or "correct? No.", and a wrong reward is worse
+than none. A verdict is a JSON object with ``"verdict": "correct"`` or ``"incorrect"`` and nothing around it, or a last
+line ``VERDICT: CORRECT`` or ``VERDICT: INCORRECT``; any other "verdict:" in the text must agree with it.
 """
 
 import json
@@ -16,9 +15,9 @@ from typing import Any
 _THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
-# Markdown emphasis around it is no part of what was said.
+# Markdown emphasis around it is allowed.
 _LINE = re.compile(r"[*_`]*VERDICT[*_`]*\s*:[*_`]*\s*[*_`]*(CORRECT|INCORRECT)[*_`]*\.?[*_`]*", re.IGNORECASE)
-_LONGEST_LINE = 40  # characters; with this, and with the bounds below, no text takes long to look through
+_MAX_LINE_CHARS = 40  # this and the bounds below keep matching time linear in the text
 _CALLED_VERDICT = re.compile(r"verdict[\W_]{0,8}?:[\W_]{0,8}([a-z]*)", re.IGNORECASE)
 
 
@@ -37,60 +36,60 @@ class JudgedVerdict:
     reason: str
 
 
-class Unreadable(Exception):
-    """What a judge said is not a verdict; the message says why."""
+class UnreadableVerdict(Exception):
+    """A judge's text is not a verdict; the message says why."""
 
 
-def read_ruling(text: str) -> JudgedVerdict:
-    """The verdict in what a judge said.
+def read_verdict(text: str) -> JudgedVerdict:
+    """The verdict in a judge's text.
 
     Raises:
-        Unreadable: There is none, or there are several that differ.
+        UnreadableVerdict: There is none, or there are several that differ.
     """
-    said = _after_thinking(text).strip()
-    if not said:
-        raise Unreadable("it said nothing")
-    data = _as_object(said)
+    visible = _after_thinking(text).strip()
+    if not visible:
+        raise UnreadableVerdict("it said nothing")
+    data = _as_object(visible)
     if data is not None:
-        return _ruling_of(data)
-    *before, last = said.splitlines()
-    found = _LINE.fullmatch(last.strip()[: _LONGEST_LINE + 1])
-    if found is None:
-        raise Unreadable("its last line is no verdict")
-    verdict = Verdict(found[1].lower())
-    _check_agreement(verdict, [said])
-    return JudgedVerdict(verdict, "\n".join(before).strip())
+        return _verdict_in(data)
+    *reason, last = visible.splitlines()
+    match = _LINE.fullmatch(last.strip()[: _MAX_LINE_CHARS + 1])
+    if match is None:
+        raise UnreadableVerdict("its last line is no verdict")
+    verdict = Verdict(match[1].lower())
+    _check_agreement(verdict, [visible])
+    return JudgedVerdict(verdict, "\n".join(reason).strip())
 
 
 def _after_thinking(text: str) -> str:
-    said = _THOUGHT_ENDS.split(text)[-1]
-    if _THOUGHT_BEGINS.search(said):
-        raise Unreadable("its thinking has no end")
-    return said
+    visible = _THOUGHT_ENDS.split(text)[-1]
+    if _THOUGHT_BEGINS.search(visible):
+        raise UnreadableVerdict("its thinking has no end")
+    return visible
 
 
-def _as_object(said: str) -> dict[str, Any] | None:
-    fenced = _FENCED.fullmatch(said)
+def _as_object(text: str) -> dict[str, Any] | None:
+    fenced = _FENCED.fullmatch(text)
     try:
-        data = json.loads(fenced[1] if fenced else said, object_pairs_hook=_each_key_once)
+        data = json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise Unreadable("its JSON says a key twice")
+        raise UnreadableVerdict("its JSON says a key twice")
     return data
 
 
-def _ruling_of(data: dict[str, Any]) -> JudgedVerdict:
-    said = data.get("verdict")
+def _verdict_in(data: dict[str, Any]) -> JudgedVerdict:
+    value = data.get("verdict")
     try:
-        verdict = Verdict(said.strip().lower() if isinstance(said, str) else "")
+        verdict = Verdict(value.strip().lower() if isinstance(value, str) else "")
     except ValueError as error:
-        raise Unreadable("its JSON has no verdict that is correct or incorrect") from error
+        raise UnreadableVerdict("its JSON has no verdict that is correct or incorrect") from error
     others = [value for key, value in data.items() if key != "verdict" and isinstance(value, str)]
     _check_agreement(verdict, others)
     reason = data.get("reason")
@@ -100,4 +99,4 @@ def _ruling_of(data: dict[str, Any]) -> JudgedVerdict:
 def _check_agreement(verdict: Verdict, texts: Iterable[str]) -> None:
     for text in texts:
         if any(other.lower() != verdict for other in _CALLED_VERDICT.findall(text)):
-            raise Unreadable("it gave verdicts that differ")
+            raise UnreadableVerdict("it gave verdicts that differ")

@@ -1,8 +1,8 @@
 """A cassette: the tool calls of episodes, recorded into a file, and replayed from it without the environment.
 
-A call is known by its server, its tool, its arguments, and how often its episode had made it before. What is replayed
-is the whole answer that the server gave. Replaying suits tools whose answers follow from their arguments and from the
-calls before them; nothing that a tool does to the world is done again.
+A call is identified by its server, its tool, its arguments, and how often its episode made it before. The server's
+whole answer is replayed. Replay suits tools whose answers follow from their arguments and the calls before; a tool's
+effects outside of its answer are not repeated.
 
     cassette = open_cassette("runs/a/tools.jsonl", Mode.replay)
     async with RecordedTools(server, cassette) as tools:

@@ -1,8 +1,8 @@
-"""The cassette itself: which recorded answer a call gets, and what is added to the file.
+"""The cassette: finds the recorded answer to a call, and adds answers to the file.
 
-Equal calls of one episode are told apart by their number: the second ``read_page`` of an episode gets what a second
-``read_page`` got when it was recorded. Where an episode asks more often than was recorded, the last answer is
-repeated. Where the same was recorded twice (by two episodes, or later again) the last record counts.
+Equal calls of one episode are numbered: the second ``read_page`` of an episode gets the recorded answer of a second
+``read_page``. If an episode makes a call more often than was recorded, the last answer is repeated. If a call was
+recorded twice (by two episodes, or again later) the last record counts.
 """
 
 import json
@@ -19,18 +19,18 @@ from aworld_train.rollout.cassette.key import CallKey, canonical
 from aworld_train.rollout.cassette.storage import CassetteFile, LineLocation, encode
 
 Answer = Mapping[str, Any]
-"""What a server answered a call: ``{"result": ...}`` or ``{"error": ...}``, as JSON-RPC has it."""
+"""A server's answer to a call in JSON-RPC's form: ``{"result": ...}`` or ``{"error": ...}``."""
 
-_SHOWN = 300  # characters of arguments in a message
-_COMPARED = 50  # calls of a tool, the latest, that are looked at for the nearest one
-_ALIKE = 100  # characters of their arguments by which they are compared
+_MAX_SHOWN_CHARS = 300  # characters of arguments in a message
+_MAX_COMPARED_CALLS = 50  # the latest calls of a tool, among which the nearest is searched
+_MAX_COMPARED_CHARS = 100  # the part of their arguments that is compared
 
 
 class Mode(Enum):
-    """What is done with a call.
+    """How calls are handled.
 
-    ``record``: it is made and kept. ``replay``: it is answered from the file, or with an error. ``replay_or_record``:
-    it is answered from the file if it is there, else made and kept.
+    ``record``: made and recorded. ``replay``: answered from the file, or with an error. ``replay_or_record``: answered
+    from the file if recorded, else made and recorded.
     """
 
     record = "record"
@@ -42,12 +42,12 @@ class Cassette:
     """Recorded calls of any number of servers and episodes.
 
     Args:
-        path: The file; made if it is recorded into.
+        path: The file; created unless the mode is ``replay``.
         mode: See ``Mode``.
-        ignore: By tool, the arguments that do not tell its calls apart. They are not written down either.
+        ignore: By tool, the arguments that do not identify its calls. They are not recorded either.
 
     Raises:
-        CassetteError: The file is not there, or is no cassette.
+        CassetteError: The file does not exist, or is no cassette.
     """
 
     def __init__(self, path: str | Path, mode: Mode, ignore: Mapping[str, Collection[str]] | None = None):
@@ -62,12 +62,12 @@ class Cassette:
 
     @property
     def records(self) -> bool:
-        """Whether calls that were made are kept."""
+        """Whether calls that are made are recorded."""
         return self.mode is not Mode.replay
 
     @property
     def replays(self) -> bool:
-        """Whether calls are answered from the file where it has them."""
+        """Whether recorded calls are answered from the file."""
         return self.mode is not Mode.record
 
     def playback(self, server: str) -> "CassetteReplay":
@@ -75,7 +75,7 @@ class Cassette:
         return CassetteReplay(self, server)
 
     def key(self, server: str, tool: str, arguments: Mapping[str, Any] | None, nth: int = 1) -> CallKey:
-        """What a call is known by.
+        """The key of a call.
 
         Raises:
             ValueError: The arguments cannot be written as JSON.
@@ -84,11 +84,11 @@ class Cassette:
 
     def find(self, call: CallKey) -> Answer | None:
         """The recorded answer to a call, or None."""
-        place = self._place(call)
-        return None if place is None else _answer(self._file.at(place))
+        location = self._locate(call)
+        return None if location is None else _answer(self._file.record_at(location))
 
     def keep(self, call: CallKey, answer: Answer) -> None:
-        """Write an answer down, unless that is what the file says already.
+        """Record an answer, unless the file holds the same one already.
 
         Raises:
             CassetteError: It cannot be written.
@@ -101,28 +101,28 @@ class Cassette:
             **_answer(answer),
         }
         self._catch_up()
-        known = self._calls.get(call.digest(), {}).get(call.nth)
-        if known is None or self._file.bytes_at(known) != encode(record):
+        recorded = self._calls.get(call.digest(), {}).get(call.nth)
+        if recorded is None or self._file.bytes_at(recorded) != encode(record):
             self._file.append(record)
 
     def tools(self, server: str) -> list[dict[str, Any]]:
-        """The tool list of a server as MCP has it: ``name``, ``description``, ``inputSchema`` and whatever was given.
+        """The recorded MCP tool list of a server: ``name``, ``description``, ``inputSchema`` and all other fields.
 
         Raises:
             CassetteError: None was recorded.
         """
         if not self.has_tools(server):
-            known = (
+            available = (
                 f"only those of {', '.join(sorted(self._tools))}"
                 if self._tools
                 else "nor of any other server"
             )
             raise CassetteError(
-                f"The cassette {self.path} has no tool list of the server {server!r}, {known}. Record it with "
+                f"The cassette {self.path} has no tool list of the server {server!r}, {available}. Record it with "
                 "env.cassette.mode=record and the same env.servers."
             )
-        listed: list[dict[str, Any]] = self._file.at(self._tools[server])["tools"]
-        return listed
+        tools: list[dict[str, Any]] = self._file.record_at(self._tools[server])["tools"]
+        return tools
 
     def has_tools(self, server: str) -> bool:
         """Whether the tool list of a server was recorded."""
@@ -131,7 +131,7 @@ class Cassette:
         return server in self._tools
 
     def keep_tools(self, server: str, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Write a server's tool list down, unless that is what the file says already.
+        """Record a server's tool list, unless the file holds the same one already.
 
         Raises:
             CassetteError: It cannot be written.
@@ -141,17 +141,17 @@ class Cassette:
             self._file.append(record)
 
     def miss(self, call: CallKey) -> str:
-        """What an agent is told whose call was not recorded: which call, which file, and the nearest one there is."""
-        said = f"Error: the cassette {self.path} has no call of {call.tool} with {_shown(call.arguments)}"
+        """The error for a call that was not recorded: the call, the file, and the nearest recorded call."""
+        message = f"Error: the cassette {self.path} has no call of {call.tool} with {_shown(call.arguments)}"
         recorded = self._by_tool.get((call.server, call.tool), {})
         if not recorded:
-            return f"{said}; it has no call of this tool at all"
-        latest = list(recorded.values())[-_COMPARED:]
-        others = [canonical(self._file.at(place)["arguments"]) for place in latest]
+            return f"{message}; it has no call of this tool at all"
+        latest = list(recorded.values())[-_MAX_COMPARED_CALLS:]
+        others = [canonical(self._file.record_at(location)["arguments"]) for location in latest]
         nearest = _nearest(call.arguments, others)
-        return f"{said}; the nearest recorded call of this tool has {_shown(nearest)}"
+        return f"{message}; the nearest recorded call of this tool has {_shown(nearest)}"
 
-    def _place(self, call: CallKey) -> LineLocation | None:
+    def _locate(self, call: CallKey) -> LineLocation | None:
         digest = call.digest()
         if call.nth not in self._calls.get(digest, {}):
             self._catch_up()
@@ -164,21 +164,21 @@ class Cassette:
         return recorded[max(before) if before else min(recorded)]
 
     def _catch_up(self) -> None:
-        """Take in what this and other processes have added since."""
-        for place, record in self._file.read_new():
+        """Read the lines that this and other processes have added since."""
+        for location, record in self._file.read_new():
             if "tools" in record:
-                self._tools[record["server"]] = place
+                self._tools[record["server"]] = location
                 continue
             try:
                 call = self.key(record["server"], record["tool"], record["arguments"], record["nth"])
             except (ValueError, AttributeError, TypeError) as error:
                 raise CassetteError(
-                    f"The cassette {self.path} cannot be read: at byte {place.offset} is no call ({error}). Mend or "
+                    f"The cassette {self.path} cannot be read: at byte {location.offset} is no call ({error}). Mend or "
                     "remove that line, or record a new cassette."
                 ) from error
             digest = call.digest()
-            self._calls.setdefault(digest, {})[call.nth] = place
-            self._by_tool.setdefault((call.server, call.tool), {})[digest] = place
+            self._calls.setdefault(digest, {})[call.nth] = location
+            self._by_tool.setdefault((call.server, call.tool), {})[digest] = location
 
 
 class CassetteReplay:
@@ -187,18 +187,18 @@ class CassetteReplay:
     def __init__(self, cassette: Cassette, server: str):
         self.cassette = cassette
         self.server = server
-        self._made: Counter[bytes] = Counter()
+        self._counts: Counter[bytes] = Counter()
 
     def next(self, tool: str, arguments: Mapping[str, Any] | None) -> CallKey:
-        """The call that the episode makes now.
+        """The key of the episode's next call.
 
         Raises:
             ValueError: The arguments cannot be written as JSON.
         """
         call = self.cassette.key(self.server, tool, arguments)
         digest = call.digest()
-        self._made[digest] += 1
-        return CallKey(call.server, call.tool, call.arguments, self._made[digest])
+        self._counts[digest] += 1
+        return CallKey(call.server, call.tool, call.arguments, self._counts[digest])
 
 
 def open_cassette(
@@ -235,12 +235,12 @@ def _answer(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(arguments: str, others: list[str]) -> str:
-    """The one of ``others`` that is most like ``arguments``, by their beginnings."""
-    matcher = SequenceMatcher(b=arguments[:_ALIKE], autojunk=False)
+    """The most similar of ``others`` to ``arguments``, by their beginnings."""
+    matcher = SequenceMatcher(b=arguments[:_MAX_COMPARED_CHARS], autojunk=False)
     nearest, likeness = others[0], -1.0
     for other in others:
-        matcher.set_seq1(other[:_ALIKE])
-        # The first two are upper bounds of the third, and cost next to nothing.
+        matcher.set_seq1(other[:_MAX_COMPARED_CHARS])
+        # The first two ratios are cheap upper bounds of the third.
         if matcher.real_quick_ratio() > likeness and matcher.quick_ratio() > likeness:
             ratio = matcher.ratio()
             if ratio > likeness:
@@ -249,4 +249,4 @@ def _nearest(arguments: str, others: list[str]) -> str:
 
 
 def _shown(arguments: str) -> str:
-    return arguments if len(arguments) <= _SHOWN else f"{arguments[:_SHOWN]}..."
+    return arguments if len(arguments) <= _MAX_SHOWN_CHARS else f"{arguments[:_MAX_SHOWN_CHARS]}..."

@@ -1,4 +1,4 @@
-"""An episode's tools with a cassette between: the same two questions as without, and no HTTP where it can answer."""
+"""An episode's tools with a cassette: the interface of ``ToolSession``, and no HTTP for calls that it answers."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -12,15 +12,15 @@ from aworld_train.rollout.tools import ToolResult, ToolServer, ToolSession, text
 class RecordedTools:
     """The tools of one episode: ``async with RecordedTools(server, cassette) as tools: await tools.call(...)``.
 
-    A session is opened at the first call that has to be made, so an episode that is replayed opens none.
+    A session is opened at the first call that is not replayed, so a replayed episode opens none.
 
     Args:
-        server: Where the tools are; in mode ``replay`` nobody has to be there.
-        cassette: None makes every call.
+        server: The tool server; it need not run in mode ``replay``.
+        cassette: With None every call is made.
 
     Attributes:
         replayed: Calls that the cassette answered.
-        missed: Calls that it should have answered and could not.
+        missed: Calls that it should have answered but had no recording of.
     """
 
     def __init__(self, server: ToolServer, cassette: Cassette | None):
@@ -56,7 +56,7 @@ class RecordedTools:
         return functions
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool, or take the recorded answer. What the client itself gave up is not recorded.
+        """Call a tool, or take the recorded answer. A call that the client abandoned is not recorded.
 
         Raises:
             EnvironmentLost: the server cannot be reached or went away during the call.
@@ -76,22 +76,22 @@ class RecordedTools:
             self.missed += 1
             return ToolResult(cassette.miss(call), True)
         result = await self._session.call(name, arguments)
-        if result.whole is not None:
-            cassette.keep(call, _answer(result.whole))
+        if result.raw is not None:
+            cassette.keep(call, _answer(result.raw))
         return result
 
 
 def tool_result(answer: Answer) -> ToolResult:
-    """A recorded answer as an episode was given it."""
+    """A recorded answer as a tool result."""
     if "error" in answer:
         return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"])
     result = answer["result"]
     return ToolResult(text_of(result), bool(result.get("isError")), result)
 
 
-def _answer(whole: Mapping[str, Any]) -> Answer:
-    """What a server said, as JSON-RPC has it."""
-    return {"result": whole} if "content" in whole else {"error": whole}
+def _answer(raw: Mapping[str, Any]) -> Answer:
+    """A server's answer in JSON-RPC's form."""
+    return {"result": raw} if "content" in raw else {"error": raw}
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

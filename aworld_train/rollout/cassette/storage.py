@@ -1,9 +1,9 @@
-"""The file of a cassette: JSON lines, only ever appended to, by as many processes as there are.
+"""The file of a cassette: JSON lines that any number of processes append to.
 
-The first line says what the file is and its version (a header may come again where processes began at the same time);
-then come lines ``{"server", "tool", "arguments", "nth", "result" | "error"}``, one per call, and ``{"server",
-"tools"}``, a server's tool list. Of lines that are about the same, the last counts. A line that a killed process left
-half-written is passed over; whoever writes next begins a new one.
+The first line holds format and version (processes that begin at the same time may repeat it); then come lines
+``{"server", "tool", "arguments", "nth", "result" | "error"}``, one per call, and ``{"server", "tools"}``, a server's
+tool list. Of several lines for the same call, the last counts. A line that a killed process left half-written is
+skipped; the next writer begins a new line.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ _log = logging.getLogger(__name__)
 
 
 class LineLocation(NamedTuple):
-    """Where a line stands in the file, in bytes."""
+    """The position of a line in the file, in bytes."""
 
     offset: int
     length: int
 
 
 class CassetteFile:
-    """The lines of one file; what others append to it is seen by ``read_new``.
+    """The lines of one file; ``read_new`` also reads lines that other processes append.
 
     Args:
         path: The file.
-        writable: Whether it is made if there is none.
+        writable: Whether it is created if it does not exist.
 
     Raises:
-        CassetteError: It cannot be opened, or must be there and is not.
+        CassetteError: It cannot be opened, or does not exist and is not writable.
     """
 
     def __init__(self, path: Path, writable: bool):
@@ -69,7 +69,7 @@ class CassetteFile:
         """Add a line.
 
         Raises:
-            CassetteError: There is no room, or the file cannot be written.
+            CassetteError: The disk is full, or the file cannot be written.
         """
         line = encode(record) + b"\n"
         try:
@@ -85,7 +85,7 @@ class CassetteFile:
             raise CassetteError(f"The cassette {self.path} cannot be written: {error.strerror}.") from error
 
     def read_new(self) -> Iterator[tuple[LineLocation, dict[str, Any]]]:
-        """The whole lines that were added since it was read last, without headers.
+        """The complete lines added since the last read, without headers.
 
         Raises:
             CassetteError: The file is no cassette, or one of another version.
@@ -97,23 +97,23 @@ class CassetteFile:
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # torn, or still being written
-                place = LineLocation(self._read_to, len(line))
+                location = LineLocation(self._read_to, len(line))
                 self._read_to += len(line)
                 self._line_number += 1
                 if line.strip() and (record := self._record(line)) is not None:
-                    yield place, record
+                    yield location, record
 
-    def bytes_at(self, place: LineLocation) -> bytes:
-        """The line that stands there, without its end."""
-        return os.pread(self._descriptor, place.length, place.offset).rstrip(b"\n")
+    def bytes_at(self, location: LineLocation) -> bytes:
+        """The line at a location, without its end."""
+        return os.pread(self._descriptor, location.length, location.offset).rstrip(b"\n")
 
-    def at(self, place: LineLocation) -> dict[str, Any]:
-        """The record that stands there."""
-        record: dict[str, Any] = json.loads(self.bytes_at(place))
+    def record_at(self, location: LineLocation) -> dict[str, Any]:
+        """The record at a location."""
+        record: dict[str, Any] = json.loads(self.bytes_at(location))
         return record
 
     def _record(self, line: bytes) -> dict[str, Any] | None:
-        """A line read; None for a header, and for what is left of a line that was torn."""
+        """Parse a line; None for a header and for a torn line."""
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -141,16 +141,16 @@ class CassetteFile:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
-    """Whether it has what a tool list has, or a call with what came of it."""
+    """Whether it is a complete tool list, or a complete call with its answer."""
     if "tools" in record:
         return "server" in record and isinstance(record["tools"], list)
-    came = [record[kind] for kind in ("result", "error") if kind in record]
-    return record.keys() >= _CALL and len(came) == 1 and isinstance(came[0], dict)
+    outcomes = [record[kind] for kind in ("result", "error") if kind in record]
+    return record.keys() >= _CALL and len(outcomes) == 1 and isinstance(outcomes[0], dict)
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """A record as the line that it is in the file, without the line's end."""
+    """A record as a line of the file, without the line's end."""
     try:
         return json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half a character, which JSON can only escape
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
         return json.dumps(record).encode()

@@ -1,9 +1,9 @@
-"""The model as agents see it: one HTTP server that speaks three dialects and hands each request to a conversation.
+"""The model gateway: an HTTP server that reads three dialects and passes each request to a conversation.
 
-It knows how programs ask for an answer and nothing of how one is sampled: that is a
-:class:`~aworld_train.rollout.messages.Conversation`, which a rollout brings along.
+It knows the dialects and nothing of sampling; each rollout brings its
+:class:`~aworld_train.rollout.messages.Conversation`, which samples the answers.
 """
 
-from aworld_train.rollout.model_gateway.app import LlmGateway, ModelGatewaySession, llm_gateway
+from aworld_train.rollout.model_gateway.app import ModelGateway, ModelGatewaySession, model_gateway
 
-__all__ = ["LlmGateway", "ModelGatewaySession", "llm_gateway"]
+__all__ = ["ModelGateway", "ModelGatewaySession", "model_gateway"]

@@ -1,11 +1,11 @@
-"""Where a rollout is: in the path of its own base URL, or, at the common one, in the key a client sends.
+"""Which rollout a request is for: the path of its base URL says it, or, at the common URL, the API key.
 
     /rollouts/<key>/v1/chat/completions                   the rollout's own agent
     /rollouts/<key>/agents/<agent>/v1/chat/completions    another one
     /v1/chat/completions, Authorization: Bearer <key>     the same, by key
     /v1/chat/completions, Authorization: Bearer <key>.<agent>
 
-The path wins: agents that were given a made-up API key work with the address alone.
+The path wins: agents with any made-up API key work with the address alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 DEFAULT_AGENT = "agent"
-# "." and ".." are steps in a path and "" is no segment: they, and what looks like this, get a mark in front.
+# "." and ".." are steps in a path and "" is no segment: these names, and names that begin with the mark, get a mark.
 _MARK = "~"
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a request is for.
+    """The destination of a request.
 
     Attributes:
-        callers: Pairs of a key and an agent's name, of which the first known one counts.
-        endpoint: What follows ``/v1/``; empty where there is nothing.
+        callers: Pairs of a key and an agent's name; the first with a known key counts.
+        endpoint: The path after ``/v1/``; may be empty.
     """
 
     callers: tuple[tuple[str, str], ...]
@@ -37,19 +37,19 @@ def path(key: str, agent: str | None) -> str:
 
 
 def api_key(key: str, agent: str | None) -> str:
-    """What stands for a rollout, or one agent in it, where a client sends a key."""
+    """The API key of a rollout, or of one agent in it."""
     return key if agent is None else f"{key}.{_segment(agent)}"
 
 
 def read(raw_path: str, headers: Mapping[str, str]) -> Target:
-    """What a request is for, from its path as it was sent and its headers."""
-    in_path = _in(raw_path)
-    return in_path if in_path.callers else Target(tuple(_sent(headers)), in_path.endpoint)
+    """The destination of a request, from its raw path and its headers."""
+    in_path = _from_path(raw_path)
+    return in_path if in_path.callers else Target(tuple(_from_headers(headers)), in_path.endpoint)
 
 
 @lru_cache(maxsize=4096)
-def _in(raw_path: str) -> Target:
-    """What a path says."""
+def _from_path(raw_path: str) -> Target:
+    """The destination that a path names."""
     steps = [step for step in raw_path.split("/") if step]
     callers: tuple[tuple[str, str], ...] = ()
     if steps[:1] == ["rollouts"] and len(steps) > 1:
@@ -61,10 +61,10 @@ def _in(raw_path: str) -> Target:
     return Target(callers, "/".join(steps[1:]) if steps[:1] == ["v1"] else "")
 
 
-def _sent(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _from_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     scheme, _, token = headers.get("Authorization", "").partition(" ")
-    for sent in (token.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")):
-        key, dot, agent = sent.partition(".")
+    for credential in (token.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")):
+        key, dot, agent = credential.partition(".")
         if key:
             yield key, _agent(agent) if dot else DEFAULT_AGENT
 

@@ -1,8 +1,8 @@
 """Anthropic's messages: POST /v1/messages.
 
-A user's message may hold tool results: they become messages of their own, before what the user says beside them. A
-call's input is an object there and never text, so arguments that are no object travel under a key of their own and
-come back as the text they were. Streams hold the whole answer, sampled before the first event.
+A user's message may hold tool results: they become separate messages, before the user's text. A call's input is always
+an object in this dialect, so arguments that are no JSON object are sent as text under a special key, and are read back
+from it. Streams hold the whole answer, sampled before the first event.
 """
 
 import json
@@ -16,7 +16,7 @@ from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
 
 TEXT_ARGUMENTS = "_arguments_as_text"
-"""The key under which a call's input has arguments that are no JSON object."""
+"""The key in a call's input for arguments that are no JSON object."""
 
 _READ = frozenset(
     {
@@ -64,17 +64,17 @@ def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
         _messages(body),
         offered.functions,
         use_tools=_may_use_tools(body, bool(offered.functions)),
-        max_tokens=fields.integer(body, "max_tokens", least=1),
+        max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
-def _tool(plain: Any, where: str) -> Json:
-    if fields.as_object(plain, where).get("type") not in (None, "custom"):
+def _tool(tool: Any, where: str) -> Json:
+    if fields.as_object(tool, where).get("type") not in (None, "custom"):
         raise fields.unsupported(f"{where}.type", "only an agent's own tools are possible")
-    return tools.function(plain, where, schema="input_schema")
+    return tools.function(tool, where, schema="input_schema")
 
 
 def _may_use_tools(body: Json, offered: bool) -> bool:
@@ -89,20 +89,20 @@ def _messages(body: Json) -> tuple[Message, ...]:
     history = History()
     if body.get("system"):
         history.add(Message("system", fields.joined_text(body["system"], "system")))
-    for at, plain in enumerate(fields.array(body, "messages")):
-        where = f"messages[{at}]"
-        _add(history, fields.as_object(plain, where), where)
+    for index, item in enumerate(fields.array(body, "messages")):
+        where = f"messages[{index}]"
+        _add(history, fields.as_object(item, where), where)
     messages = history.complete("messages")
     if messages[-1].role == "assistant":
         raise fields.unsupported(
-            f"messages[{at}]", "the model does not continue a message that was begun for it"
+            f"messages[{index}]", "the model does not continue a message that was begun for it"
         )
     return messages
 
 
-def _add(history: History, plain: Json, where: str) -> None:
-    role = fields.as_text(plain.get("role"), f"{where}.role")
-    blocks = plain.get("content")
+def _add(history: History, item: Json, where: str) -> None:
+    role = fields.as_text(item.get("role"), f"{where}.role")
+    blocks = item.get("content")
     if type(blocks) is str:
         blocks = [{"type": "text", "text": blocks}]
     if type(blocks) is not list:
@@ -114,46 +114,44 @@ def _add(history: History, plain: Json, where: str) -> None:
     elif role == "system":
         history.add(Message("system", fields.joined_text(blocks, f"{where}.content")))
     else:
-        wanted = "user, assistant or system"
-        raise RequestRefused(
-            f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
-        )
+        roles = "user, assistant or system"
+        raise RequestRefused(f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role")
 
 
 def _add_user(history: History, blocks: list[Any], where: str) -> None:
-    said = []
-    for at, block in enumerate(blocks):
+    texts = []
+    for index, block in enumerate(blocks):
         if type(block) is dict and block.get("type") == "tool_result":
-            found = block.get("content")
+            content = block.get("content")
             history.add_result(
-                fields.text(block, "tool_use_id", f"{where}[{at}].tool_use_id"),
-                "" if found is None else fields.joined_text(found, f"{where}[{at}].content"),
+                fields.text(block, "tool_use_id", f"{where}[{index}].tool_use_id"),
+                "" if content is None else fields.joined_text(content, f"{where}[{index}].content"),
             )
         else:
-            said.append(fields.part_text(block, f"{where}[{at}]"))
-    if said or not blocks:
-        history.add(Message("user", "\n".join(said)))
+            texts.append(fields.part_text(block, f"{where}[{index}]"))
+    if texts or not blocks:
+        history.add(Message("user", "\n".join(texts)))
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
-    calls, thoughts, said = [], [], []
-    for at, block in enumerate(blocks):
+    calls, reasoning_texts, texts = [], [], []
+    for index, block in enumerate(blocks):
         kind = block.get("type") if type(block) is dict else None
         if kind == "tool_use":
-            calls.append(_call(block, f"{where}[{at}]"))
+            calls.append(_call(block, f"{where}[{index}]"))
         elif kind == "thinking":
-            thoughts.append(fields.as_text(block.get("thinking"), f"{where}[{at}].thinking"))
+            reasoning_texts.append(fields.as_text(block.get("thinking"), f"{where}[{index}].thinking"))
         elif kind != "redacted_thinking":
-            said.append(fields.part_text(block, f"{where}[{at}]"))
-    return Message("assistant", "\n".join(said), tuple(calls), reasoning="\n".join(thoughts))
+            texts.append(fields.part_text(block, f"{where}[{index}]"))
+    return Message("assistant", "\n".join(texts), tuple(calls), reasoning="\n".join(reasoning_texts))
 
 
 def _call(block: Json, where: str) -> ToolCall:
-    given = fields.as_object(block.get("input"), f"{where}.input")
-    if given.keys() == {TEXT_ARGUMENTS} and type(given[TEXT_ARGUMENTS]) is str:
-        arguments = given[TEXT_ARGUMENTS]
+    input_object = fields.as_object(block.get("input"), f"{where}.input")
+    if input_object.keys() == {TEXT_ARGUMENTS} and type(input_object[TEXT_ARGUMENTS]) is str:
+        arguments = input_object[TEXT_ARGUMENTS]
     else:
-        arguments = _as_json(given, where)
+        arguments = _as_json(input_object, where)
     return ToolCall(
         fields.as_name(block.get("name"), f"{where}.name"), arguments, fields.text(block, "id", f"{where}.id")
     )
@@ -166,30 +164,30 @@ def _as_json(value: Json, where: str) -> str:
         raise fields.unsupported(f"{where}.input", "it cannot be written as JSON again") from None
 
 
-def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
+def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
     return {
-        **_begun(completion, model),
+        **_empty_message(completion, model),
         "content": _blocks(completion),
         "stop_reason": _STOP_REASONS[completion.finish_reason],
         "usage": {"input_tokens": completion.prompt_tokens, "output_tokens": len(completion.tokens)},
     }
 
 
-def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
     for data in _events(completion, model):
         yield event(data, data["type"])
 
 
 def _events(completion: Completion, model: str) -> Iterator[Json]:
-    yield {"type": "message_start", "message": _begun(completion, model)}
-    for at, block in enumerate(_blocks(completion)):
-        begun, deltas = _in_deltas(block, completion)
-        yield {"type": "content_block_start", "index": at, "content_block": begun}
+    yield {"type": "message_start", "message": _empty_message(completion, model)}
+    for index, block in enumerate(_blocks(completion)):
+        empty, deltas = _in_deltas(block, completion)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
         for delta in deltas:
-            yield {"type": "content_block_delta", "index": at, "delta": delta}
-        yield {"type": "content_block_stop", "index": at}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
     yield {
         "type": "message_delta",
         "delta": {"stop_reason": _STOP_REASONS[completion.finish_reason], "stop_sequence": None},
@@ -199,7 +197,7 @@ def _events(completion: Completion, model: str) -> Iterator[Json]:
 
 
 def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
-    """A block as it begins, and what is added to it."""
+    """An empty block, and the deltas that fill it."""
     if block["type"] == "tool_use":
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         return {**block, "input": {}}, [delta]
@@ -209,7 +207,7 @@ def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
     return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
 
 
-def _begun(completion: Completion, model: str) -> Json:
+def _empty_message(completion: Completion, model: str) -> Json:
     return {
         "id": new_id("msg_"),
         "type": "message",
@@ -223,7 +221,7 @@ def _begun(completion: Completion, model: str) -> Json:
 
 
 def _blocks(completion: Completion) -> list[Json]:
-    """The blocks of an answer; there is a text where it would have none."""
+    """The blocks of an answer; at least one text block."""
     blocks: list[Json] = []
     if completion.reasoning:
         blocks.append({"type": "thinking", "thinking": completion.reasoning, "signature": ""})
@@ -237,17 +235,17 @@ def _blocks(completion: Completion) -> list[Json]:
 
 
 def _input(arguments: str) -> Json:
-    """Arguments as an object that can be written as JSON, which knows no infinity."""
+    """Arguments as an object that can be written as JSON, which has no infinity."""
     try:
-        found = json.loads(arguments)
-        json.dumps(found, allow_nan=False)
+        value = json.loads(arguments)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
-        found = None
-    return found if type(found) is dict else {TEXT_ARGUMENTS: arguments}
+        value = None
+    return value if type(value) is dict else {TEXT_ARGUMENTS: arguments}
 
 
 def error(refused: RequestRefused) -> Json:
-    """The body of a refusal; ``param`` and ``code`` are beyond what Anthropic sends."""
+    """The body of a refusal; ``param`` and ``code`` are additions to Anthropic's format."""
     default = "api_error" if refused.status >= 500 else "invalid_request_error"
     return {
         "type": "error",

@@ -1,9 +1,9 @@
-"""The server: which rollout a request belongs to, whether that still runs, and an answer in every case.
+"""The model gateway's server: finds the rollout of a request, and answers in every case.
 
-One server for a process, on loopback, and one `ModelGatewaySession` for each rollout, with a key that nobody guesses.
-The only wait without a limit of its own is that for `Conversation.complete`: it ends when the rollout does, which has
-one, and when the client breaks off. Clients of OpenAI and Anthropic try again by themselves, which would sample twice,
-so every error says that they must not.
+One server per process, on loopback, and one `ModelGatewaySession` per rollout, with a key that cannot be guessed. Only
+the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, which has one, or when the
+client disconnects. The clients of OpenAI and Anthropic retry by themselves, which would sample twice, so every error
+tells them not to.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from aworld_train.rollout.model_gateway.fields import Json
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES = 64 << 20
+MAX_BODY_BYTES = 64 << 20
 _BODY_SECONDS = 60.0
 _KEEP_ALIVE_SECONDS = 15.0
-# Longer than any pause between two requests of an agent: a connection that is closed as the next one is sent on it
-# looks like an error to the client.
+# Longer than any pause between two requests of an agent: a connection that the server closes just as the next request
+# is sent looks like an error to the client.
 _IDLE_CONNECTION_SECONDS = 3600.0
 _STOP_SECONDS = 5.0
-_REMEMBERED = 4096
-_BACKLOG = 4096  # connections that may wait to be taken: agents of all rollouts begin at the same time
+_MAX_ENDED_KEYS = 4096
+_BACKLOG = 4096  # connections that may wait to be accepted: the agents of all rollouts begin at the same time
 _NO_RETRY = {"x-should-retry": "false"}
 _STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _COMMENT = b": sampling\n\n"
@@ -48,22 +48,22 @@ _SERVED = "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v
 
 
 class ModelGatewaySession:
-    """One rollout's way to the model, from `LlmGateway.admit` to `close`.
+    """One rollout's access to the model, from `ModelGateway.open_session` to `close`.
 
     Attributes:
-        key: What stands for the rollout in its addresses and API keys.
+        key: The rollout's secret in its addresses and API keys.
         model: The model's name.
     """
 
-    def __init__(self, gateway: "LlmGateway", model: str, conversation_of: Callable[[str], Conversation]):
+    def __init__(self, gateway: "ModelGateway", model: str, conversation_of: Callable[[str], Conversation]):
         self.key = secrets.token_urlsafe(24)
         self.model = model
         self._gateway = gateway
         self._conversation_of = conversation_of
         self._conversations: dict[str, Conversation] = {}
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
-        self._asked: dict[tuple[str, Dialect], ParsedRequest] = {}
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     def root(self, agent: str | None = None) -> str:
@@ -71,35 +71,35 @@ class ModelGatewaySession:
         return self._gateway.url + address.path(self.key, agent)
 
     def address(self, agent: str | None = None) -> str:
-        """The base URL for OpenAI's clients; it names the rollout, so that any API key will do."""
+        """The base URL for OpenAI's clients; it identifies the rollout, so any API key works."""
         return self.root(agent) + "/v1"
 
     def api_key(self, agent: str | None = None) -> str:
-        """The API key for clients of the common address, `LlmGateway.url` with ``/v1``."""
+        """The API key for clients of the common base URL, `ModelGateway.url` with ``/v1``."""
         return address.api_key(self.key, agent)
 
     def close(self) -> None:
-        """Refuse what comes from now on, and cancel what is under way."""
+        """Refuse later requests, and cancel those under way."""
         self._closed = True
         self._gateway._forget(self)
-        for task in self._under_way:
+        for task in self._tasks:
             task.cancel()
 
     def _read(self, agent: str, dialect: Dialect, body: bytes) -> ParsedRequest:
         caller = (agent, dialect)
         if caller not in self._bodies:
             self._bodies[caller] = BodyReader(dialect.history)
-        asked = dialect.read(self._bodies[caller].read(body), self._asked.get(caller))
-        self._asked[caller] = asked
-        return asked
+        parsed = dialect.read(self._bodies[caller].read(body), self._last_requests.get(caller))
+        self._last_requests[caller] = parsed
+        return parsed
 
     async def _complete(self, agent: str, request: ChatRequest) -> Completion:
-        """The answer, or `RequestRefused` with the reason that there is none."""
-        if self._closed:  # while the body came
-            raise _ended()
+        """The answer, or `RequestRefused` with the reason why there is none."""
+        if self._closed:  # while the body was read
+            raise _rollout_ended()
         task = asyncio.current_task()
         assert task is not None
-        self._under_way.add(task)
+        self._tasks.add(task)
         try:
             if agent not in self._conversations:
                 self._conversations[agent] = self._conversation_of(agent)
@@ -109,23 +109,23 @@ class ModelGatewaySession:
         except asyncio.CancelledError as error:
             if self._closed:
                 task.uncancel()
-                raise _ended() from None
-            if task.cancelling():  # the client has broken off
+                raise _rollout_ended() from None
+            if task.cancelling():  # the client has disconnected
                 raise
-            raise _failed(error) from None
+            raise _internal_error(error) from None
         except Exception as error:
             log.exception("a conversation failed")
-            raise _failed(error) from None
+            raise _internal_error(error) from None
         finally:
-            self._under_way.discard(task)
+            self._tasks.discard(task)
 
 
-class LlmGateway:
-    """The server."""
+class ModelGateway:
+    """The server of a process; it has a session for each rollout."""
 
     def __init__(self) -> None:
-        self._admitted: dict[str, ModelGatewaySession] = {}
-        self._ended: deque[str] = deque(maxlen=_REMEMBERED)
+        self._sessions: dict[str, ModelGatewaySession] = {}
+        self._ended_keys: deque[str] = deque(maxlen=_MAX_ENDED_KEYS)
         self._runner: web.ServerRunner | None = None
         self._url = ""
 
@@ -140,7 +140,7 @@ class LlmGateway:
         """Listen on a free port of 127.0.0.1."""
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
-        # The server below aiohttp's applications, whose routes and middlewares take as long as all the rest of it.
+        # Not an aiohttp application: its routes and middlewares take as long as all the rest.
         server = web.Server(
             self._handle,
             request_factory=_request,
@@ -155,54 +155,54 @@ class LlmGateway:
         self._url = f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """Close all admissions and stop listening; within seconds, whatever is under way."""
-        for admission in list(self._admitted.values()):
-            admission.close()
+        """Close all sessions and stop listening; takes seconds at most, whatever is under way."""
+        for session in list(self._sessions.values()):
+            session.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._runner, self._url = None, ""
 
-    def admit(self, model: str, conversation_of: Callable[[str], Conversation]) -> ModelGatewaySession:
-        """Let a rollout in.
+    def open_session(self, model: str, conversation_of: Callable[[str], Conversation]) -> ModelGatewaySession:
+        """Open a session for a rollout.
 
         Args:
-            model: The name that answers have; requests may name any.
-            conversation_of: An agent's name becomes its conversation; asked when the agent first asks, and never
-                again. It may raise `RequestRefused`.
+            model: The model name in answers; requests may name any.
+            conversation_of: Returns the conversation of an agent by its name; called once per agent, at its first
+                request. It may raise `RequestRefused`.
         """
-        admission = ModelGatewaySession(self, model, conversation_of)
-        self._admitted[admission.key] = admission
-        return admission
+        session = ModelGatewaySession(self, model, conversation_of)
+        self._sessions[session.key] = session
+        return session
 
-    def _forget(self, admission: ModelGatewaySession) -> None:
-        if self._admitted.pop(admission.key, None):
-            self._ended.append(admission.key)
+    def _forget(self, session: ModelGatewaySession) -> None:
+        if self._sessions.pop(session.key, None):
+            self._ended_keys.append(session.key)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         target = address.read(request.rel_url.raw_path, request.headers)
         dialect = _DIALECTS.get(target.endpoint)
         try:
-            admission, agent = self._find(target)
+            session, agent = self._find(target)
             if dialect is None:
-                return _json(_about_models(request, target, admission))
+                return _json(_about_models(request, target, session))
             if request.method != "POST":
                 raise RequestRefused(f"{request.method} is not possible here; POST is", status=405)
-            asked = admission._read(agent, dialect, await _read(request))
-            return await _serve(request, dialect, asked, admission, agent)
+            parsed = session._read(agent, dialect, await _read(request))
+            return await _serve(request, dialect, parsed, session, agent)
         except RequestRefused as refused:
             return _refusal(dialect or chat.DIALECT, refused)
-        except ConnectionError:  # the client is gone; a conversation's own have become `RequestRefused`
+        except ConnectionError:  # the client is gone; a conversation's errors are `RequestRefused` by now
             raise
         except Exception as error:
             log.exception("the gateway failed")
-            return _refusal(dialect or chat.DIALECT, _failed(error))
+            return _refusal(dialect or chat.DIALECT, _internal_error(error))
 
     def _find(self, target: Target) -> tuple[ModelGatewaySession, str]:
         for key, agent in target.callers:
-            if key in self._admitted:
-                return self._admitted[key], agent
-        if any(key in self._ended for key, _ in target.callers):
-            raise _ended()
+            if key in self._sessions:
+                return self._sessions[key], agent
+        if any(key in self._ended_keys for key, _ in target.callers):
+            raise _rollout_ended()
         raise RequestRefused(
             "no rollout has this key; use the address or the API key that the rollout was given",
             status=401,
@@ -210,30 +210,30 @@ class LlmGateway:
         )
 
 
-def _about_models(request: web.BaseRequest, target: Target, admission: ModelGatewaySession) -> Json:
+def _about_models(request: web.BaseRequest, target: Target, session: ModelGatewaySession) -> Json:
     endpoint, _, name = target.endpoint.partition("/")
     if endpoint != "models" or request.method not in ("GET", "HEAD"):
-        asked = f"{request.method} {request.rel_url.raw_path}"[:200].replace(admission.key, "<key>")
-        raise RequestRefused(f"{asked} is not served; {_SERVED} are", status=404, code="not_found")
-    return models.one(unquote(name), admission.model) if name else models.listed(admission.model)
+        request_line = f"{request.method} {request.rel_url.raw_path}"[:200].replace(session.key, "<key>")
+        raise RequestRefused(f"{request_line} is not served; {_SERVED} are", status=404, code="not_found")
+    return models.entry(unquote(name), session.model) if name else models.listing(session.model)
 
 
 def _request(
     message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: "asyncio.Task[None]"
 ) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_BYTES)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
 async def _read(request: web.BaseRequest) -> bytes:
     try:
-        if request.content.is_eof():  # most bodies are there with their heads
+        if request.content.is_eof():  # most bodies arrive together with their headers
             return await request.read()
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise RequestRefused(
-            f"the body is larger than {BODY_BYTES >> 20} MB", status=413, code="request_too_large"
+            f"the body is larger than {MAX_BODY_BYTES >> 20} MB", status=413, code="request_too_large"
         ) from None
     except TimeoutError:
         raise RequestRefused(
@@ -246,45 +246,45 @@ async def _read(request: web.BaseRequest) -> bytes:
 async def _serve(
     request: web.BaseRequest,
     dialect: Dialect,
-    asked: ParsedRequest,
-    admission: ModelGatewaySession,
+    parsed: ParsedRequest,
+    session: ModelGatewaySession,
     agent: str,
 ) -> web.StreamResponse:
-    answering = admission._complete(agent, asked.request)
-    if asked.stream:
-        return await _stream(request, dialect, asked, admission, answering)
-    return _json(dialect.answer(await answering, asked, admission.model))
+    completion = session._complete(agent, parsed.request)
+    if parsed.stream:
+        return await _stream(request, dialect, parsed, session, completion)
+    return _json(dialect.answer(await completion, parsed, session.model))
 
 
 async def _stream(
     request: web.BaseRequest,
     dialect: Dialect,
-    asked: ParsedRequest,
-    admission: ModelGatewaySession,
-    answering: Coroutine[Any, Any, Completion],
+    parsed: ParsedRequest,
+    session: ModelGatewaySession,
+    completion: Coroutine[Any, Any, Completion],
 ) -> web.StreamResponse:
-    """An answer as events; where it is late, it begins with comments that tell the client that one is to come."""
-    task = asyncio.create_task(answering)
-    task.add_done_callback(_seen)
+    """An answer as events; if it is late, comments come first and keep the connection alive."""
+    task = asyncio.create_task(completion)
+    task.add_done_callback(_retrieve_exception)
     try:
         if not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
-            return await _stream_late(request, dialect, asked, admission, task)
-        events = dialect.events(await task, asked, admission.model)
+            return await _stream_late(request, dialect, parsed, session, task)
+        events = dialect.events(await task, parsed, session.model)
     finally:
         task.cancel()
     return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
 
 
-def _seen(task: "asyncio.Task[Completion]") -> None:
+def _retrieve_exception(task: "asyncio.Task[Completion]") -> None:
     if not task.cancelled():
-        task.exception()  # nobody asks for it where the client is gone, and asyncio would complain
+        task.exception()  # retrieved, or asyncio would log it when the client is gone
 
 
 async def _stream_late(
     request: web.BaseRequest,
     dialect: Dialect,
-    asked: ParsedRequest,
-    admission: ModelGatewaySession,
+    parsed: ParsedRequest,
+    session: ModelGatewaySession,
     task: "asyncio.Task[Completion]",
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
@@ -293,12 +293,12 @@ async def _stream_late(
     while not (await asyncio.wait([task], timeout=_KEEP_ALIVE_SECONDS))[0]:
         await response.write(_COMMENT)
     try:
-        events = b"".join(dialect.events(await task, asked, admission.model))
+        events = b"".join(dialect.events(await task, parsed, session.model))
     except RequestRefused as refused:
         events = dialect.error_event(refused)
     except Exception as error:
         log.exception("the gateway failed")
-        events = dialect.error_event(_failed(error))
+        events = dialect.error_event(_internal_error(error))
     await response.write(events)
     await response.write_eof()
     return response
@@ -317,24 +317,24 @@ def _refusal(dialect: Dialect, refused: RequestRefused) -> web.Response:
     )
 
 
-def _ended() -> RequestRefused:
+def _rollout_ended() -> RequestRefused:
     return RequestRefused("the rollout that this key was for has ended", status=410, code="rollout_ended")
 
 
-def _failed(error: BaseException) -> RequestRefused:
+def _internal_error(error: BaseException) -> RequestRefused:
     return RequestRefused(f"the model failed: {type(error).__name__}", status=500, code="internal_error")
 
 
-_gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, LlmGateway]" = WeakKeyDictionary()
-_starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
+_gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, ModelGateway]" = WeakKeyDictionary()
+_start_locks: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
 
 
-async def llm_gateway() -> LlmGateway:
-    """The gateway of this process (of this event loop, where it has several), started when it is first asked for."""
+async def model_gateway() -> ModelGateway:
+    """The model gateway of this event loop, started at the first call."""
     loop = asyncio.get_running_loop()
-    async with _starting.setdefault(loop, asyncio.Lock()):
+    async with _start_locks.setdefault(loop, asyncio.Lock()):
         if loop not in _gateways:
-            gateway = LlmGateway()
+            gateway = ModelGateway()
             await gateway.start()
             _gateways[loop] = gateway
     return _gateways[loop]

@@ -1,7 +1,7 @@
 """OpenAI's chat completions: POST /v1/chat/completions.
 
-Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's head and arguments,
-the reason it ended, and, where ``stream_options.include_usage`` asks for it, the number of tokens.
+Streams hold the whole answer, sampled before the first event: role, reasoning, text, each call's name and arguments,
+the finish reason and, with ``stream_options.include_usage``, the number of tokens.
 """
 
 import time
@@ -70,89 +70,87 @@ def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
 
 
 def _messages(sent: Sequence[Any], last: ParsedRequest | None) -> tuple[Message, ...]:
-    known = _common(sent, last.sent) if last else 0
+    known = _common_prefix(sent, last.sent) if last else 0
     history = History(last.request.messages[:known] if last else ())
-    for at in range(known, len(sent)):
-        where = f"messages[{at}]"
-        _add(history, fields.as_object(sent[at], where), where)
+    for index in range(known, len(sent)):
+        where = f"messages[{index}]"
+        _add(history, fields.as_object(sent[index], where), where)
     return history.complete("messages")
 
 
-def _common(sent: Sequence[Any], before: Sequence[Any]) -> int:
-    """How many messages are at the beginning of both. What is read of one is text, which is equal or is not."""
-    for at, (new, old) in enumerate(zip(sent, before, strict=False)):
-        if new is not old and new != old:
-            return at
+def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
+    """The number of equal messages at the beginning of both. ``==`` is exact: only their text is used."""
+    for index, (sent_message, earlier) in enumerate(zip(sent, before, strict=False)):
+        if sent_message is not earlier and sent_message != earlier:
+            return index
     return min(len(sent), len(before))
 
 
-def _add(history: History, plain: Json, where: str) -> None:
-    role = fields.as_text(plain.get("role"), f"{where}.role")
+def _add(history: History, item: Json, where: str) -> None:
+    role = fields.as_text(item.get("role"), f"{where}.role")
     if role in _ROLES:
-        history.add(Message(_ROLES[role], fields.joined_text(plain.get("content"), f"{where}.content")))
+        history.add(Message(_ROLES[role], fields.joined_text(item.get("content"), f"{where}.content")))
     elif role == "assistant":
-        history.add(_assistant(plain, where))
+        history.add(_assistant(item, where))
     elif role in ("tool", "function"):
         history.add_result(
-            fields.text(plain, "tool_call_id", f"{where}.tool_call_id"),
-            fields.joined_text(plain.get("content"), f"{where}.content"),
-            fields.text(plain, "name", f"{where}.name"),
+            fields.text(item, "tool_call_id", f"{where}.tool_call_id"),
+            fields.joined_text(item.get("content"), f"{where}.content"),
+            fields.text(item, "name", f"{where}.name"),
         )
     else:
-        wanted = "system, developer, user, assistant, tool or function"
-        raise RequestRefused(
-            f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
-        )
+        roles = "system, developer, user, assistant, tool or function"
+        raise RequestRefused(f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role")
 
 
-def _assistant(plain: Json, where: str) -> Message:
-    content = plain.get("content")
+def _assistant(item: Json, where: str) -> Message:
+    content = item.get("content")
     calls = [
-        _call(one, f"{where}.tool_calls[{at}]")
-        for at, one in enumerate(fields.array(plain, "tool_calls", f"{where}.tool_calls"))
+        _call(call, f"{where}.tool_calls[{index}]")
+        for index, call in enumerate(fields.array(item, "tool_calls", f"{where}.tool_calls"))
     ]
-    if plain.get("function_call") is not None:
-        calls.append(_named_call(plain, "function_call", where))
+    if item.get("function_call") is not None:
+        calls.append(_named_call(item, "function_call", where))
     return Message(
         "assistant",
         "" if content is None else fields.joined_text(content, f"{where}.content"),
         tuple(calls),
         # vLLM calls it `reasoning` since 0.11, and `reasoning_content` before, as DeepSeek does.
-        reasoning=fields.text(plain, "reasoning_content", f"{where}.reasoning_content")
-        or fields.text(plain, "reasoning", f"{where}.reasoning"),
+        reasoning=fields.text(item, "reasoning_content", f"{where}.reasoning_content")
+        or fields.text(item, "reasoning", f"{where}.reasoning"),
     )
 
 
-def _call(plain: Any, where: str) -> ToolCall:
-    _refuse_other_types(fields.as_object(plain, where), where)
-    return _named_call(plain, "function", where)
+def _call(call: Any, where: str) -> ToolCall:
+    _refuse_other_types(fields.as_object(call, where), where)
+    return _named_call(call, "function", where)
 
 
-def _named_call(plain: Json, member: str, where: str) -> ToolCall:
-    function = fields.as_object(plain.get(member), f"{where}.{member}")
+def _named_call(item: Json, member: str, where: str) -> ToolCall:
+    function = fields.as_object(item.get(member), f"{where}.{member}")
     return ToolCall(
         fields.as_name(function.get("name"), f"{where}.{member}.name"),
         fields.as_text(function.get("arguments"), f"{where}.{member}.arguments"),
-        fields.text(plain, "id", f"{where}.id") if member == "function" else "",
+        fields.text(item, "id", f"{where}.id") if member == "function" else "",
     )
 
 
-def _tool(plain: Any, where: str) -> Json:
-    _refuse_other_types(fields.as_object(plain, where), where)
-    return tools.function(fields.as_object(plain.get("function"), f"{where}.function"), f"{where}.function")
+def _tool(tool: Any, where: str) -> Json:
+    _refuse_other_types(fields.as_object(tool, where), where)
+    return tools.function(fields.as_object(tool.get("function"), f"{where}.function"), f"{where}.function")
 
 
-def _refuse_other_types(plain: Json, where: str) -> None:
-    if plain.get("type", "function") != "function":
+def _refuse_other_types(item: Json, where: str) -> None:
+    if item.get("type", "function") != "function":
         raise fields.unsupported(f"{where}.type", "only functions are possible")
 
 
 def _max_tokens(body: Json) -> int | None:
-    limits = (fields.integer(body, name, least=1) for name in ("max_tokens", "max_completion_tokens"))
-    return min((one for one in limits if one is not None), default=None)
+    limits = (fields.integer(body, name, min_value=1) for name in ("max_tokens", "max_completion_tokens"))
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
-def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
+def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
     message: Json = {"role": "assistant", "content": completion.content, "refusal": None}
     if completion.reasoning:
@@ -161,25 +159,25 @@ def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
         message["content"] = completion.content or None
         message["tool_calls"] = [
             {
-                "id": one.call_id,
+                "id": call.call_id,
                 "type": "function",
-                "function": {"name": one.name, "arguments": one.arguments},
+                "function": {"name": call.name, "arguments": call.arguments},
             }
-            for one in completion.tool_calls
+            for call in completion.tool_calls
         ]
     choice = {
         "index": 0,
         "message": message,
-        "logprobs": _logprobs(completion, asked),
+        "logprobs": _logprobs(completion, parsed),
         "finish_reason": completion.finish_reason,
     }
     return {**_head("chat.completion", model), "choices": [choice], "usage": _usage(completion)}
 
 
-def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
     head = _head("chat.completion.chunk", model)
-    if asked.usage:
+    if parsed.usage:
         head["usage"] = None
     for delta in _deltas(completion):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
@@ -187,11 +185,11 @@ def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator
     last = {
         "index": 0,
         "delta": {},
-        "logprobs": _logprobs(completion, asked),
+        "logprobs": _logprobs(completion, parsed),
         "finish_reason": completion.finish_reason,
     }
     yield event({**head, "choices": [last]})
-    if asked.usage:
+    if parsed.usage:
         yield event({**head, "choices": [], "usage": _usage(completion)})
     yield b"data: [DONE]\n\n"
 
@@ -202,18 +200,18 @@ def _deltas(completion: Completion) -> Iterator[Json]:
         yield {"reasoning_content": completion.reasoning}
     if completion.content:
         yield {"content": completion.content}
-    for at, call in enumerate(completion.tool_calls):
+    for index, call in enumerate(completion.tool_calls):
         function = {"name": call.name, "arguments": ""}
-        yield {"tool_calls": [{"index": at, "id": call.call_id, "type": "function", "function": function}]}
-        yield {"tool_calls": [{"index": at, "function": {"arguments": call.arguments}}]}
+        yield {"tool_calls": [{"index": index, "id": call.call_id, "type": "function", "function": function}]}
+        yield {"tool_calls": [{"index": index, "function": {"arguments": call.arguments}}]}
 
 
 def _head(kind: str, model: str) -> Json:
     return {"id": new_id("chatcmpl-"), "object": kind, "created": int(time.time()), "model": model}
 
 
-def _logprobs(completion: Completion, asked: ParsedRequest) -> Json | None:
-    found = token_logprobs(completion) if asked.request.logprobs else []
+def _logprobs(completion: Completion, parsed: ParsedRequest) -> Json | None:
+    found = token_logprobs(completion) if parsed.request.logprobs else []
     return {"content": found, "refusal": None} if found else None
 
 

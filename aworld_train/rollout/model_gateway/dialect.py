@@ -1,7 +1,7 @@
-"""What a dialect is: how a body is read, and how an answer, a stream of it, and an error are written.
+"""The interface of a dialect: reads a request's body, and writes an answer, its stream of events, and an error.
 
-Answers are sampled as a whole before the first of a stream's events is made: a token that the trainer has not seen
-whole cannot reach an agent, and a refusal still has its HTTP status.
+An answer is sampled as a whole before the first event of its stream is written: no token reaches an agent before the
+trainer has recorded it, and a refusal still has its HTTP status.
 """
 
 import json
@@ -16,20 +16,20 @@ from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefuse
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.tools import OfferedTools
 
-_RANDOM = random.Random()  # not the one that programs seed
+_RANDOM = random.Random()  # not the global one, which programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A request that was read.
+    """A parsed request.
 
     Attributes:
-        request: What the conversation is given.
-        stream: Whether the answer is wanted as events.
+        request: The request for the conversation.
+        stream: Whether the answer is to be a stream of events.
         usage: Whether a stream of the chat dialect ends with the number of tokens.
-        sent: The messages as they were sent, in the dialects that read each by itself.
-        tools: The tools as they were sent and as they were read.
+        sent: The messages as they were sent, in dialects that parse each message separately.
+        tools: The tools as they were sent and parsed.
     """
 
     request: ChatRequest
@@ -41,16 +41,16 @@ class ParsedRequest:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way to ask.
+    """One request format with its answers.
 
     Attributes:
         history: The parameter that holds the history.
-        read: A body becomes a request; raises `RequestRefused`. What it has in common with the agent's last request in
-            this dialect, where there is one, is taken from there: an agent sends its whole history every time.
+        read: Parses a body; raises `RequestRefused`. Takes the parts that are equal in the agent's last request in this
+            dialect from there, since an agent sends its whole history every time.
         answer: The answer's body; the string is the model's name.
-        events: The same as server-sent events.
+        events: The answer as server-sent events.
         error: The body of a refusal.
-        error_event: The same once a stream has begun.
+        error_event: A refusal as an event, once a stream has begun.
     """
 
     history: str
@@ -70,7 +70,7 @@ def encode(value: Any) -> bytes:
     """``value`` as JSON."""
     try:
         return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half of a surrogate pair, which can be written as an escape only
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can only escape
         return _in_ascii(value)
 
 
@@ -79,13 +79,13 @@ def _in_ascii(value: Any) -> bytes:
 
 
 def event(data: Json, name: str = "") -> bytes:
-    """One server-sent event; in ASCII, in which no client finds more ends of lines than there are."""
+    """One server-sent event, in ASCII: some clients take other characters for line ends."""
     head = b"event: " + name.encode() + b"\n" if name else b""
     return head + b"data: " + _in_ascii(data) + b"\n\n"
 
 
 def token_logprobs(completion: Completion) -> list[Json]:
-    """The sampled tokens as OpenAI has them; empty where they are not known."""
+    """The sampled tokens in OpenAI's format; empty if their texts were not requested."""
     return [
         {"token": text, "logprob": logprob, "bytes": list(text.encode(errors="replace")), "top_logprobs": []}
         for text, logprob in zip(completion.texts, completion.logprobs, strict=False)

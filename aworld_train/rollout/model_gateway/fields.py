@@ -1,7 +1,7 @@
-"""Values out of a request's body: each is of the type it must have, or the request is refused by the parameter's name.
+"""Reads values from a request's body: a value of the wrong type is refused with the parameter's name.
 
-Bodies are plain JSON and stay so: a validation library would take longer for a long history than all the rest. ``True``
-is no number here, and ``null`` is as if the parameter were not there.
+Bodies stay plain JSON: for a long history, a validation library would take longer than all the rest. ``True`` is not
+accepted as a number, and ``null`` counts as an absent parameter.
 """
 
 import json
@@ -32,56 +32,56 @@ def parse_body(body: bytes) -> Json:
     """A request's body as an object.
 
     Raises:
-        Refused: it is no JSON, no object, or holds text that cannot be encoded.
+        RequestRefused: it is no JSON, no object, or holds text that cannot be encoded.
     """
     try:
-        found = _parsed(body)
+        value = _parsed(body)
     except UnicodeEncodeError:
         raise RequestRefused(
             "the body holds half of a surrogate pair, which is no text", code="invalid_text"
         ) from None
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the body is no JSON: {error}", code="invalid_json") from None
-    if not isinstance(found, dict):
-        raise RequestRefused(f"the body must be a JSON object, and is {kind(found)}", code="invalid_json")
-    return found
+    if not isinstance(value, dict):
+        raise RequestRefused(f"the body must be a JSON object, and is {kind(value)}", code="invalid_json")
+    return value
 
 
 def _parsed(body: bytes) -> Any:
-    """What is in a body.
+    """Parse a body.
 
-    msgspec finds what `json` finds, several times as fast, where it finds anything. It takes no numbers beyond a
-    float's range, no ``NaN``, and no half of a surrogate pair.
+    Where msgspec accepts a body, its result equals that of `json`, several times as fast. It rejects numbers beyond a
+    float's range, ``NaN``, and half of a surrogate pair.
     """
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # JSON is UTF-8 (RFC 8259), and decoded strictly; given bytes, `json` would let surrogates through.
-        found = json.loads(body.decode())
-        # Half of a surrogate pair is possible in JSON, and in no tokenizer.
-        json.dumps(found, ensure_ascii=False).encode()
-        return found
+        value = json.loads(body.decode())
+        # JSON can hold half of a surrogate pair; no tokenizer can.
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
 
 
 def kind(value: Any) -> str:
-    """What a value is, in JSON's words."""
+    """The JSON type of a value."""
     return _KINDS.get(type(value), "something else")
 
 
-def wrong(value: Any, parameter: str, wanted: str) -> RequestRefused:
-    """What to raise for a value of the wrong type or range."""
-    # An integer of thousands of digits has no decimal form.
-    shown = (
+def wrong(value: Any, parameter: str, expected: str) -> RequestRefused:
+    """The error for a value of the wrong type or range."""
+    # Python does not write integers of thousands of digits in decimal.
+    described = (
         f"{value}" if type(value) is float or (type(value) is int and abs(value) < 1 << 64) else kind(value)
     )
     return RequestRefused(
-        f"{parameter} must be {wanted}, and is {shown}", code="invalid_value", parameter=parameter
+        f"{parameter} must be {expected}, and is {described}", code="invalid_value", parameter=parameter
     )
 
 
-def unsupported(parameter: str, why: str) -> RequestRefused:
-    """What to raise for something that is right in the dialect, and that is not done here."""
-    return RequestRefused(f"{parameter}: {why}", code="unsupported_parameter", parameter=parameter)
+def unsupported(parameter: str, reason: str) -> RequestRefused:
+    """The error for a parameter that the dialect has and the model gateway does not support."""
+    return RequestRefused(f"{parameter}: {reason}", code="unsupported_parameter", parameter=parameter)
 
 
 def as_object(value: Any, parameter: str) -> Json:
@@ -106,7 +106,7 @@ def as_name(value: Any, parameter: str) -> str:
 
 
 def array(body: Mapping[str, Any], parameter: str, where: str = "") -> Sequence[Any]:
-    """The array under ``parameter``, or an empty one; ``where`` is its whole name, where that is longer."""
+    """The array under ``parameter``, or an empty one; ``where`` is its full name if that is longer."""
     value = body.get(parameter)
     if value is None:
         return ()
@@ -129,41 +129,43 @@ def flag(body: Mapping[str, Any], parameter: str) -> bool:
     raise wrong(value, parameter, "a boolean")
 
 
-def integer(body: Mapping[str, Any], parameter: str, least: int) -> int | None:
+def integer(body: Mapping[str, Any], parameter: str, min_value: int) -> int | None:
     """The integer under ``parameter``, ``least`` or more."""
     value = body.get(parameter)
-    if value is None or (type(value) is int and value >= least):
+    if value is None or (type(value) is int and value >= min_value):
         return value
-    raise wrong(value, parameter, f"an integer from {least} on")
+    raise wrong(value, parameter, f"an integer from {min_value} on")
 
 
-def number(body: Mapping[str, Any], parameter: str, most: float = math.inf) -> float | None:
+def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf) -> float | None:
     """The number under ``parameter``, between 0 and ``most``."""
     value = body.get(parameter)
     if value is None:
         return None
     try:
-        found = float(value) if type(value) in (int, float) else math.nan
+        converted = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
-        found = math.nan
-    if math.isfinite(found) and 0 <= found <= most:
-        return found
+        converted = math.nan
+    if math.isfinite(converted) and 0 <= converted <= max_value:
+        return converted
     raise wrong(
-        value, parameter, "a number from 0 on" if most == math.inf else f"a number from 0 to {most:g}"
+        value,
+        parameter,
+        "a number from 0 on" if max_value == math.inf else f"a number from 0 to {max_value:g}",
     )
 
 
 def joined_text(content: Any, parameter: str) -> str:
-    """Content that is a string, or text in parts, of which each is a line, as vLLM joins them for text templates.
+    """Content that is a string or text parts, joined by newlines, as vLLM joins them for text templates.
 
     Raises:
-        Refused: there is something else in it: an image, audio, a file.
+        RequestRefused: it holds another part: an image, audio, a file.
     """
     if type(content) is str:
         return content
     if type(content) is not list:
         raise wrong(content, parameter, "a string or an array of parts")
-    return "\n".join(part_text(part, f"{parameter}[{at}]") for at, part in enumerate(content))
+    return "\n".join(part_text(part, f"{parameter}[{index}]") for index, part in enumerate(content))
 
 
 def part_text(part: Any, where: str) -> str:

@@ -1,4 +1,4 @@
-"""A conversation as it is read, message by message: a tool's result gets the name of the tool that was called."""
+"""Builds a conversation message by message: a tool's result gets the name of the tool that was called."""
 
 from collections.abc import Sequence
 
@@ -6,24 +6,24 @@ from aworld_train.rollout.messages import Message, RequestRefused, ToolCall
 
 
 class History:
-    """The messages so far; those it begins with have been read before."""
+    """The messages so far; it may begin with messages that were parsed before."""
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self.messages = list(messages)
 
     def add(self, message: Message) -> None:
-        """Put a message at the end."""
+        """Add a message."""
         self.messages.append(message)
 
     def add_call(self, call: ToolCall) -> None:
-        """Put a call into the last message, which is an assistant's."""
+        """Add a call to the last message, which is an assistant's."""
         last = self.messages.pop()
         self.add(
             Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning),
         )
 
     def add_result(self, call_id: str, text: str, name: str = "") -> None:
-        """Put a tool's result at the end; ``name`` is needed only where there is no identifier."""
+        """Add a tool's result; ``name`` is needed only if there is no identifier."""
         self.add(Message("tool", text, call_id=call_id, name=name or self._called(call_id)))
 
     def _called(self, call_id: str) -> str:
@@ -38,7 +38,7 @@ class History:
         """All of them.
 
         Raises:
-            Refused: there are none; ``parameter`` is where they should be.
+            RequestRefused: there are none; ``parameter`` is where they should be.
         """
         if not self.messages:
             raise RequestRefused(

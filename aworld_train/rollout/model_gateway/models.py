@@ -1,4 +1,4 @@
-"""GET /v1/models: the one model of a rollout, in a form that OpenAI's clients read, and Anthropic's too."""
+"""GET /v1/models: the model of a rollout, in a form that the clients of OpenAI and Anthropic both read."""
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
@@ -6,31 +6,31 @@ from aworld_train.rollout.model_gateway.fields import Json
 _EPOCH = "1970-01-01T00:00:00Z"
 
 
-def listed(model: str) -> Json:
+def listing(model: str) -> Json:
     """All models."""
     return {
         "object": "list",
-        "data": [_described(model)],
+        "data": [_entry(model)],
         "has_more": False,
         "first_id": model,
         "last_id": model,
     }
 
 
-def one(asked: str, model: str) -> Json:
-    """The model ``asked`` for.
+def entry(name: str, model: str) -> Json:
+    """The model called ``name``.
 
     Raises:
-        Refused: it is not the rollout's.
+        RequestRefused: it is not the rollout's.
     """
-    if asked != model:
+    if name != model:
         raise RequestRefused(
-            f"there is no model {asked!r}, only {model!r}", status=404, code="model_not_found"
+            f"there is no model {name!r}, only {model!r}", status=404, code="model_not_found"
         )
-    return _described(model)
+    return _entry(model)
 
 
-def _described(model: str) -> Json:
+def _entry(model: str) -> Json:
     return {
         "id": model,
         "object": "model",

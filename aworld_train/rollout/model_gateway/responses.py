@@ -1,8 +1,8 @@
-"""OpenAI's responses: POST /v1/responses, the same request cut into items.
+"""OpenAI's responses: POST /v1/responses, where a conversation is a list of items.
 
-Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (what it
-thought, its text, each of its calls); they are put together again, so that the turn is one message as it was sampled.
-Streams hold the whole answer, sampled before the first event.
+Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (reasoning,
+text, each tool call); they are joined, so that the turn is one message as it was sampled. Streams hold the whole
+answer, sampled before the first event.
 """
 
 import time
@@ -66,43 +66,43 @@ def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
         _messages(body),
         offered.functions,
         use_tools=tools.may_use(body.get("tool_choice")),
-        max_tokens=fields.integer(body, "max_output_tokens", least=1),
+        max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
 
 
-def _tool(plain: Any, where: str) -> Json:
-    if fields.as_object(plain, where).get("type") != "function":
+def _tool(tool: Any, where: str) -> Json:
+    if fields.as_object(tool, where).get("type") != "function":
         raise fields.unsupported(f"{where}.type", "only functions are possible")
-    return tools.function(plain, where)
+    return tools.function(tool, where)
 
 
 def _messages(body: Json) -> tuple[Message, ...]:
     history = History()
     if instructions := fields.text(body, "instructions"):
         history.add(Message("system", instructions))
-    asked = body.get("input")
-    if type(asked) is str:
-        history.add(Message("user", asked))
-    elif type(asked) is list:
+    items = body.get("input")
+    if type(items) is str:
+        history.add(Message("user", items))
+    elif type(items) is list:
         reader = _Items(history)
-        for at, item in enumerate(asked):
-            where = f"input[{at}]"
+        for index, item in enumerate(items):
+            where = f"input[{index}]"
             reader.read(fields.as_object(item, where), where)
-    elif asked is not None:
-        raise fields.wrong(asked, "input", "a string or an array of items")
+    elif items is not None:
+        raise fields.wrong(items, "input", "a string or an array of items")
     return history.complete("input")
 
 
 class _Items:
-    """Reads items one after the other, and knows which of the assistant's belong to one turn."""
+    """Reads items in order and joins those of one assistant turn."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._turn = False  # whether the last message is a turn of the assistant's that calls may be added to
-        self._thought = False  # whether that turn so far is nothing but what was thought
+        self._turn = False  # the last message is an assistant turn that calls may be added to
+        self._thinking_only = False  # that turn holds only reasoning so far
 
     def read(self, item: Json, where: str) -> None:
         """Read the next item."""
@@ -114,10 +114,10 @@ class _Items:
         elif kind == "function_call_output":
             text = fields.joined_text(item.get("output"), f"{where}.output")
             self._history.add_result(fields.text(item, "call_id", f"{where}.call_id"), text)
-            self._turn = self._thought = False
+            self._turn = self._thinking_only = False
         elif kind == "reasoning":
-            self._history.add(Message("assistant", "", reasoning=_thought(item, where)))
-            self._turn = self._thought = True
+            self._history.add(Message("assistant", "", reasoning=_reasoning_text(item, where)))
+            self._turn = self._thinking_only = True
         elif kind == "item_reference":
             raise fields.unsupported(where, _NOT_STORED)
         else:
@@ -125,19 +125,19 @@ class _Items:
             raise fields.unsupported(f"{where}.type", "no such item reaches the model")
 
     def _message(self, item: Json, where: str) -> None:
-        named = fields.as_text(item.get("role"), f"{where}.role")
-        if named not in _ROLES:
-            wanted = "system, developer, user or assistant"
+        role_name = fields.as_text(item.get("role"), f"{where}.role")
+        if role_name not in _ROLES:
+            roles = "system, developer, user or assistant"
             raise RequestRefused(
-                f"{where}.role must be {wanted}", code="invalid_value", parameter=f"{where}.role"
+                f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role"
             )
-        role = _ROLES[named]
+        role = _ROLES[role_name]
         content = fields.joined_text(item.get("content"), f"{where}.content")
         reasoning = ""
-        if role == "assistant" and self._thought:
+        if role == "assistant" and self._thinking_only:
             reasoning = self._history.messages.pop().reasoning
         self._history.add(Message(role, content, reasoning=reasoning))
-        self._turn, self._thought = role == "assistant", False
+        self._turn, self._thinking_only = role == "assistant", False
 
     def _call(self, item: Json, where: str) -> None:
         call = ToolCall(
@@ -148,75 +148,76 @@ class _Items:
         if not self._turn:
             self._history.add(Message("assistant", ""))
         self._history.add_call(call)
-        self._turn, self._thought = True, False
+        self._turn, self._thinking_only = True, False
 
 
-def _thought(item: Json, where: str) -> str:
-    """What a reasoning item says: its text, or, where there is only that, its summary."""
+def _reasoning_text(item: Json, where: str) -> str:
+    """The text of a reasoning item, or its summary if it has no text."""
     for member in ("content", "summary"):
         parts = fields.array(item, member, f"{where}.{member}")
         texts = [
             fields.as_text(
-                fields.as_object(part, f"{where}.{member}[{at}]").get("text"), f"{where}.{member}[{at}].text"
+                fields.as_object(part, f"{where}.{member}[{index}]").get("text"),
+                f"{where}.{member}[{index}].text",
             )
-            for at, part in enumerate(parts)
+            for index, part in enumerate(parts)
         ]
         if texts:
             return "\n".join(texts)
     return ""
 
 
-def answer(completion: Completion, asked: ParsedRequest, model: str) -> Json:
+def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
-    return _finished(_response(asked, model), completion, _items(completion, asked))
+    return _finished(_response(parsed, model), completion, _items(completion, parsed))
 
 
-def events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events, numbered from 0 on."""
-    for at, data in enumerate(_events(completion, asked, model)):
-        yield event({**data, "sequence_number": at}, data["type"])
+    for index, data in enumerate(_events(completion, parsed, model)):
+        yield event({**data, "sequence_number": index}, data["type"])
 
 
-def _events(completion: Completion, asked: ParsedRequest, model: str) -> Iterator[Json]:
-    response = _response(asked, model)
+def _events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[Json]:
+    response = _response(parsed, model)
     yield {"type": "response.created", "response": response}
     yield {"type": "response.in_progress", "response": response}
-    items = _items(completion, asked)
-    for at, item in enumerate(items):
-        yield from _item_events(item, at)
+    items = _items(completion, parsed)
+    for index, item in enumerate(items):
+        yield from _item_events(item, index)
     finished = _finished(response, completion, items)
     yield {"type": f"response.{finished['status']}", "response": finished}
 
 
-def _item_events(item: Json, at: int) -> Iterator[Json]:
-    place = {"item_id": item["id"], "output_index": at}
+def _item_events(item: Json, index: int) -> Iterator[Json]:
+    position = {"item_id": item["id"], "output_index": index}
     if item["type"] == "function_call":
-        begun = {**item, "status": "in_progress", "arguments": ""}
-        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+        empty = {**item, "status": "in_progress", "arguments": ""}
+        yield {"type": "response.output_item.added", "output_index": index, "item": empty}
         kind = "response.function_call_arguments"
-        yield {"type": f"{kind}.delta", **place, "delta": item["arguments"]}
-        yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]}
+        yield {"type": f"{kind}.delta", **position, "delta": item["arguments"]}
+        yield {"type": f"{kind}.done", **position, "name": item["name"], "arguments": item["arguments"]}
     else:
-        begun = {**item, "status": "in_progress", "content": []}
-        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
-        yield from _part_events(item["content"][0], {**place, "content_index": 0})
-    yield {"type": "response.output_item.done", "output_index": at, "item": item}
+        empty = {**item, "status": "in_progress", "content": []}
+        yield {"type": "response.output_item.added", "output_index": index, "item": empty}
+        yield from _part_events(item["content"][0], {**position, "content_index": 0})
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def _part_events(part: Json, place: Json) -> Iterator[Json]:
+def _part_events(part: Json, position: Json) -> Iterator[Json]:
     kind = f"response.{part['type']}"
     logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
     empty = {**part, "text": ""} | ({"logprobs": []} if logprobs else {})
-    yield {"type": "response.content_part.added", **place, "part": empty}
+    yield {"type": "response.content_part.added", **position, "part": empty}
     if part["text"]:
-        yield {"type": f"{kind}.delta", **place, **logprobs, "delta": part["text"]}
-    yield {"type": f"{kind}.done", **place, **logprobs, "text": part["text"]}
-    yield {"type": "response.content_part.done", **place, "part": part}
+        yield {"type": f"{kind}.delta", **position, **logprobs, "delta": part["text"]}
+    yield {"type": f"{kind}.done", **position, **logprobs, "text": part["text"]}
+    yield {"type": "response.content_part.done", **position, "part": part}
 
 
-def _response(asked: ParsedRequest, model: str) -> Json:
-    """A response before there is an answer. Of the request it repeats what is short."""
-    request = asked.request
+def _response(parsed: ParsedRequest, model: str) -> Json:
+    """A response without an answer yet; it repeats the short parameters of the request."""
+    request = parsed.request
     return {
         "id": new_id("resp_"),
         "object": "response",
@@ -260,17 +261,23 @@ def _finished(response: Json, completion: Completion, items: list[Json]) -> Json
     }
 
 
-def _items(completion: Completion, asked: ParsedRequest) -> list[Json]:
-    """The items of an answer; there is a message where it would have none."""
+def _items(completion: Completion, parsed: ParsedRequest) -> list[Json]:
+    """The items of an answer; a message at least, if there is no call."""
     status = "incomplete" if completion.finish_reason == "length" else "completed"
     items: list[Json] = []
     if completion.reasoning:
-        thought = {"type": "reasoning_text", "text": completion.reasoning}
+        reasoning = {"type": "reasoning_text", "text": completion.reasoning}
         items.append(
-            {"id": new_id("rs_"), "type": "reasoning", "summary": [], "content": [thought], "status": status}
+            {
+                "id": new_id("rs_"),
+                "type": "reasoning",
+                "summary": [],
+                "content": [reasoning],
+                "status": status,
+            }
         )
     if completion.content or not completion.tool_calls:
-        logprobs = token_logprobs(completion) if asked.request.logprobs else []
+        logprobs = token_logprobs(completion) if parsed.request.logprobs else []
         text = {
             "type": "output_text",
             "text": completion.content,
@@ -302,8 +309,8 @@ def _items(completion: Completion, asked: ParsedRequest) -> list[Json]:
 
 def error_event(refused: RequestRefused) -> bytes:
     """A refusal in a stream that has begun."""
-    said = chat.error(refused)
-    data = {"type": "error", **said, **said["error"], "sequence_number": 0}
+    body = chat.error(refused)
+    data = {"type": "error", **body, **body["error"], "sequence_number": 0}
     return event(data | {"type": "error"}, "error")
 
 

@@ -1,8 +1,8 @@
-"""What a request may say about sampling: a wish is passed on, a change is refused, the rest does nothing.
+"""The sampling parameters of a request: wishes are passed on, changes are refused, unknown ones are ignored.
 
-The trainer decides how tokens are sampled, and it learns from their log-probabilities. A parameter that changes the
-distribution behind its back (a penalty, a grammar, a forced tool) would make those wrong, so it is refused unless it
-has the value that changes nothing. Names are those of OpenAI, and of vLLM and SGLang beyond.
+The trainer decides how tokens are sampled, and learns from their log-probabilities. A parameter that changes the
+distribution without the trainer (a penalty, a grammar, a forced tool) would make these wrong, so it is refused unless
+it has its neutral value. The names are those of OpenAI, vLLM and SGLang.
 """
 
 import logging
@@ -50,7 +50,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "web_search_options": (),
 }
-"""The values that change nothing, by parameter; ``null`` is one of them everywhere."""
+"""The values that change nothing, by parameter; ``null`` always changes nothing."""
 
 _MAX_NAMES = 1000
 _ignored: set[str] = set()
@@ -59,7 +59,7 @@ _ignored: set[str] = set()
 def refuse_changes(
     body: Mapping[str, Any], read: frozenset[str], neutral: Mapping[str, tuple[Any, ...]] = NEUTRAL
 ) -> None:
-    """See to it that nothing in a request changes sampling.
+    """Refuse a request with a parameter that changes sampling.
 
     Args:
         body: The request.
@@ -67,26 +67,26 @@ def refuse_changes(
         neutral: The values that change nothing, by parameter.
 
     Raises:
-        Refused: something does.
+        RequestRefused: it has such a parameter.
     """
     for name, value in body.items():
         if name in read or value is None:
             continue
-        harmless = neutral.get(name)
-        if harmless is None:
+        neutral_values = neutral.get(name)
+        if neutral_values is None:
             _note_ignored(name)
-        elif value not in harmless:
+        elif value not in neutral_values:
             raise fields.unsupported(
                 name, "it would change how tokens are sampled, which the trainer decides"
             )
 
 
 def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is passed on: ``temperature``, ``top_p`` and ``top_k``."""
+    """The wishes that are passed on: ``temperature``, ``top_p`` and ``top_k``."""
     return {
         "temperature": fields.number(body, "temperature"),
-        "top_p": fields.number(body, "top_p", most=1),
-        "top_k": fields.integer(body, "top_k", least=-1),
+        "top_p": fields.number(body, "top_p", max_value=1),
+        "top_k": fields.integer(body, "top_k", min_value=-1),
     }
 
 
@@ -96,7 +96,7 @@ def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
     if type(value) is str:
         value = [value]
     texts = fields.array({parameter: value}, parameter)
-    return tuple(fields.as_name(one, f"{parameter}[{at}]") for at, one in enumerate(texts))
+    return tuple(fields.as_name(text, f"{parameter}[{index}]") for index, text in enumerate(texts))
 
 
 def _note_ignored(name: str) -> None:

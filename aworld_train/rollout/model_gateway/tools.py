@@ -1,8 +1,7 @@
-"""The functions a request offers to the model, in one form whatever the dialect: a name, a description, parameters.
+"""The functions that a request offers to the model, in one form for all dialects: name, description, parameters.
 
-What else programs say of a function (``strict``, ``cache_control``) asks for constrained sampling or is about billing,
-and an empty description says nothing: both are left out, so that the same tools give the same prompt whoever sends
-them.
+Other fields of a function (``strict``, ``cache_control``) concern constrained sampling or billing, and an empty
+description has no content: they are left out, so that the same tools give the same prompt for every client.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,9 @@ class OfferedTools:
     """The tools of a request.
 
     Attributes:
-        sent: As they were sent.
-        text: What tells them from others: to ``==``, 1 is as true as ``True``, and to JSON it is not.
-        functions: What the model is told of.
+        sent: The tools as they were sent.
+        text: Their ``repr``, which identifies them; ``==`` would take 1 for ``True``, and JSON does not.
+        functions: The functions in the model's prompt.
     """
 
     sent: Sequence[Any]
@@ -31,54 +30,54 @@ class OfferedTools:
     functions: tuple[Json, ...]
 
 
-def offered(body: Json, before: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
-    """The tools of a request; the very object that was read before where they were sent like that then.
+def offered(body: Json, last: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
+    """The tools of a request; the object from the last request if they are the same.
 
     Args:
         body: The request.
-        before: What the agent offered last.
-        read: Reads one tool; the string is its parameter's name.
+        last: The tools of the agent's last request.
+        read: Parses one tool; the string is its parameter's name.
     """
     sent = fields.array(body, "tools")
-    if before is not None and sent is before.sent:
-        return before
+    if last is not None and sent is last.sent:
+        return last
     text = repr(sent)
-    if before is not None and text == before.text:
-        return before
-    return OfferedTools(sent, text, tuple(read(one, f"tools[{at}]") for at, one in enumerate(sent)))
+    if last is not None and text == last.text:
+        return last
+    return OfferedTools(sent, text, tuple(read(tool, f"tools[{index}]") for index, tool in enumerate(sent)))
 
 
-def function(plain: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
-    """A function as OpenAI's chat API has it; ``schema`` is the name that the dialect has for its parameters."""
-    found: Json = {"name": fields.as_name(plain.get("name"), f"{where}.name")}
-    if described := fields.text(plain, "description", f"{where}.description"):
-        found["description"] = described
-    parameters = plain.get(schema)
+def function(tool: Mapping[str, Any], where: str, schema: str = "parameters") -> Json:
+    """A function in the format of OpenAI's chat API; ``schema`` is the dialect's name for its parameters."""
+    description: Json = {"name": fields.as_name(tool.get("name"), f"{where}.name")}
+    if described := fields.text(tool, "description", f"{where}.description"):
+        description["description"] = described
+    parameters = tool.get(schema)
     # OpenAI: a function without parameters has an empty list of them.
-    found["parameters"] = (
+    description["parameters"] = (
         {"type": "object", "properties": {}}
         if parameters is None
-        else _saying_something(fields.as_object(parameters, f"{where}.{schema}"))
+        else _without_empty_descriptions(fields.as_object(parameters, f"{where}.{schema}"))
     )
-    return {"type": "function", "function": found}
+    return {"type": "function", "function": description}
 
 
-def _saying_something(schema: Any) -> Any:
-    """The same schema without empty descriptions, which some frameworks put where there were none."""
+def _without_empty_descriptions(schema: Any) -> Any:
+    """The same schema without the empty descriptions that some frameworks add."""
     if isinstance(schema, dict):
         return {
-            key: _saying_something(value)
+            key: _without_empty_descriptions(value)
             for key, value in schema.items()
             if not (key == "description" and value == "")
         }
-    return [_saying_something(item) for item in schema] if isinstance(schema, list) else schema
+    return [_without_empty_descriptions(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def may_use(choice: Any) -> bool:
     """Whether the model may call tools, from OpenAI's ``tool_choice``.
 
     Raises:
-        Refused: it is to be made to.
+        RequestRefused: a call is to be forced.
     """
     if choice is None or choice == "auto":
         return True
@@ -89,7 +88,7 @@ def may_use(choice: Any) -> bool:
     raise fields.wrong(choice, "tool_choice", "'auto' or 'none'")
 
 
-def refuse_one_at_a_time(wanted: bool, parameter: str, offered: bool) -> None:
+def refuse_one_at_a_time(requested: bool, parameter: str, offered: bool) -> None:
     """Refuse a request for at most one call in a turn, if tools are offered at all."""
-    if wanted and offered:
+    if requested and offered:
         raise fields.unsupported(parameter, _ONE_AT_A_TIME)

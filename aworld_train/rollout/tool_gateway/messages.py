@@ -1,4 +1,4 @@
-"""The JSON-RPC messages that the gateway itself writes."""
+"""The JSON-RPC messages that the tool gateway itself writes."""
 
 import json
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ _SERVER_ERROR = -32000  # of the range that it leaves to servers
 Message = Mapping[str, Any]
 
 
-def answer(request: Message, said: Mapping[str, Any]) -> bytes:
-    """``said`` (``{"result": ...}`` or ``{"error": ...}``) in answer to a request."""
-    return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), **said}).encode()
+def answer(request: Message, outcome: Mapping[str, Any]) -> bytes:
+    """The response to a request; ``outcome`` is ``{"result": ...}`` or ``{"error": ...}``."""
+    return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), **outcome}).encode()
 
 
 def failure(kind: str, text: str, code: int = _SERVER_ERROR) -> dict[str, Any]:
-    """An error that programs can tell by ``data.type``."""
+    """An error that programs recognise by ``data.type``."""
     return {"error": {"code": code, "message": text, "data": {"type": kind}}}
 
 
 def tool_failure(text: str, kind: str) -> dict[str, Any]:
-    """The result of a tool that did not work: something that an agent can react to."""
+    """The result of a tool call that failed, to which the agent can react."""
     return {
         "result": {
             "content": [{"type": "text", "text": text}],

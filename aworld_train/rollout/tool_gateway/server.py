@@ -1,4 +1,4 @@
-"""The gateway itself: one HTTP server on this machine's loopback for all episodes of a process."""
+"""The tool gateway's HTTP server: one per process, on loopback, for all its episodes."""
 
 import asyncio
 import hmac
@@ -11,39 +11,39 @@ from weakref import WeakKeyDictionary
 import aiohttp
 from aiohttp import web
 
-from aworld_train.env.address import is_near
+from aworld_train.network import is_near
 from aworld_train.rollout.cassette import Cassette, Mode
-from aworld_train.rollout.tool_gateway.admission import ToolGatewaySession
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
-from aworld_train.rollout.tool_gateway.relay import LOST, Passage
+from aworld_train.rollout.tool_gateway.relay import LOST, CallRelay
+from aworld_train.rollout.tool_gateway.session import ToolGatewaySession
 from aworld_train.rollout.tools import ToolServer
 
-_BODY_BYTES = 64 << 20
-_CONNECT_SECONDS = 60.0  # frameworks are imported in this process, and keep its event loop waiting meanwhile
-# Shorter than the five seconds that uvicorn keeps them: a connection that is closed while it is taken up again would
-# look like a lost environment.
-_KEPT_SECONDS = 4.0
+_MAX_BODY_BYTES = 64 << 20
+_CONNECT_SECONDS = 60.0  # importing frameworks in this process blocks its event loop for that long
+# Shorter than uvicorn's five seconds: a connection that the server closes just as it is reused would look like a lost
+# environment.
+_KEEPALIVE_SECONDS = 4.0
 
 
 class ToolGateway:
-    """Admits episodes, and serves each at an address of its own until it is closed."""
+    """Serves each episode's session at an address of its own until the session is closed."""
 
     def __init__(self) -> None:
-        self._admissions: dict[str, ToolGatewaySession] = {}
+        self._sessions: dict[str, ToolGatewaySession] = {}
         self._clients: dict[bool, aiohttp.ClientSession] = {}
         self._runner: web.AppRunner | None = None
         self._starting = asyncio.Lock()
         self._address = ""
 
     async def start(self) -> None:
-        """Listen on a port of its own choice; nothing happens where it does already."""
+        """Listen on a free port; does nothing if it already listens."""
         async with self._starting:
             if self._runner is not None:
                 return
-            app = web.Application(client_max_size=_BODY_BYTES)
+            app = web.Application(client_max_size=_MAX_BODY_BYTES)
             app.router.add_route("*", "/{key}/mcp", self._serve)
-            # An agent that breaks off a request takes the environment's part of it along.
+            # A request that the agent breaks off is broken off at the environment too.
             runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -57,40 +57,44 @@ class ToolGateway:
         runner, self._runner = self._runner, None
         if runner is None:
             return
-        closing = [admission.close() for admission in list(self._admissions.values())]
-        await asyncio.gather(*closing, return_exceptions=True)  # a failed record is its episode's to report
+        closing = [session.close() for session in list(self._sessions.values())]
+        await asyncio.gather(
+            *closing, return_exceptions=True
+        )  # a failed recording is reported by its episode
         await runner.cleanup()
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
 
-    async def admit(self, upstream: ToolServer, cassette: Cassette | None = None) -> ToolGatewaySession:
-        """An address for one episode, which lasts until its ``close``; the gateway is started if it is not yet.
+    async def open_session(
+        self, upstream: ToolServer, cassette: Cassette | None = None
+    ) -> ToolGatewaySession:
+        """Open a session for one episode, valid until its ``close``; starts the gateway if necessary.
 
         Args:
-            upstream: The real environment; its headers are sent with every request, and the agent does not see them.
+            upstream: The real environment; its headers go with every request and are hidden from the agent.
             cassette: Records, replays, or both.
 
         Raises:
-            CassetteError: It is to be replayed, and has no tool list of this environment.
+            CassetteError: The cassette is to be replayed and has no tool list of this environment.
         """
         await self.start()
         http = self._client(upstream.url)
-        admission = ToolGatewaySession(upstream, cassette, self._address, http, self._ended)
-        self._admissions[admission.token] = admission
-        return admission
+        session = ToolGatewaySession(upstream, cassette, self._address, http, self._remove)
+        self._sessions[session.token] = session
+        return session
 
-    def _ended(self, admission: ToolGatewaySession) -> None:
-        self._admissions.pop(admission.token, None)
+    def _remove(self, session: ToolGatewaySession) -> None:
+        self._sessions.pop(session.token, None)
 
     def _client(self, url: str) -> aiohttp.ClientSession:
-        """One client for what is near, and one for what a proxy may stand before."""
+        """The HTTP client for this URL: one client for local addresses, one for those behind a proxy."""
         parts = urlsplit(url)
         direct = is_near(url) or bool(urllib.request.proxy_bypass(parts.hostname or ""))
         if direct not in self._clients:
             self._clients[direct] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS),
-                # How long an answer may take is limited per request, by what it is.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+                # The relay limits the time of each request by its kind.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
                 trust_env=not direct,
                 headers={"Accept-Encoding": "identity"},
@@ -99,25 +103,25 @@ class ToolGateway:
         return self._clients[direct]
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        """A request of some agent: whose it is decides what becomes of it."""
-        admission = self._admissions.get(request.match_info["key"])
-        if admission is None:
+        """Find the session of a request and handle it."""
+        session = self._sessions.get(request.match_info["key"])
+        if session is None:
             return _refusal(404, "there is no such episode: it is over")
-        given = request.headers.get("Authorization")
-        if given is not None and not hmac.compare_digest(
-            given.encode(), f"Bearer {admission.token}".encode()
+        authorization = request.headers.get("Authorization")
+        if authorization is not None and not hmac.compare_digest(
+            authorization.encode(), f"Bearer {session.token}".encode()
         ):
             return _refusal(401, "the bearer token is not this episode's")
         task: asyncio.Task[Any] | None = asyncio.current_task()
         assert task is not None
-        admission.handling.add(task)
+        session.tasks.add(task)
         try:
-            return await _handle(admission, request)
+            return await _handle(session, request)
         finally:
-            admission.handling.discard(task)
+            session.tasks.discard(task)
 
 
-async def _handle(admission: ToolGatewaySession, request: web.Request) -> web.StreamResponse:
+async def _handle(session: ToolGatewaySession, request: web.Request) -> web.StreamResponse:
     body, message = b"", None
     if request.method == "POST":
         body = await request.read()
@@ -129,40 +133,40 @@ async def _handle(admission: ToolGatewaySession, request: web.Request) -> web.St
             return _refusal(
                 400, "the body is no single JSON-RPC message"
             )  # batches: no revision since 2025-06-18
-    if admission.cassette is not None and admission.cassette.mode is Mode.replay:
-        return play(admission, request, message)
-    session = request.headers.get(SESSION_HEADER)
-    if session is not None and session not in admission.sessions:
+    if session.cassette is not None and session.cassette.mode is Mode.replay:
+        return play(session, request, message)
+    mcp_session = request.headers.get(SESSION_HEADER)
+    if mcp_session is not None and mcp_session not in session.mcp_sessions:
         return _refusal(404, "there is no such session: it has ended, or was another's")
-    if request.method == "DELETE" and session is not None:
-        admission.sessions.discard(session)
-    return await _pass(admission, request, session, body, message)
+    if request.method == "DELETE" and mcp_session is not None:
+        session.mcp_sessions.discard(mcp_session)
+    return await _answer_request(session, request, mcp_session, body, message)
 
 
-async def _pass(
-    admission: ToolGatewaySession,
+async def _answer_request(
+    session: ToolGatewaySession,
     request: web.Request,
-    session: str | None,
+    mcp_session: str | None,
     body: bytes,
     message: Message | None,
 ) -> web.StreamResponse:
-    """Take down what the request is, and answer it: from the cassette, or the environment, if it is there."""
+    """Note the request in the session and answer it: from the cassette, or from the environment unless it is lost."""
     call = None
     method = message.get("method") if message is not None and "id" in message else None
     if message is not None and message.get("method") == "notifications/cancelled":
-        admission.cancel(session, message)
+        session.cancel(mcp_session, message)
     elif message is not None and method == "tools/list":
-        admission.begin_list(session, message)
+        session.begin_list(mcp_session, message)
     elif message is not None and method == "tools/call":
-        call = admission.begin_call(session, message)
-        said = None if admission.lost else replay_call(admission, call)
-        if said is not None:
-            admission.forget(session, message)
-            return reply(message, said)
-    if admission.lost is None:
-        return await Passage(admission, request, body, message, call).walk()
+        call = session.begin_call(mcp_session, message)
+        recorded = None if session.lost else replay_call(session, call)
+        if recorded is not None:
+            session.forget(mcp_session, message)
+            return reply(message, recorded)
+    if session.lost is None:
+        return await CallRelay(session, request, body, message, call).run()
     if call is not None:
-        admission.end_call(call, failed=True)
+        session.end_call(call, failed=True)
     if message is None or method is None:
         return web.Response(status=404)
     return web.Response(
@@ -179,7 +183,7 @@ _gateways: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolGateway]" = WeakKey
 
 
 async def tool_gateway() -> ToolGateway:
-    """The gateway of this process (of this event loop, where it has several), started when it is first asked for."""
+    """The tool gateway of this event loop, started at the first call."""
     gateway = _gateways.setdefault(asyncio.get_running_loop(), ToolGateway())
     await gateway.start()
     return gateway

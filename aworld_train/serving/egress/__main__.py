@@ -1,7 +1,7 @@
 """``python -m aworld_train.serving.egress``: settings as one JSON object in ``AWORLD_EGRESS`` (see ``settings``).
 
-Runs Squid and Unbound, leads the workers' sockets to Squid, counts what Squid logs, and writes a line for each
-refusal. When one of the two ends, so does this: whoever runs it starts it anew, and workers connect to it again.
+Runs Squid and Unbound, forwards the workers' sockets to Squid, counts the requests in Squid's log, and writes a line
+for each refusal. When one of the two ends, so does this process: the engine starts it again, and workers reconnect.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from aworld_train.errors import EnvironmentFailure
 from aworld_train.serving.egress.config import write_files
 from aworld_train.serving.egress.counts import Counts, outcome, parse_line
 from aworld_train.serving.egress.forwarding import Forwarder
-from aworld_train.serving.egress.programs import Program, give_folder, ordinary_user
+from aworld_train.serving.egress.programs import Program, restrict_folder, unprivileged_user
 from aworld_train.serving.egress.settings import Settings, read_settings
 
 _DNS_PORT = 53
@@ -32,7 +32,7 @@ _RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def main() -> NoReturn:
-    """Serve until SIGTERM or SIGINT, or until what it needs has ended."""
+    """Serve until SIGTERM or SIGINT, or until Squid or Unbound has ended."""
     try:
         settings = read_settings(json.loads(os.environ.pop("AWORLD_EGRESS")))
     except (KeyError, ValueError) as error:
@@ -51,12 +51,12 @@ async def _run(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="egress-") as name:
         folder = Path(name)
         async with contextlib.AsyncExitStack() as stack:
-            log_port = await stack.enter_async_context(_log(counts))
-            write_files(settings, folder, log_port, _nameservers(settings), ordinary_user() or "")
-            give_folder(folder)
-            # Unbound needs a port that may be root's alone, and becomes another user by itself.
+            log_port = await stack.enter_async_context(_receive_log(counts))
+            write_files(settings, folder, log_port, _nameservers(settings), unprivileged_user() or "")
+            restrict_folder(folder)
+            # Unbound needs a port that may be reserved for root, and changes its user by itself.
             unbound = Program(["unbound", "-d", "-c", str(folder / "unbound.conf")], None)
-            squid = Program(["squid", "-N", "-d", "0", "-f", str(folder / "squid.conf")], ordinary_user())
+            squid = Program(["squid", "-N", "-d", "0", "-f", str(folder / "squid.conf")], unprivileged_user())
             for program, host, port in (
                 (unbound, settings.resolver, _DNS_PORT),
                 (squid, "127.0.0.1", settings.squid_port),
@@ -64,24 +64,24 @@ async def _run(settings: Settings) -> int:
                 stack.push_async_callback(program.stop)
                 await program.start(host, port)
             for path in settings.sockets:
-                await stack.enter_async_context(_forwarded(path, settings.squid_port))
-            await stack.enter_async_context(_answered(settings.counts, counts))
+                await stack.enter_async_context(_forward_socket(path, settings.squid_port))
+            await stack.enter_async_context(_serve_counts(settings.counts, counts))
             sys.stderr.write(
-                f"{len(settings.accounts)} servers have a way out, by {len(settings.sockets)} sockets.\n"
+                f"{len(settings.accounts)} servers have egress, through {len(settings.sockets)} sockets.\n"
             )
-            return await _until_the_end(stopped, (unbound, squid))
+            return await _wait_for_end(stopped, (unbound, squid))
 
 
-async def _until_the_end(stopped: asyncio.Event, programs: tuple[Program, ...]) -> int:
+async def _wait_for_end(stopped: asyncio.Event, programs: tuple[Program, ...]) -> int:
     """The exit code: 0 if this was stopped, 1 if one of the programs ended."""
     stopping = asyncio.ensure_future(stopped.wait())
-    endings = [asyncio.ensure_future(program.ended()) for program in programs]
-    await asyncio.wait([stopping, *endings], return_when=asyncio.FIRST_COMPLETED)
+    program_ends = [asyncio.ensure_future(program.wait_for_end()) for program in programs]
+    await asyncio.wait([stopping, *program_ends], return_when=asyncio.FIRST_COMPLETED)
     if stopping.done():
         return 0
-    for ending in endings:
-        if ending.done():
-            sys.stderr.write(f"The egress ends: {ending.result()}.\n")
+    for program_end in program_ends:
+        if program_end.done():
+            sys.stderr.write(f"The egress ends: {program_end.result()}.\n")
     return 1
 
 
@@ -89,23 +89,23 @@ def _nameservers(settings: Settings) -> tuple[str, ...]:
     if settings.nameservers:
         return settings.nameservers
     lines = [line.split() for line in _RESOLV_CONF.read_text(encoding="utf-8").splitlines()]
-    found = tuple(line[1] for line in lines if len(line) > 1 and line[0] == "nameserver")
-    if not found:
+    nameservers = tuple(line[1] for line in lines if len(line) > 1 and line[0] == "nameserver")
+    if not nameservers:
         raise EnvironmentFailure(f"{_RESOLV_CONF} names no name server, and the settings name none.")
-    return found
+    return nameservers
 
 
 @contextlib.asynccontextmanager
-async def _log(counts: Counts) -> AsyncIterator[int]:
-    """Takes the lines that Squid writes, at the port that is given."""
+async def _receive_log(counts: Counts) -> AsyncIterator[int]:
+    """Receives the log lines that Squid writes; yields the port for them."""
 
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def read_log(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ValueError, OSError):
             while line := await reader.readline():
                 _count(counts, line.decode("ascii", errors="replace").rstrip("\r\n"))
         writer.close()
 
-    server = await asyncio.start_server(take, "127.0.0.1", 0, limit=_LINE_BYTES)
+    server = await asyncio.start_server(read_log, "127.0.0.1", 0, limit=_LINE_BYTES)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -117,15 +117,15 @@ def _count(counts: Counts, line: str) -> None:
     if request is None:
         return
     counts.add(request)
-    if (found := outcome(request)).startswith("refused"):
-        sys.stderr.write(f"{found} {request.server or '-'} {request.host}:{request.port}\n")
+    if (request_outcome := outcome(request)).startswith("refused"):
+        sys.stderr.write(f"{request_outcome} {request.server or '-'} {request.host}:{request.port}\n")
 
 
 @contextlib.asynccontextmanager
-async def _forwarded(path: str, port: int) -> AsyncIterator[None]:
-    """A worker's socket, which leads to Squid."""
+async def _forward_socket(path: str, port: int) -> AsyncIterator[None]:
+    """A worker's socket, forwarded to Squid."""
     forwarder = Forwarder(lambda: asyncio.open_connection("127.0.0.1", port), _MAX_CONNECTIONS)
-    with _own_socket(path):
+    with _private_socket(path):
         server = await asyncio.start_unix_server(forwarder.serve, path, backlog=_BACKLOG)
     try:
         yield
@@ -135,8 +135,8 @@ async def _forwarded(path: str, port: int) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _answered(path: str, counts: Counts) -> AsyncIterator[None]:
-    """The socket where the gateway asks for the counts."""
+async def _serve_counts(path: str, counts: Counts) -> AsyncIterator[None]:
+    """The socket at which the gateway reads the counts."""
 
     async def show(_: web.Request) -> web.Response:
         return web.json_response(counts.to_json())
@@ -145,7 +145,7 @@ async def _answered(path: str, counts: Counts) -> AsyncIterator[None]:
     app.router.add_get("/counts", show)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    with _own_socket(path):
+    with _private_socket(path):
         await web.UnixSite(runner, path).start()
     try:
         yield
@@ -154,8 +154,8 @@ async def _answered(path: str, counts: Counts) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _own_socket(path: str) -> Iterator[None]:
-    """Sockets made in this block are for this user alone, and take the place of those of a former run."""
+def _private_socket(path: str) -> Iterator[None]:
+    """A socket created in this block is for this user alone; the file of an earlier run is removed first."""
     Path(path).unlink(missing_ok=True)
     before = os.umask(0o177)
     try:

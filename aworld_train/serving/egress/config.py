@@ -1,8 +1,8 @@
 """The files that Squid and Unbound read, made from settings.
 
-Of each server Squid allows, in this order: hosts that it names (whatever their address is), and then, where the name
-resolves and none of its addresses is forbidden, the rest of what it may reach. A name that it may not reach is not even
-looked up, so that nothing leaves in the questions to name servers.
+For each server Squid allows, in this order: the hosts that it names, whatever their address; then all else that the
+server may reach, if the name resolves and none of its addresses is forbidden. A name that the server may not reach is
+not resolved, so that no data leaves in DNS queries.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from aworld_train.serving.egress.settings import ProxyUser, Settings
 LOG_FORMAT = "%>Hs %err_code %{reason}note %>st %<st %un %rm %>rP %>rd"
 _SQUID_HELPER = "/usr/lib/squid/basic_ncsa_auth"
 _MAX_DESCRIPTORS = 8192
-# What Unbound puts in the place of a forbidden address (RFC 5737, RFC 3849: for documentation). Squid refuses them.
+# Unbound replaces forbidden addresses by these (RFC 5737, RFC 3849: for documentation), which Squid refuses.
 _REPLACEMENTS = {4: "192.0.2.1", 6: "2001:db8::1"}
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _RECORDS = {4: "A", 6: "AAAA"}
@@ -118,10 +118,10 @@ def write_files(
     """Write all that Squid (``squid.conf``) and Unbound (``unbound.conf``) read.
 
     Args:
-        folder: Where to; only who runs the two can read it.
-        log_port: Where Squid writes a line for each request, in `LOG_FORMAT`.
-        nameservers: Which Unbound asks: ADDRESS or ADDRESS@PORT.
-        user: Whom Unbound becomes when it listens; empty: nobody else.
+        folder: Folder for the files; only the user of the two programs can read it.
+        log_port: Port to which Squid writes a line for each request, in `LOG_FORMAT`.
+        nameservers: Those that Unbound queries: ADDRESS or ADDRESS@PORT.
+        user: The user that Unbound changes to once it listens; empty: no change.
     """
     forbidden = [*settings.forbidden, *(ipaddress.ip_network(address) for address in _REPLACEMENTS.values())]
     files = {
@@ -136,7 +136,9 @@ def write_files(
             resolver=settings.resolver,
             forwarders="\n".join(f"  forward-addr: {server}" for server in nameservers),
         ),
-        "zone": _ZONE.format(rules="\n".join([*_named(settings.accounts), *_replaced(forbidden)])),
+        "zone": _ZONE.format(
+            rules="\n".join([*_passthrough_rules(settings.accounts), *_replacement_rules(forbidden)])
+        ),
     }
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
@@ -157,7 +159,7 @@ def _squid(settings: Settings, folder: Path, log_port: int) -> str:
 
 
 def _rules(label: str, account: ProxyUser) -> list[str]:
-    """What the server may reach; every request of its ends in one of these."""
+    """The rules for one server; every request of it matches one of them."""
     lines = [f"acl {label} proxy_auth {account.user}"]
     allowed: list[str] = []
     public: list[str] = []
@@ -167,7 +169,7 @@ def _rules(label: str, account: ProxyUser) -> list[str]:
         if port:
             lines.append(f"acl {label}p{number} port {port}")
             condition = f" {label}p{number}"
-        # -n: what a number is called by whom it belongs to, or what a name leads to, counts for nothing.
+        # -n: compare without DNS, neither the name of an address nor the address of a name.
         names = sorted(host.name for host in hosts if host.name and not host.is_domain)
         if names:
             lines.append(f"acl {label}n{number} dstdomain -n {' '.join(names)}")
@@ -190,16 +192,16 @@ def _rules(label: str, account: ProxyUser) -> list[str]:
     return [*lines, *allowed, f"http_access deny {label} by_host"]
 
 
-def _named(accounts: Iterable[ProxyUser]) -> list[str]:
-    """Names whose addresses are left as they are: some server names them."""
+def _passthrough_rules(accounts: Iterable[ProxyUser]) -> list[str]:
+    """Rules that leave the addresses of a name unchanged, for all names that some server lists."""
     hosts: set[Host] = {host for account in accounts for host in account.hosts}
     return sorted({f"{host.name} CNAME rpz-passthru." for host in hosts if host.name and not host.is_domain})
 
 
-def _replaced(networks: Iterable[Network]) -> list[str]:
-    """The networks whose addresses are replaced in every other answer, as triggers of a response policy zone.
+def _replacement_rules(networks: Iterable[Network]) -> list[str]:
+    """Rules that replace the addresses of forbidden networks, as triggers of a response policy zone.
 
-    A zone cannot have an address in two of them; IPv4 addresses in IPv6 form are forbidden too, as no name has them.
+    An address may be in one trigger only. IPv4 addresses in IPv6 form are forbidden too: no proper name has them.
     """
     return [
         f"{_trigger(network)}.rpz-ip {_RECORDS[network.version]} {_REPLACEMENTS[network.version]}"
@@ -212,20 +214,20 @@ def _trigger(network: Network) -> str:
     if network.version == 4:
         parts = str(network.network_address).split(".")
     else:
-        # In full: no "zz" for zeros that are left out.
+        # Written in full, without "zz" for omitted zeros.
         parts = [f"{int(part, 16):x}" for part in network.network_address.exploded.split(":")]
     return ".".join([str(network.prefixlen), *reversed(parts)])
 
 
 def _for_squid(networks: Iterable[Network]) -> list[Network]:
-    """Without IPv4 addresses in IPv6 form: as Squid sees it, those are all IPv4 addresses."""
-    found: list[Network] = []
+    """The networks without IPv4 addresses in IPv6 form: Squid takes that range for all IPv4 addresses."""
+    squid_networks: list[Network] = []
     for network in _collapsed(networks):
         if isinstance(network, ipaddress.IPv6Network) and network.overlaps(_MAPPED):
-            found += network.address_exclude(_MAPPED) if network.supernet_of(_MAPPED) else []
+            squid_networks += network.address_exclude(_MAPPED) if network.supernet_of(_MAPPED) else []
         else:
-            found.append(network)
-    return found
+            squid_networks.append(network)
+    return squid_networks
 
 
 def _collapsed(networks: Iterable[Network]) -> list[Network]:
@@ -236,9 +238,13 @@ def _collapsed(networks: Iterable[Network]) -> list[Network]:
 
 
 def _outermost(domains: Iterable[str]) -> list[str]:
-    """Without those that are below another one, which Squid does not take beside it."""
+    """The domains without those below another one: Squid rejects a list with both."""
     every = set(domains)
-    return sorted(one for one in every if not any(one != other and one.endswith(other) for other in every))
+    return sorted(
+        domain
+        for domain in every
+        if not any(domain != parent and domain.endswith(parent) for parent in every)
+    )
 
 
 def _hashed(password: str) -> str:

@@ -1,4 +1,4 @@
-"""What went out and what was refused, by server, from Squid's log."""
+"""Counts of requests and bytes by server, from Squid's log."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from aworld_train.serving.egress.settings import server_name
 
 _FIELDS = 9  # of config.LOG_FORMAT
-_OTHERS = "-"
+_UNKNOWN_SERVER = "-"
 """Stands for requests without the name and password of a server."""
 
 
@@ -16,15 +16,15 @@ class ProxyRequest:
     """A request to the proxy that has ended.
 
     Attributes:
-        server: Who asked; empty if it did not prove that.
-        status: The proxy's answer.
-        error: Squid's name for what went wrong; empty if nothing did.
-        reason: Why it was refused: ``address`` (forbidden), ``host`` (none that the server may reach), ``name`` (does
+        server: The server that sent it; empty if its credentials were wrong.
+        status: HTTP status of the proxy's response.
+        error: Squid's name of the error; empty if there was none.
+        reason: Why it was refused: ``address`` (forbidden), ``host`` (not one of the server's hosts), ``name`` (does
             not resolve), ``credentials``; empty if it was not.
         sent: Bytes from the server.
         received: Bytes to it.
-        host: Where to, without path or query.
-        port: Where to.
+        host: Its destination, without path or query.
+        port: Its destination's port.
     """
 
     server: str
@@ -38,7 +38,7 @@ class ProxyRequest:
 
 
 def parse_line(line: str) -> ProxyRequest | None:
-    """A line of Squid's log in ``config.LOG_FORMAT``; None for a connection that asked for nothing."""
+    """Parse a line of Squid's log in ``config.LOG_FORMAT``; None for a connection without a request."""
     parts = line.split(" ", _FIELDS - 1)
     if len(parts) != _FIELDS or not (parts[0].isdecimal() and parts[3].isdecimal() and parts[4].isdecimal()):
         return None
@@ -60,7 +60,7 @@ def parse_line(line: str) -> ProxyRequest | None:
 
 
 class Counts:
-    """Sums since the start; the servers are those that were named then, so that nobody's request adds a name."""
+    """Sums since the start, by server; unknown names share one entry, so that no request can add a name."""
 
     def __init__(self, servers: tuple[str, ...]):
         self._servers = servers
@@ -69,7 +69,7 @@ class Counts:
 
     def add(self, request: ProxyRequest) -> None:
         """Count a request."""
-        server = request.server if request.server in self._servers else _OTHERS
+        server = request.server if request.server in self._servers else _UNKNOWN_SERVER
         self._outcomes[server, outcome(request)] += 1
         self._bytes[server, "sent"] += request.sent
         self._bytes[server, "received"] += request.received
@@ -90,7 +90,7 @@ def outcome(request: ProxyRequest) -> str:
 
 
 def _nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    nested: dict[str, dict[str, int]] = {}
     for (server, name), count in sorted(counter.items()):
-        found.setdefault(server, {})[name] = count
-    return found
+        nested.setdefault(server, {})[name] = count
+    return nested

@@ -1,6 +1,6 @@
-"""Bytes between two connections, both ways, a chunk at a time: a side that does not read holds up the other.
+"""Forwards bytes between two connections, both ways, in chunks: a side that does not read slows the other down.
 
-Used twice on the way out: from a worker's loopback to a unix socket, and from there to Squid.
+The egress uses it twice: from a worker's loopback to a Unix socket, and from there to Squid.
 """
 
 import asyncio
@@ -20,14 +20,15 @@ Connect = Callable[[], Awaitable[Streams]]
 
 
 class Forwarder:
-    """Answers connections by connecting elsewhere.
+    """Forwards each connection to a new connection of its own.
 
     Args:
-        connect: Where to.
-        max_connections: More at a time are closed at once: who has one socket cannot use up what others need.
+        connect: Opens the new connection.
+        max_connections: Connections beyond this number are closed at once, so that one worker cannot use up the
+            descriptors that others need.
 
     Attributes:
-        open: How many there are.
+        open: The number of open connections.
     """
 
     def __init__(self, connect: Connect, max_connections: int):
@@ -40,7 +41,7 @@ class Forwarder:
         return len(self._tasks)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one connection to its end."""
+        """Forward one connection until it ends."""
         if self.open >= self._max_connections:
             writer.transport.abort()
             return
@@ -50,13 +51,13 @@ class Forwarder:
         try:
             await self._forward(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # one side broke off, and so does the other, or all is ended: asyncio logs what is raised
+            pass  # either side broke off, or `close` was called; asyncio would log the exception
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
 
     async def close(self) -> None:
-        """End all connections; new ones are taken all the same."""
+        """End all connections; new ones are still accepted."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -66,7 +67,7 @@ class Forwarder:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 far_reader, far_writer = await self._connect()
-        except OSError:  # a time-out is one, too
+        except OSError:  # TimeoutError included
             writer.write(_NO_WAY_OUT)
             writer.write_eof()
             await writer.drain()
@@ -80,24 +81,26 @@ class Forwarder:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, to its end; where one side breaks off, so does the other.
+    """Copy one direction until it ends; if one side breaks off, the other is closed.
 
-    A side that takes nothing for `_STALL_SECONDS` is given up: that the other one has gone cannot be seen meanwhile.
+    A side that accepts no data for `_STALL_SECONDS` is closed: until it does, the end of the other side goes unnoticed.
     """
-    writer.transport.set_write_buffer_limits(0)  # what `drain` has waited for has left this process
+    writer.transport.set_write_buffer_limits(
+        0
+    )  # so that `drain` returns only when all bytes have left this process
     try:
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             async with asyncio.timeout(_STALL_SECONDS):
                 await writer.drain()
         writer.write_eof()
-    except OSError:  # a time-out is one, too
+    except OSError:  # TimeoutError included
         writer.transport.abort()
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> None:
-    """Read what still comes, for a moment: a close with unread bytes would take the answer away from the other side."""
-    with contextlib.suppress(OSError):  # a time-out is one, too
+    """Read the remaining bytes for a moment: closing with unread bytes would reset the connection and lose data."""
+    with contextlib.suppress(OSError):  # TimeoutError included
         async with asyncio.timeout(1):
             while await reader.read(_CHUNK):
                 pass

@@ -1,7 +1,7 @@
-"""Hosts as a manifest or a person names them: ``pypi.org``, ``.wikipedia.org``, ``10.0.0.5:8080``, ``10.1.0.0/16``.
+"""Hosts as users and manifests write them: ``pypi.org``, ``.wikipedia.org``, ``10.0.0.5:8080``, ``10.1.0.0/16``.
 
-A name is compared with the name in a request, an address or network with an address that stands there itself: a name
-that resolves to a named address is not named by that.
+A name matches requests with that name, an address or network matches requests with a literal address. A name that
+resolves to a listed address does not match it.
 """
 
 import ipaddress
@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_MAX_NAME = 253  # RFC 1035, as text
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")  # RFC 4291: IPv4 addresses, as which Squid takes them
+_MAX_NAME_LENGTH = 253  # RFC 1035, as text
+_MAPPED = ipaddress.IPv6Network(
+    "::ffff:0:0/96"
+)  # RFC 4291: IPv4 addresses in IPv6 form, which Squid takes for IPv4 addresses
 _PLACEHOLDER = re.compile(r"^\{\w+\}(?=\.)")
 _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 
@@ -24,9 +26,9 @@ class Host:
     """A host, or several, that may be reached.
 
     Attributes:
-        name: A host name in lower case and ASCII, with a dot in front if its subdomains are meant too; or empty.
-        network: Addresses, where there is no name.
-        port: The one port that may be reached; None: all.
+        name: A host name in lower case and ASCII, with a dot in front to include its subdomains; or empty.
+        network: The addresses, if there is no name.
+        port: The only port that may be reached; None: all.
     """
 
     name: str = ""
@@ -35,7 +37,7 @@ class Host:
 
     @property
     def is_domain(self) -> bool:
-        """Whether subdomains are meant too."""
+        """Whether it includes subdomains."""
         return self.name.startswith(".")
 
     def __str__(self) -> str:
@@ -50,7 +52,7 @@ class Host:
 
 
 def parse_host(text: str) -> Host:
-    """The host that ``text`` names.
+    """Parse a host.
 
     Raises:
         ValueError: It is no host, address or network; the message says what is wrong.
@@ -59,7 +61,7 @@ def parse_host(text: str) -> Host:
     if "/" in text:
         return Host(network=_network(text))
     try:
-        return Host(network=_single(text.removeprefix("[").removesuffix("]")))
+        return Host(network=_address(text.removeprefix("[").removesuffix("]")))
     except ValueError:
         host, colon, number = text.rpartition(":")
     if not colon:
@@ -68,13 +70,13 @@ def parse_host(text: str) -> Host:
     if not 1 <= port <= 65535:
         raise ValueError(f"{text!r} has no port from 1 to 65535 after its colon")
     try:
-        return Host(network=_single(host.removeprefix("[").removesuffix("]")), port=port)
+        return Host(network=_address(host.removeprefix("[").removesuffix("]")), port=port)
     except ValueError:
         return Host(name=_name(host), port=port)
 
 
 def hosts_in(value: str) -> tuple[Host, ...]:
-    """The hosts in a variable's value: URLs, of which host and port count, or hosts, separated by commas.
+    """The hosts in a variable's value, separated by commas: URLs, whose host and port are used, or hosts.
 
     A URL whose host begins with a placeholder, ``https://{language}.wikipedia.org``, names the domain behind it.
 
@@ -85,26 +87,26 @@ def hosts_in(value: str) -> tuple[Host, ...]:
 
 
 def is_variable(text: str) -> bool:
-    """Whether it is ``$NAME``: what the variable of that name holds."""
+    """Whether it is ``$NAME``, which stands for the hosts in that variable."""
     return bool(_VARIABLE.fullmatch(text))
 
 
 def resolve_hosts(entries: tuple[str, ...], variables: Mapping[str, str]) -> tuple[Host, ...]:
-    """All hosts that entries name, each once; a variable that is not set names none.
+    """All hosts of the entries, each once; a variable that is not set has none.
 
     Raises:
         ValueError: One is no host; the message names it.
     """
-    found: dict[Host, None] = {}
+    hosts: dict[Host, None] = {}
     for entry in entries:
         if not is_variable(entry):
-            found[parse_host(entry)] = None
+            hosts[parse_host(entry)] = None
             continue
         try:
-            found |= dict.fromkeys(hosts_in(variables.get(entry[1:], "")))
+            hosts |= dict.fromkeys(hosts_in(variables.get(entry[1:], "")))
         except ValueError as error:
             raise ValueError(f"{entry}: {error}") from None
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _host_or_url(text: str) -> Host:
@@ -119,7 +121,7 @@ def _host_or_url(text: str) -> Host:
         raise ValueError("it holds a URL that is not http or https with a host")
     host = _PLACEHOLDER.sub("", url.hostname)
     try:
-        return Host(network=_single(host), port=port)
+        return Host(network=_address(host), port=port)
     except ValueError:
         return Host(name=_name(host), port=port)
 
@@ -136,7 +138,7 @@ def _network(text: str) -> Network:
     return network
 
 
-def _single(text: str) -> Network:
+def _address(text: str) -> Network:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
@@ -152,8 +154,8 @@ def _name(text: str) -> str:
     except UnicodeError:
         name = ""
     labels = name.split(".")
-    # As programs read addresses, a number at the end makes a name an address in another notation: 127.1, 10.0.0.0x1.
+    # Programs take a name whose last label is a number for an address in another notation: 127.1, 10.0.0.0x1.
     is_number = labels[-1].isdecimal() or labels[-1].startswith("0x")
-    if len(name) > _MAX_NAME or is_number or not all(map(_LABEL.fullmatch, labels)):
+    if len(name) > _MAX_NAME_LENGTH or is_number or not all(map(_LABEL.fullmatch, labels)):
         raise ValueError(f"{text!r} is no host name, address or network")
     return f".{name}" if subdomains else name

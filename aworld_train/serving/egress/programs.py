@@ -1,6 +1,6 @@
-"""Squid and Unbound, run as children that end with this process; the end of either is the end of the egress.
+"""Squid and Unbound as child processes of this one; if either ends, the egress ends.
 
-Neither runs as root: where this process is root (it is not in a container), they become another user.
+Neither runs as root: where this process is root, which it is not in a container, they run as another user.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from pathlib import Path
 
 from aworld_train.errors import EnvironmentFailure
 
-_ORDINARY_USER = "nobody"
+_UNPRIVILEGED_USER = "nobody"
 _START_SECONDS = 30.0
 _END_SECONDS = 5.0
-_AGAIN_SECONDS = 0.05
+_RETRY_SECONDS = 0.05
 
 
 class Program:
     """A program that runs.
 
     Args:
-        command: Its arguments begin with its name, which is looked for where the system keeps its daemons, too.
-        user: Whom it becomes; None: who we are.
+        command: Its name, which is looked up in ``PATH`` and the folders of daemons, and its arguments.
+        user: Its user; None: the user of this process.
     """
 
     def __init__(self, command: Sequence[str], user: str | None):
-        self._command = [_found(command[0]), *command[1:]]
+        self._command = [_executable(command[0]), *command[1:]]
         self._user = user
         self._process: asyncio.subprocess.Process | None = None
 
@@ -44,10 +44,10 @@ class Program:
         return self._process.pid
 
     async def start(self, host: str, port: int) -> None:
-        """Start it, and wait until it takes connections.
+        """Start it, and wait until it accepts connections.
 
         Raises:
-            EnvironmentFailure: It ended, or took none; what it printed is in this process' log.
+            EnvironmentFailure: It ended, or accepts none; its output is in the log of this process.
         """
         user, group, groups = _ids(self._user)
         self._process = await asyncio.create_subprocess_exec(
@@ -68,10 +68,10 @@ class Program:
                 raise EnvironmentFailure(
                     f"{self.name} does not listen on {host}:{port} after {_START_SECONDS:g} s."
                 )
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def ended(self) -> str:
-        """How it ended, once it has."""
+    async def wait_for_end(self) -> str:
+        """Wait for its end; returns how it ended."""
         assert self._process is not None
         code = await self._process.wait()
         return f"{self.name} ended with {signal.Signals(-code).name if code < 0 else code}"
@@ -89,29 +89,29 @@ class Program:
                     return
 
 
-def ordinary_user() -> str | None:
-    """Whom children become; None where we are nobody in particular already."""
-    return _ORDINARY_USER if os.geteuid() == 0 else None
+def unprivileged_user() -> str | None:
+    """The user for children; None where this process is not root."""
+    return _UNPRIVILEGED_USER if os.geteuid() == 0 else None
 
 
-def give_folder(folder: Path) -> None:
-    """Let them read what is in a folder, and nobody else."""
-    user = ordinary_user()
+def restrict_folder(folder: Path) -> None:
+    """Make the content of a folder readable for these programs only."""
+    user = unprivileged_user()
     for path in (folder, *folder.iterdir()):
         path.chmod(0o700 if path.is_dir() else 0o600)
         if user:
             shutil.chown(path, user)
 
 
-def _found(program: str) -> str:
-    found = shutil.which(
+def _executable(program: str) -> str:
+    path = shutil.which(
         program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     )
-    if found is None:
+    if path is None:
         raise EnvironmentFailure(
             f"{program} is not installed here (Debian: `apt-get install squid unbound`)."
         )
-    return found
+    return path
 
 
 def _ids(user: str | None) -> tuple[int | None, int | None, list[int] | None]:

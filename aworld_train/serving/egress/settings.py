@@ -1,4 +1,4 @@
-"""What an egress container is told, as JSON in ``AWORLD_EGRESS``: made by ``aworld_train.env.egress``.
+"""The settings of an egress container, as JSON in ``AWORLD_EGRESS``; ``aworld_train.env.egress`` makes them.
 
     {"servers": {"readweb-server": {"password": "...", "open": true, "hosts": ["wiki.internal:8080"]}},
      "forbidden": ["10.0.0.0/8", ...],
@@ -6,8 +6,8 @@
      "counts": "/run/aworld/egress/counts.sock",
      "nameservers": [], "squid_port": 3128, "resolver": "127.0.0.1"}
 
-``forbidden`` are the networks that no server reaches but by naming them; ``sockets`` lead to the proxy, ``counts``
-answers ``GET /counts``; without ``nameservers``, those of ``/etc/resolv.conf`` are asked. The last three are optional.
+``forbidden`` are the networks that a server reaches only if it names them. ``sockets`` lead to the proxy, ``counts``
+answers ``GET /counts``. The last three are optional; without ``nameservers``, those of ``/etc/resolv.conf`` are used.
 """
 
 import ipaddress
@@ -20,19 +20,19 @@ from urllib.parse import unquote
 from aworld_train.serving.egress.hosts import Host, Network, parse_host
 
 PORT = 3128
-"""Where tools find the proxy, on their loopback, and where Squid listens on its own."""
+"""The proxy's port on the loopback of tools, and Squid's port on its own loopback."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
 class ProxyUser:
-    """A server with a way out.
+    """A server with egress.
 
     Attributes:
         server: Its name.
         password: For the proxy.
         is_open: Whether it may reach every public address.
-        hosts: What it may reach beside.
+        hosts: What it may also reach.
     """
 
     server: str
@@ -48,7 +48,7 @@ class ProxyUser:
 
 @dataclass(frozen=True)
 class Settings:
-    """What an egress container is told; see this module."""
+    """The settings of an egress container; see this module."""
 
     accounts: tuple[ProxyUser, ...]
     forbidden: tuple[Network, ...]
@@ -64,7 +64,7 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
 
     Raises:
         ValueError: A value is not what it has to be.
-        KeyError: One is missing: an egress container that is told too little does not run.
+        KeyError: One is missing; an egress container does not run without it.
     """
     accounts = tuple(
         ProxyUser(name, server["password"], bool(server["open"]), tuple(map(parse_host, server["hosts"])))
@@ -84,10 +84,10 @@ def read_settings(stored: Mapping[str, Any]) -> Settings:
 
 
 def user_name(server: str) -> str:
-    """The name by which the proxy knows a server."""
-    return _UNSAFE.sub(lambda found: "".join(f"={byte:02X}" for byte in found[0].encode()), server)
+    """The proxy's user name for a server."""
+    return _UNSAFE.sub(lambda match: "".join(f"={byte:02X}" for byte in match[0].encode()), server)
 
 
 def server_name(user: str) -> str:
-    """The server that the proxy knows by that name."""
+    """The server with that user name."""
     return unquote(user.replace("=", "%"))

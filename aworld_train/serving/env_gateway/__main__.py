@@ -1,10 +1,10 @@
 """``python -m aworld_train.serving.env_gateway``: settings as one JSON object in the variable ``AWORLD_GATEWAY``.
 
 ``name`` (of the environment), ``host``, ``port``, ``sockets`` (of the workers), ``scoring`` (how many of them, the
-last, are for scoring), ``egress`` (the socket where the way out tells its counts; null: there is none), ``limits`` (see
-``app.GatewayLimits``), and ``revoked`` (the file of the revoked tokens; without it there is one beside each socket).
-What tokens are signed with is in ``AWORLD_SECRET``; ``AWORLD_DESKTOP_PASSWORD`` opens the desktop pages: there are none
-without it.
+last, are for scoring), ``egress`` (the socket with the counts of the egress container; null: there is none), ``limits``
+(see ``app.GatewayLimits``), and ``revoked`` (the file of the revoked tokens; default: one beside each socket). The
+secret of the tokens is in ``AWORLD_SECRET``, the password of the desktop pages in ``AWORLD_DESKTOP_PASSWORD``: without
+it, there are no such pages.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ async def _serve(app: web.Application, connections: Connections, host: str, port
 
 
 def _allow_many_files() -> None:
-    """As many as this process may have: each session takes two, and usually 1024 are allowed."""
+    """Raise the limit of open files to its maximum: each session takes two, and the default is usually 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

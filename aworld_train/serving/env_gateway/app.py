@@ -1,7 +1,7 @@
-"""The gateway's HTTP side: MCP at ``/mcp`` for those with a token, ``/health`` and ``/metrics`` for everybody.
+"""The environment gateway's HTTP side: MCP at ``/mcp`` for clients with a token, ``/health`` and ``/metrics`` for all.
 
-Bodies pass through as they are. What the gateway adds is who may come in, which worker a session has, and an answer
-where a worker has none to give any more. At ``/revoke`` it is ordered to refuse a token.
+Bodies are forwarded unchanged. The gateway adds the check of tokens, the choice of a worker for each session, and a
+response in place of a worker that was lost. ``/revoke`` takes orders to revoke a token.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from aiohttp import web
 from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway.admission import TokenCheck
 from aworld_train.serving.env_gateway.egress import EgressCounts
-from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, pass_on
+from aworld_train.serving.env_gateway.exchange import SESSION_HEADER, forward
 from aworld_train.serving.env_gateway.intake import (
     MAX_MESSAGE_BYTES,
     MAX_OPENING_BYTES,
@@ -33,7 +33,7 @@ from aworld_train.serving.env_gateway.intake import (
 from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.metrics import Metrics
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
-from aworld_train.serving.tokens import InvalidToken, Pass
+from aworld_train.serving.tokens import InvalidToken, TokenClaims
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
 _NO_SCORING = (
@@ -43,18 +43,18 @@ _NO_SCORING = (
 _END_SECONDS = 5.0
 _INITIALIZED = b"notifications/initialized"
 _RETRY_AFTER = {"Retry-After": "5"}
-_AGAIN_SECONDS = 0.05
+_RETRY_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class GatewayLimits:
-    """How much, and how long.
+    """Limits of a gateway.
 
     Attributes:
         queue: Most sessions that wait for a worker.
-        queue_seconds: How long one waits.
+        queue_seconds: Longest wait of a session for a worker.
         idle_seconds: A session without a request for this long is ended.
-        vanish_seconds: One whose client broke off a request and was not heard of for this long is ended.
+        vanish_seconds: A session whose client broke off a request is ended after this time without another request.
     """
 
     queue: int = 1024
@@ -67,13 +67,13 @@ class Gateway:
     """The state behind the routes.
 
     Args:
-        name: Name of the environment, which tokens have to name too.
-        secret: What its tokens are signed with.
-        sockets: Where its workers listen.
+        name: Name of the environment, which its tokens contain.
+        secret: Secret with which its tokens are signed.
+        sockets: The sockets of its workers.
         limits: See ``GatewayLimits``.
-        revoked: Files in which it remembers which tokens were revoked.
-        scoring: How many of the workers, the last, are for scoring alone.
-        egress: Where the way out tells its counts; None where there is none.
+        revoked: Files that store which tokens were revoked.
+        scoring: How many of the workers, the last ones, are for scoring only.
+        egress: Socket with the counts of the egress container; None where there is none.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Gateway:
                 Channel(derive_secret(secret, number)),
                 number >= len(sockets) - scoring,
                 self.pool.dispatch,
-                self._lost,
-                self._called,
+                self._handle_worker_loss,
+                self._record_call,
             )
             for number, socket in enumerate(sockets)
         ]
@@ -114,13 +114,13 @@ class Gateway:
         app.router.add_get("/metrics", self.show_metrics)
         app.router.add_route("*", "/mcp", self.mcp)
         app.router.add_post("/revoke", self.revoke)
-        app.cleanup_ctx.append(self._living)
+        app.cleanup_ctx.append(self._run)
         return app
 
-    async def _living(self, _: web.Application) -> Any:
+    async def _run(self, _: web.Application) -> Any:
         for link in self.pool.links:
-            self._later(link.follow())
-        self._later(self._reap())
+            self._run_in_background(link.follow())
+        self._run_in_background(self._reap())
         yield
         await asyncio.gather(
             *(self._end(session, "stopped") for session in list(self.pool.sessions.values()))
@@ -130,14 +130,14 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def health(self, _: web.Request) -> web.Response:
-        """200 where there is a worker that works, else 503; nothing in it is secret."""
+        """200 if a worker has been ready, else 503; nothing in it is secret."""
         states = self.pool.states()
         if self._egress is not None:
             await self._egress.refresh()
-        fine = any(link.proved for link in self.pool.links)
+        is_healthy = any(link.proved for link in self.pool.links)
         broken = {name: reason for link in self.pool.links for name, reason in link.broken.items()}
         description = {
-            "status": "ok" if fine else "no worker",
+            "status": "ok" if is_healthy else "no worker",
             "name": self._name,
             "workers": states,
             "scoring": self.pool.states(scoring=True),
@@ -148,10 +148,10 @@ class Gateway:
             "sessions": len(self.pool.sessions),
             "queued": self.pool.queued,
         }
-        return web.json_response(description, status=200 if fine else 503)
+        return web.json_response(description, status=200 if is_healthy else 503)
 
     async def show_metrics(self, _: web.Request) -> web.Response:
-        """The numbers of this moment."""
+        """The current metrics."""
         self.metrics.open.set(len(self.pool.sessions))
         self.metrics.queued.set(self.pool.queued)
         self.metrics.connections.set(len(self.admission.connections))
@@ -165,11 +165,11 @@ class Gateway:
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
-        """A request of a client, whatever it is."""
+        """Any MCP request of a client."""
         try:
-            allowed = self.admission.admit(request)
-            with ByteAllowance(self.budget, allowed.token_id) as account:
-                return await self._serve(request, allowed, account)
+            claims = self.admission.admit(request)
+            with ByteAllowance(self.budget, claims.token_id) as account:
+                return await self._serve(request, claims, account)
         except InvalidToken as reason:
             self.metrics.refused.labels("token").inc()
             return _unauthorized(reason)
@@ -178,21 +178,23 @@ class Gateway:
             return refusal.response()
 
     async def revoke(self, request: web.Request) -> web.Response:
-        """Take a token for revoked, if the order is signed as such: its sessions end, and it is refused."""
+        """Carry out a signed order to revoke a token: its sessions end, and it is refused from now on."""
         try:
-            revocation, is_kept = self.admission.revoke(request)
+            revocation, is_stored = self.admission.revoke(request)
         except InvalidToken as reason:
             return _unauthorized(reason)
         sessions = [one for one in self.pool.sessions.values() if one.token_id == revocation.token_id]
         await asyncio.gather(*(self._end(session, "revoked") for session in sessions))
-        return web.json_response({"sessions": len(sessions), "kept": is_kept})
+        return web.json_response({"sessions": len(sessions), "kept": is_stored})
 
-    async def _serve(self, request: web.Request, allowed: Pass, account: ByteAllowance) -> web.StreamResponse:
+    async def _serve(
+        self, request: web.Request, claims: TokenClaims, account: ByteAllowance
+    ) -> web.StreamResponse:
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
-            return await self._open(request, allowed, account)
+            return await self._open(request, claims, account)
         session = self.pool.sessions.get(session_id)
-        if session is None or session.token_id != allowed.token_id:
+        if session is None or session.token_id != claims.token_id:
             raise Refusal(404, "session", "there is no such session: it has ended, or was another's")
         if request.method == "DELETE":
             await self._end(session, "closed")
@@ -200,77 +202,79 @@ class Gateway:
         body = RequestBody(request, account, MAX_MESSAGE_BYTES)
         message = await body.read_or_stream()
         if _is_initialized(message):
-            session.last_seen, session.vanished = time.monotonic(), None
-            return web.Response(status=202)  # every client has to say so, and no worker has to know
+            session.last_active, session.vanished = time.monotonic(), None
+            return web.Response(status=202)  # every client sends it, and workers do not need it
         try:
-            response = await pass_on(request, session, message, account)
+            response = await forward(request, session, message, account)
         finally:
             if request.method == "POST" and self.pool.sessions.get(session_id) is not session:
-                # It has ended meanwhile, and what arrived after that may have opened it at the worker once more.
-                self._later(self._close(session.link, session_id))
+                # The session ended meanwhile, and this message may have opened it at the worker again.
+                self._run_in_background(self._close(session.link, session_id))
         if body.refusal is not None and not response.prepared:
             raise body.refusal
         return response
 
-    async def _open(self, request: web.Request, allowed: Pass, account: ByteAllowance) -> web.StreamResponse:
-        token_id = allowed.token_id
-        no_opening = Refusal(
+    async def _open(
+        self, request: web.Request, claims: TokenClaims, account: ByteAllowance
+    ) -> web.StreamResponse:
+        token_id = claims.token_id
+        not_an_opening = Refusal(
             400, "session", f"the header {SESSION_HEADER} is missing, and this opens no session"
         )
         if request.method != "POST":
-            raise no_opening
+            raise not_an_opening
         open_or_waiting = self.pool.sessions_of(token_id) + self._opening[token_id]
-        if allowed.sessions is not None and open_or_waiting >= allowed.sessions:
+        if claims.sessions is not None and open_or_waiting >= claims.sessions:
             raise Refusal(
                 429,
                 "session_limit",
-                f"this token may have {allowed.sessions} sessions at a time",
+                f"this token may have {claims.sessions} sessions at a time",
                 _RETRY_AFTER,
             )
         self._opening[token_id] += 1
         try:
             message = await RequestBody(request, account, MAX_OPENING_BYTES).read()
             if b'"initialize"' not in message:
-                raise no_opening
-            return await self._open_at_worker(request, allowed, message, account)
+                raise not_an_opening
+            return await self._open_at_worker(request, claims, message, account)
         finally:
             self._opening[token_id] -= 1
             if not self._opening[token_id]:
                 del self._opening[token_id]
 
     async def _open_at_worker(
-        self, request: web.Request, allowed: Pass, message: bytes, account: ByteAllowance
+        self, request: web.Request, claims: TokenClaims, message: bytes, account: ByteAllowance
     ) -> web.StreamResponse:
         scoring = request.headers.get(PURPOSE_HEADER) == SCORING
         if scoring and not any(link.scoring for link in self.pool.links):
             raise Refusal(400, "scoring", _NO_SCORING)
-        began = time.monotonic()
+        started = time.monotonic()
         while True:
             session_id = secrets.token_hex(16)
             try:
-                remaining = self._limits.queue_seconds - (time.monotonic() - began)
+                remaining = self._limits.queue_seconds - (time.monotonic() - started)
                 link = await self.pool.reserve(session_id, remaining, scoring)
             except Busy as busy:
                 raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
             try:
-                self.admission.check(allowed)
+                self.admission.check(claims)
             except InvalidToken:
                 self.pool.release(link, session_id)
                 raise
-            session = WorkerSession(session_id, link, allowed.token_id, allowed.expires)
+            session = WorkerSession(session_id, link, claims.token_id, claims.expires)
             self.pool.sessions[session_id] = session
-            self.metrics.waited.observe(time.monotonic() - began)
+            self.metrics.waited.observe(time.monotonic() - started)
             response: web.StreamResponse | None = None
             try:
-                response = await pass_on(request, session, message, account, opening=True)
+                response = await forward(request, session, message, account, opening=True)
                 if response.status == 503:
-                    # The worker is not as free as it seemed; it says so itself when it is again.
+                    # The worker was not free after all; it reports when it is.
                     link.ready = False
             finally:
                 if response is None or response.status >= 400:
                     await self._end(session, "not opened")
-            if response.status in (502, 503) and time.monotonic() - began < self._limits.queue_seconds:
-                await asyncio.sleep(_AGAIN_SECONDS)
+            if response.status in (502, 503) and time.monotonic() - started < self._limits.queue_seconds:
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if response.status < 400:
                 session.is_open = True
@@ -278,33 +282,33 @@ class Gateway:
             return response
 
     async def _end(self, session: WorkerSession, cause: str) -> None:
-        """End a session at its worker too; its worker is taken for new ones when it says so itself.
+        """End a session, at its worker too; the worker gets new sessions once it reports that it is ready.
 
-        Once begun it is carried through, whoever asked for it: a worker that is not told would be nobody's for ever.
+        A cancelled caller does not cancel this: a worker that does not learn of the end would stay reserved.
         """
         if self.pool.sessions.pop(session.session_id, None) is None:
             return
         self.metrics.ended.labels(cause).inc()
-        await asyncio.shield(self._later(self._take_back(session)))
+        await asyncio.shield(self._run_in_background(self._close_and_release(session)))
 
-    async def _take_back(self, session: WorkerSession) -> None:
+    async def _close_and_release(self, session: WorkerSession) -> None:
         link = session.link
         was_ready, http = link.ready, link.http
         link.ready = was_ready and not link.exclusive
         try:
             async with asyncio.timeout(_END_SECONDS):
-                known = await self._close(link, session.session_id)
-            if not known:  # there is nothing to clean
+                was_open = await self._close(link, session.session_id)
+            if not was_open:  # there is nothing to clean
                 link.ready = link.ready or was_ready
         except TimeoutError:
-            await link.reset(http)  # it has no session any more that it does not hear of
+            await link.reset(http)  # a worker whose gateway disconnects ends all its sessions
         finally:
             self.pool.release(link, session.session_id)
 
     async def _close(self, link: WorkerLink, session_id: str) -> bool:
-        """Tell a worker of the end, as often as it takes while it lives, and say whether it knew the session.
+        """End a session at its worker, with retries while the worker is alive; returns whether the worker knew it.
 
-        The connection is not broken for that: others may have sessions there.
+        Failures do not reset the connection to the worker, because it may have other sessions.
         """
         while True:
             try:
@@ -313,33 +317,33 @@ class Gateway:
             except (aiohttp.ClientError, OSError):
                 if not link.alive:
                     return False
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    def _lost(self, link: WorkerLink) -> None:
+    def _handle_worker_loss(self, link: WorkerLink) -> None:
         for session_id in link.sessions:
             if self.pool.sessions.pop(session_id, None) is not None:
                 self.metrics.ended.labels("worker_lost").inc()
         sys.stderr.write(f"worker {link.number} was lost with {len(link.sessions)} sessions\n")
         link.sessions.clear()
 
-    def _called(self, server: str, outcome: str, seconds: float) -> None:
+    def _record_call(self, server: str, outcome: str, seconds: float) -> None:
         self.metrics.calls.labels(server, outcome).inc()
         self.metrics.call_seconds.labels(server).observe(seconds)
 
     async def _reap(self) -> None:
-        """End the sessions that nobody uses any more."""
+        """End sessions that have expired or are not used any more."""
         while True:
             await asyncio.sleep(min(1.0, self._limits.vanish_seconds, self._limits.idle_seconds))
-            now, today = time.monotonic(), time.time()
+            now, wall_clock = time.monotonic(), time.time()
             for session in list(self.pool.sessions.values()):
-                if today >= session.expires:
-                    self._later(self._end(session, "expired"))
+                if wall_clock >= session.expires:
+                    self._run_in_background(self._end(session, "expired"))
                 elif session.vanished is not None and now - session.vanished > self._limits.vanish_seconds:
-                    self._later(self._end(session, "vanished"))
-                elif not session.requests and now - session.last_seen > self._limits.idle_seconds:
-                    self._later(self._end(session, "idle"))
+                    self._run_in_background(self._end(session, "vanished"))
+                elif not session.requests and now - session.last_active > self._limits.idle_seconds:
+                    self._run_in_background(self._end(session, "idle"))
 
-    def _later(self, work: Any) -> "asyncio.Task[None]":
+    def _run_in_background(self, work: Any) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -347,9 +351,9 @@ class Gateway:
 
 
 def _is_initialized(message: bytes | AsyncIterator[bytes]) -> bool:
-    """Whether it is what a client says when it has seen that its session is open."""
-    found = isinstance(message, bytes) and _INITIALIZED in message
-    return found and part_of(message, "method") == _INITIALIZED.decode()
+    """Whether it is the notification by which a client confirms that its session is open."""
+    is_likely = isinstance(message, bytes) and _INITIALIZED in message
+    return is_likely and part_of(message, "method") == _INITIALIZED.decode()
 
 
 def _unauthorized(reason: InvalidToken) -> web.Response:

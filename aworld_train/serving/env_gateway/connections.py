@@ -1,8 +1,8 @@
-"""The connections of clients: how many there may be, how long each may keep the gateway waiting, and what is logged.
+"""The connections of clients: how many there may be, how long a request may take to arrive, and what is logged.
 
-A connection counts for its address until it has shown a valid token, and for that token from then on: a trainer has a
-thousand of them, a stranger has no use for that many. Where one has too many, the one that was quiet for longest is
-closed. A request has to have arrived, up to its body, within ``HEAD_SECONDS``. Bodies are the matter of ``intake``.
+A connection counts for its address until it has shown a valid token, and for that token from then on: a trainer needs
+a thousand connections, a client without a token does not. If an address or a token has too many, its oldest idle one is
+closed. The head of a request has to arrive within ``HEAD_SECONDS``; ``intake`` limits bodies.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from aiohttp.typedefs import Handler, Middleware
 from aworld_train.serving.env_gateway.intake import READ_BYTES, limit_reads
 
 HEAD_SECONDS = 10.0
-"""For the head of a request; a connection without a token may also be idle for this long and no longer."""
+"""Limit for the head of a request; also the longest idle time of a connection without a token."""
 MAX_CONNECTIONS = 4096
-MAX_OF_ADDRESS = 2048
-MAX_OF_TOKEN = 3072
+MAX_PER_ADDRESS = 2048
+MAX_PER_TOKEN = 3072
 _WATCH_SECONDS = 0.5
-_KEPT_SECONDS = 3630.0  # longer than the proxies of this world keep theirs
+_KEEP_ALIVE_SECONDS = 3630.0  # longer than common proxies keep theirs
 _LINGER_SECONDS = 5.0
 _BACKLOG = 4096  # clients that connect at the same moment
 _LINE_BYTES = 8190
@@ -35,10 +35,10 @@ class Connection(web.RequestHandler):
     """One client's connection.
 
     Attributes:
-        holder: For whom it counts: an address, or a token.
+        holder: The address or token for which it counts.
         busy: Whether a request is being answered.
-        deadline: When it is closed if no request has arrived (loop's clock); None where there is no hurry.
-        expires: Until when its token is valid (Unix time, seconds); None where it has shown none.
+        deadline: When it is closed if no request has arrived (loop's clock); None where there is no limit.
+        expires: When its token expires (Unix time, seconds); None where it has shown none.
     """
 
     def __init__(self, server: web.Server, connections: "Connections"):
@@ -47,7 +47,7 @@ class Connection(web.RequestHandler):
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
             auto_decompress=False,
-            keepalive_timeout=_KEPT_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
             lingering_time=_LINGER_SECONDS,
             max_field_size=_LINE_BYTES,
             max_headers=_MAX_HEADERS,
@@ -55,7 +55,7 @@ class Connection(web.RequestHandler):
             read_bufsize=READ_BYTES // 2,
         )
         self._connections = connections
-        self._content: Any = None  # of the request before
+        self._content: Any = None  # of the previous request
         self._address = ""
         self.holder = ("address", "")
         self.busy = False
@@ -76,7 +76,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # What is left of a body that nobody reads is not the beginning of a request.
+        # The rest of a body that was not read is not the beginning of a request.
         if (
             data
             and self.deadline is None
@@ -86,66 +86,66 @@ class Connection(web.RequestHandler):
             self.deadline = self._loop.time() + HEAD_SECONDS
         super().data_received(data)
 
-    def begin(self) -> None:
+    def begin_request(self) -> None:
         """A request has arrived."""
         self.busy, self.deadline = True, None
 
-    def finish(self, request: web.BaseRequest) -> None:
-        """It has been answered."""
+    def finish_request(self, request: web.BaseRequest) -> None:
+        """The request has been answered."""
         self.busy, self._content = False, request.content
         if self.expires is None:
             self.deadline = self._loop.time() + HEAD_SECONDS
 
     def end(self) -> None:
-        """Close it, whatever it is doing."""
+        """Close it at once."""
         if self.transport is not None:
             self.transport.abort()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What failed and where, without the text of the error: it may repeat a header, and with that a token.
+        """Log an error's type and place, without its text: that may contain a header, and so a token.
 
-        That a client is gone is no failure.
+        A client that disconnects is no failure.
         """
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             self.logger.warning("what came from %s is not HTTP: %s", self._address, type(error).__name__)
         elif isinstance(error, BaseException) and not isinstance(error, ConnectionError):
-            places = "".join(traceback.format_tb(error.__traceback__))
-            self.logger.error("a request from %s failed: %s\n%s", self._address, type(error).__name__, places)
+            stack = "".join(traceback.format_tb(error.__traceback__))
+            self.logger.error("a request from %s failed: %s\n%s", self._address, type(error).__name__, stack)
 
 
 class Connections:
-    """All of them."""
+    """All connections of a gateway."""
 
     def __init__(self) -> None:
-        # Dictionaries as sets that are in order: the oldest comes first.
+        # Dictionaries as ordered sets: the oldest comes first.
         self._all: dict[Connection, None] = {}
-        self._strangers: dict[Connection, None] = {}
-        self._held: dict[tuple[str, str], dict[Connection, None]] = {}
+        self._without_token: dict[Connection, None] = {}
+        self._by_holder: dict[tuple[str, str], dict[Connection, None]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     def add(self, connection: Connection) -> None:
-        """A new one."""
-        self._all[connection] = self._strangers[connection] = None
-        self._hold(connection)
-        if len(self._held[connection.holder]) > MAX_OF_ADDRESS:
-            self._end_one(self._held[connection.holder])
+        """Add a new connection; if there are too many now, an idle one is closed."""
+        self._all[connection] = self._without_token[connection] = None
+        self._count_for_holder(connection)
+        if len(self._by_holder[connection.holder]) > MAX_PER_ADDRESS:
+            self._close_oldest_idle(self._by_holder[connection.holder])
         elif len(self._all) > MAX_CONNECTIONS:
-            self._end_one(self._strangers)
+            self._close_oldest_idle(self._without_token)
 
     def remove(self, connection: Connection) -> None:
-        """One that was closed."""
+        """Remove a closed connection."""
         self._all.pop(connection, None)
-        self._strangers.pop(connection, None)
-        held = self._held.get(connection.holder, {})
-        held.pop(connection, None)
-        if not held:
-            self._held.pop(connection.holder, None)
+        self._without_token.pop(connection, None)
+        same_holder = self._by_holder.get(connection.holder, {})
+        same_holder.pop(connection, None)
+        if not same_holder:
+            self._by_holder.pop(connection.holder, None)
 
-    def trust(self, connection: Connection, token_id: str, expires: float) -> bool:
-        """It has shown a valid token, for which it counts now; whether that may have it."""
+    def assign_to_token(self, connection: Connection, token_id: str, expires: float) -> bool:
+        """Count a connection for its valid token from now on; returns False if the token has too many."""
         holder = ("token", token_id)
         connection.expires = expires
         if connection.holder == holder:
@@ -153,55 +153,55 @@ class Connections:
         self.remove(connection)
         self._all[connection] = None
         connection.holder = holder
-        self._hold(connection)
-        held = self._held[holder]
-        return len(held) <= MAX_OF_TOKEN or self._end_one(held)
+        self._count_for_holder(connection)
+        same_holder = self._by_holder[holder]
+        return len(same_holder) <= MAX_PER_TOKEN or self._close_oldest_idle(same_holder)
 
-    def distrust(self, token_id: str) -> None:
-        """The token is valid no more."""
-        for connection in list(self._held.get(("token", token_id), ())):
-            self._let_go(connection)
+    def close_all_of_token(self, token_id: str) -> None:
+        """Close all connections of a token that is not valid any more."""
+        for connection in list(self._by_holder.get(("token", token_id), ())):
+            self._close_when_idle(connection)
 
     async def watch(self) -> None:
-        """Close those whose time is over, for ever."""
+        """Close connections whose deadline or token has expired; runs until it is cancelled."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            now, today = asyncio.get_running_loop().time(), time.time()
+            now, wall_clock = asyncio.get_running_loop().time(), time.time()
             for connection in list(self._all):
                 if connection.deadline is not None and now > connection.deadline:
                     connection.end()
-                elif connection.expires is not None and today > connection.expires:
-                    self._let_go(connection)
+                elif connection.expires is not None and wall_clock > connection.expires:
+                    self._close_when_idle(connection)
 
     def middleware(self) -> Middleware:
-        """What tells a connection of its requests."""
+        """A middleware that marks a connection as busy during its requests."""
 
         @web.middleware
-        async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = request.protocol
             if not isinstance(connection, Connection):
                 return await handler(request)
-            connection.begin()
+            connection.begin_request()
             try:
                 return await handler(request)
             finally:
-                connection.finish(request)
+                connection.finish_request(request)
 
-        return note
+        return track
 
-    def _hold(self, connection: Connection) -> None:
-        self._held.setdefault(connection.holder, {})[connection] = None
+    def _count_for_holder(self, connection: Connection) -> None:
+        self._by_holder.setdefault(connection.holder, {})[connection] = None
 
-    def _let_go(self, connection: Connection) -> None:
-        """Close it, but not before its request has been answered."""
+    def _close_when_idle(self, connection: Connection) -> None:
+        """Close it, after the response to its current request if there is one."""
         if connection.busy:
             connection.close()
         else:
             connection.end()
 
-    def _end_one(self, among: dict[Connection, None]) -> bool:
-        """Close the oldest one that does nothing; whether there was one."""
-        for connection in among:
+    def _close_oldest_idle(self, connections: dict[Connection, None]) -> bool:
+        """Close the oldest idle connection; returns whether there was one."""
+        for connection in connections:
             if not connection.busy:
                 self.remove(connection)
                 connection.end()
@@ -213,7 +213,7 @@ class Connections:
 async def listening(
     app: web.Application, connections: Connections, host: str, port: int
 ) -> AsyncIterator[int]:
-    """Serve the application for as long as this is open; the port."""
+    """Serve the application until the block ends; yields the port."""
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1)
     await runner.setup()
     loop = asyncio.get_running_loop()

@@ -1,9 +1,9 @@
-"""The pages under ``/vnc/`` that show the desktops of the workers to whoever knows the environment's password.
+"""The pages under ``/vnc/`` that show the desktops of the workers to users who know the environment's password.
 
-One middleware stands in front of all of them: without a cookie that was signed here, there is the login page and no
-more. The cookie is signed with the environment's secret and the password, so that a new password ends every login; its
-name says which environment, because cookies do not distinguish ports. Browsers say which page a form or a WebSocket
-comes from, and those of other pages are refused. noVNC draws the picture; its bytes pass through as they are.
+One middleware protects all of them: without a signed cookie, there is only the login page. The cookie is signed with
+the environment's secret and the password, so that a new password ends every login; its name contains the environment,
+because cookies do not distinguish ports. Forms and WebSockets are accepted only from pages of this server, by the
+``Origin`` that browsers send. noVNC draws the picture; its bytes are forwarded unchanged.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ PREFIX = "/vnc/"
 NOVNC = "/usr/share/novnc"
 """Where Debian's package ``novnc`` has its static files."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may ask for."""
+"""The WebSocket subprotocol that noVNC may request."""
 COOKIE_SECONDS = 12 * 3600
-WRONG_TRIES = 5
+MAX_WRONG_TRIES = 5
 """Wrong passwords that one address may send within ``WRONG_SECONDS``."""
 WRONG_SECONDS = 60.0
 _MAX_ADDRESSES = 10_000
@@ -55,8 +55,8 @@ class DesktopPages:
 
     Args:
         name: Name of the environment.
-        secret: What its tokens are signed with.
-        password: Opens the pages.
+        secret: Secret with which its tokens are signed.
+        password: Password of the pages.
         links: Its workers.
     """
 
@@ -64,11 +64,11 @@ class DesktopPages:
         self._name, self._password, self._links = name, password, links
         self._key = hmac.digest(secret.encode(), f"desktop {name} {password}".encode(), hashlib.sha256)
         self._cookie = f"aworld-vnc-{name}"
-        self._wrong: dict[str, deque[float]] = {}
+        self._wrong_tries: dict[str, deque[float]] = {}
 
     def application(self) -> web.Application:
         """The routes below ``PREFIX``."""
-        app = web.Application(middlewares=[self._guard()])
+        app = web.Application(middlewares=[self._access_check()])
         app.router.add_get("/", self.overview)
         app.router.add_post("/", self.login)
         app.router.add_get(r"/{number:\d+}/", self.desktop)
@@ -86,17 +86,17 @@ class DesktopPages:
         return _page(f"Desktops of {self._name}", f"<ul>{rows}</ul>")
 
     async def login(self, request: web.Request) -> web.Response:
-        """Take a password; the right one is answered with a cookie."""
+        """Check a password; the response to the right one sets a cookie."""
         address = request.remote or ""
-        if (wait := self._wait(address)) > 0:
-            response = self._login_page(429, f"Too many wrong passwords. Try again in {wait} seconds.")
-            response.headers["Retry-After"] = str(wait)
+        if (seconds := self._seconds_until_retry(address)) > 0:
+            response = self._login_page(429, f"Too many wrong passwords. Try again in {seconds} seconds.")
+            response.headers["Retry-After"] = str(seconds)
             return response
-        given = await _form_field(request, "password")
-        if not hmac.compare_digest(given.encode(), self._password.encode()):
-            self._remember_wrong(address)
+        password = await _form_field(request, "password")
+        if not hmac.compare_digest(password.encode(), self._password.encode()):
+            self._record_wrong_try(address)
             return self._login_page(401, "That is not the password of this environment.")
-        self._wrong.pop(address, None)
+        self._wrong_tries.pop(address, None)
         response = web.Response(status=303, headers={"Location": PREFIX})
         expires = int(time.time()) + COOKIE_SECONDS
         response.set_cookie(
@@ -111,11 +111,11 @@ class DesktopPages:
         return response
 
     async def desktop(self, request: web.Request) -> web.Response:
-        """noVNC's page, told where the stream of this worker is."""
+        """Redirect to noVNC's page, with the path of this worker's stream."""
         link = self._link(request)
         settings = {
             "autoconnect": "true",
-            "reconnect": "true",  # a wipe ends the stream, and the next desktop is to be seen too
+            "reconnect": "true",  # a wipe ends the stream, and the viewer then shows the next desktop
             "reconnect_delay": "1000",
             "resize": "scale",
             "path": f"{PREFIX.lstrip('/')}{link.number}/stream",
@@ -135,19 +135,19 @@ class DesktopPages:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in both:
-                one.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
             await worker.close()
         await browser.close()
         return browser
 
-    def _guard(self) -> Middleware:
+    def _access_check(self) -> Middleware:
         @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            acts = request.method != "GET" or "Upgrade" in request.headers
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            changes_state = request.method != "GET" or "Upgrade" in request.headers
             origin = request.headers.get("Origin", "")
-            if acts and _host(origin) != request.host:
+            if changes_state and _host(origin) != request.host:
                 reason = f"refused: this comes from a page of {origin or 'nobody'}, not of {request.host}"
                 return web.Response(
                     status=403, body=reason.encode(errors="replace"), content_type="text/plain"
@@ -156,7 +156,7 @@ class DesktopPages:
                 return await handler(request)
             return self._login_page(401)
 
-        return guard
+        return check
 
     def _is_logged_in(self, request: web.Request) -> bool:
         expires, _, signature = request.cookies.get(self._cookie, "").partition(".")
@@ -169,27 +169,27 @@ class DesktopPages:
         return hmac.digest(self._key, expires.encode(), hashlib.sha256).hex()
 
     def _login_page(self, status: int, problem: str = "") -> web.Response:
-        said = f'<p role="alert">{html.escape(problem)}</p>' if problem else ""
+        alert = f'<p role="alert">{html.escape(problem)}</p>' if problem else ""
         return _page(
             f"Desktops of {self._name}",
-            f'<form method="post" action="{PREFIX}">{said}<label for="password">Password</label>'
+            f'<form method="post" action="{PREFIX}">{alert}<label for="password">Password</label>'
             '<input id="password" name="password" type="password" autocomplete="current-password" required autofocus>'
             "<button>Log in</button></form>"
             "<p><small>It was printed as <code>vnc_password</code> when the environment was started.</small></p>",
             status,
         )
 
-    def _wait(self, address: str) -> int:
+    def _seconds_until_retry(self, address: str) -> int:
         """Seconds until that address may try again; 0 or less: now."""
-        tries = self._wrong.get(address, deque())
-        return math.ceil(tries[0] + WRONG_SECONDS - time.monotonic()) if len(tries) == WRONG_TRIES else 0
+        tries = self._wrong_tries.get(address, deque())
+        return math.ceil(tries[0] + WRONG_SECONDS - time.monotonic()) if len(tries) == MAX_WRONG_TRIES else 0
 
-    def _remember_wrong(self, address: str) -> None:
-        tries = self._wrong.pop(address, deque(maxlen=WRONG_TRIES))
+    def _record_wrong_try(self, address: str) -> None:
+        tries = self._wrong_tries.pop(address, deque(maxlen=MAX_WRONG_TRIES))
         tries.append(time.monotonic())
-        self._wrong[address] = tries  # now the last: the first is the one that has been quiet for longest
-        if len(self._wrong) > _MAX_ADDRESSES:
-            del self._wrong[next(iter(self._wrong))]
+        self._wrong_tries[address] = tries  # moved to the end: the first entry is the least recent
+        if len(self._wrong_tries) > _MAX_ADDRESSES:
+            del self._wrong_tries[next(iter(self._wrong_tries))]
 
     def _link(self, request: web.Request) -> WorkerLink:
         number = int(request.match_info["number"])
@@ -199,7 +199,7 @@ class DesktopPages:
 
 
 async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
-    """The stream of its desktop; waits for one that is being started anew, because noVNC would not try again."""
+    """The stream of its desktop; waits while it is being restarted, because noVNC would not try again."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -210,7 +210,7 @@ async def _connect(link: WorkerLink) -> aiohttp.ClientWebSocketResponse | None:
             TimeoutError,
             OSError,
             RuntimeError,
-        ):  # the last: its client was just closed
+        ):  # RuntimeError: its client was just closed
             await asyncio.sleep(_RETRY_SECONDS)
     return None
 
@@ -226,7 +226,7 @@ async def _copy(
 
 
 def _host(origin: str) -> str:
-    """Host and port of an origin; empty where it is none."""
+    """Host and port of an origin; empty where it is not valid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

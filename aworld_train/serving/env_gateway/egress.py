@@ -1,4 +1,4 @@
-"""What the gateway says of an environment's way out: asked of the egress container, which is no part of a request."""
+"""The counts of an environment's egress, which the gateway reads from the egress container and publishes."""
 
 import time
 from collections.abc import Iterable
@@ -10,30 +10,30 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 _SECONDS = 2.0
-_AGE_SECONDS = 1.0
+_MIN_REFRESH_SECONDS = 1.0
 
 
 class EgressCounts(Collector):
-    """The counts of an egress container, as they were when they were last asked for.
+    """The counts of an egress container, as last read.
 
     Args:
-        socket: Where it answers, ``counts`` in its settings.
+        socket: Its socket, ``counts`` in its settings.
     """
 
     def __init__(self, socket: str):
         self._socket = socket
         self._counts: dict[str, dict[str, dict[str, int]]] = {"requests": {}, "bytes": {}}
-        self._answers = False
-        self._next = 0.0
+        self._is_up = False
+        self._next_refresh = 0.0
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     async def refresh(self) -> None:
-        """Ask for them, once a second at most; where it does not answer, they stay as they were."""
+        """Read them, at most once a second; without an answer, the old ones stay."""
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next_refresh:
             return
-        self._next = now + _AGE_SECONDS
+        self._next_refresh = now + _MIN_REFRESH_SECONDS
         try:
             async with (
                 aiohttp.ClientSession(
@@ -44,9 +44,9 @@ class EgressCounts(Collector):
             ):
                 response.raise_for_status()
                 self._counts = await response.json()
-                self._answers = True
+                self._is_up = True
         except (aiohttp.ClientError, TimeoutError, ValueError):
-            self._answers = False
+            self._is_up = False
 
     def described(self) -> dict[str, Any]:
         """For ``/health``: whether it answers, and how many requests it refused."""
@@ -56,18 +56,18 @@ class EgressCounts(Collector):
             for outcome, count in outcomes.items()
             if outcome.startswith("refused")
         )
-        return {"status": "ok" if self._answers else "down", "refused": refused}
+        return {"status": "ok" if self._is_up else "down", "refused": refused}
 
     def collect(self) -> Iterable[Metric]:
         """For a registry of prometheus_client."""
         yield GaugeMetricFamily(
-            "aworld_egress_up", "Whether the way out answers.", value=float(self._answers)
+            "aworld_egress_up", "Whether the egress proxy answers.", value=float(self._is_up)
         )
         requests = CounterMetricFamily(
-            "aworld_egress_requests", "Requests to the way out.", labels=["server", "outcome"]
+            "aworld_egress_requests", "Requests to the egress proxy.", labels=["server", "outcome"]
         )
         transferred = CounterMetricFamily(
-            "aworld_egress_bytes", "Bytes by the way out.", labels=["server", "direction"]
+            "aworld_egress_bytes", "Bytes through the egress proxy.", labels=["server", "direction"]
         )
         for family, key in ((requests, "requests"), (transferred, "bytes")):
             for server, values in self._counts[key].items():
@@ -76,5 +76,5 @@ class EgressCounts(Collector):
             yield family
 
     def text(self) -> bytes:
-        """In Prometheus' text format, to be put after `Metrics.text`."""
+        """In Prometheus' text format, to be appended to `Metrics.text`."""
         return generate_latest(self._registry)

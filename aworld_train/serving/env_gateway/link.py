@@ -1,7 +1,7 @@
-"""The gateway's view of one worker: followed for as long as it lives, and taken up again when it comes back.
+"""The gateway's view of one worker: its state is followed while it runs, and again after it was restarted.
 
-Whatever answers at the worker's socket has to prove that it is the worker, in each response; see
-``aworld_train.serving.channel``. What does not is no worker, and is broken with.
+Each response from the worker's socket has to prove that it is the worker's; see ``aworld_train.serving.channel``. If
+one does not, the gateway disconnects.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ import aiohttp
 
 from aworld_train.serving.channel import Channel
 
-_SILENCE_SECONDS = 10.0  # a worker says every two seconds that it lives
+_SILENCE_SECONDS = 10.0  # a worker reports its state every two seconds
 _RETRY_SECONDS = 0.2
-_READ_BYTES = 32 << 10  # of an answer before the client takes it, twice as much at most
+_READ_BYTES = 32 << 10  # of a response that the client has not read yet, twice as much at most
 _URL = "http://worker"
 
 
 class NotTheWorker(aiohttp.ClientError):
-    """Something else answers at the socket of a worker."""
+    """Another program answers at the socket of a worker."""
 
 
 class WorkerLink:
     """One worker.
 
     Args:
-        number: Which one it is.
+        number: Its number.
         socket: Path of its socket.
-        channel: Between the gateway and the worker.
-        scoring: Whether it is for scoring alone.
-        on_change: Called when it may take more or fewer sessions than before.
-        on_loss: Called when it is gone, with all its sessions.
+        channel: Channel between the gateway and the worker.
+        scoring: Whether it is for scoring only.
+        on_change: Called when the number of sessions that it takes may have changed.
+        on_loss: Called when the worker and all its sessions are lost.
         on_call: Called with server, outcome and seconds of each tool call.
     """
 
@@ -70,7 +70,7 @@ class WorkerLink:
 
     @property
     def state(self) -> str:
-        """``down``, ``busy``, ``ready`` or ``cleaning`` (which is also said of one that is starting)."""
+        """``down``, ``busy``, ``ready`` or ``cleaning`` (also while it starts)."""
         if not self.alive:
             return "down"
         if self.sessions:
@@ -83,34 +83,34 @@ class WorkerLink:
         path: str,
         headers: Mapping[str, str] | None = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-    ) -> "_Exchange":
+    ) -> "_VerifiedRequest":
         """A context with the worker's response to a request, its body not read yet.
 
         Entering it raises:
-            NotTheWorker: Something else has answered.
-            ClientError, OSError: Nothing has.
+            NotTheWorker: Another program has answered.
+            ClientError, OSError: There was no answer.
         """
         proof = self._channel.request_headers()
         sent = proof if headers is None else {**headers, **proof}
-        return _Exchange(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
+        return _VerifiedRequest(self, proof, self.http.request(method, _URL + path, headers=sent, data=data))
 
     async def connect(self, path: str, protocols: tuple[str, ...]) -> aiohttp.ClientWebSocketResponse:
         """A WebSocket to the worker.
 
         Raises:
-            NotTheWorker: Something else has answered.
-            ClientError, OSError: Nothing has.
+            NotTheWorker: Another program has answered.
+            ClientError, OSError: There was no answer.
         """
         proof = self._channel.request_headers()
-        opened = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
-        await self.believe(proof, opened._response.headers)
-        return opened
+        websocket = await self.http.ws_connect(_URL + path, protocols=protocols, headers=proof)
+        await self.verify_worker(proof, websocket._response.headers)
+        return websocket
 
-    async def believe(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
-        """Go on if the worker has answered.
+    async def verify_worker(self, sent: Mapping[str, str], received: Mapping[str, str]) -> None:
+        """Check that the worker has answered.
 
         Raises:
-            NotTheWorker: Something else has; it is broken with.
+            NotTheWorker: Another program has; the gateway has disconnected.
         """
         if self._channel.is_worker(sent, received):
             return
@@ -130,24 +130,24 @@ class WorkerLink:
         return self._http
 
     async def follow(self) -> None:
-        """Listen to it for ever."""
+        """Follow its state, until this is cancelled."""
         while True:
             try:
                 await self._listen()
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
                 pass
             finally:
-                await self._lose()
+                await self._disconnect()
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def reset(self, failed: aiohttp.ClientSession | None = None) -> None:
-        """Break with it, and take it up again: it then ends all sessions that it had.
+        """Disconnect, so that the worker ends all its sessions, and connect again.
 
-        Nothing is done if what ``failed`` is not what it is spoken with any more: it has been taken up again since.
+        Does nothing if ``failed`` is not the current client any more: the link was reset since.
         """
         if failed is not None and failed is not self._http:
             return
-        http, self._http = self._http, None  # first, so that nobody is given one that is closed
+        http, self._http = self._http, None  # first, so that no request gets a closed client
         if http is not None:
             await http.close()
 
@@ -159,9 +159,9 @@ class WorkerLink:
                     line = await response.content.readline()
                 if not line:
                     return
-                self._take(json.loads(line))
+                self._handle_line(json.loads(line))
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _handle_line(self, line: dict[str, Any]) -> None:
         if "call" in line:
             server, outcome, seconds = line["call"]
             self._on_call(server, outcome, seconds)
@@ -174,18 +174,18 @@ class WorkerLink:
             self.servers, self.broken = line["servers"], line["broken"]
             self._on_change()
 
-    async def _lose(self) -> None:
-        """Whatever waits for an answer from it gets an error now: its connections are closed."""
+    async def _disconnect(self) -> None:
+        """Close all connections, so that every open request fails, and report the loss."""
         was_alive, self.alive, self.ready, self.proved = self.alive, False, False, False
         await self.reset()
         if was_alive or self.sessions:
             self._on_loss(self)
 
 
-class _Exchange:
-    """A request to a worker, and its response once it is known to be the worker's.
+class _VerifiedRequest:
+    """A request to a worker, and its response once that has been verified.
 
-    It is no generator: the event loop would keep account of each, which costs more than the proof does.
+    It is a class because the event loop tracks every asynchronous generator, which costs more than the proof.
     """
 
     def __init__(self, link: WorkerLink, proof: Mapping[str, str], request: Any):
@@ -194,7 +194,7 @@ class _Exchange:
     async def __aenter__(self) -> aiohttp.ClientResponse:
         response: aiohttp.ClientResponse = await self._request.__aenter__()
         try:
-            await self._link.believe(self._proof, response.headers)
+            await self._link.verify_worker(self._proof, response.headers)
         except BaseException:
             response.close()
             raise

@@ -1,4 +1,4 @@
-"""What an environment does, as numbers that Prometheus reads."""
+"""The metrics of an environment, for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -6,7 +6,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 
 class Metrics:
-    """The numbers of one gateway."""
+    """The metrics of one gateway."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()

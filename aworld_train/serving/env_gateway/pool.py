@@ -1,7 +1,7 @@
-"""Which session has which worker, and who waits for one: first come, first served, in a queue with an end.
+"""The assignment of workers to sessions, first come, first served, with a bounded queue.
 
-Some workers are for scoring alone: what an agent did to a worker must not reach what its answers are scored with. Those
-who wait for one kind do not wait for the other.
+Some workers are for scoring only, so that an agent cannot influence the worker that scores its answers. Each kind of
+worker has a queue of its own.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ class WorkerSession:
     """A client's session.
 
     Attributes:
-        session_id: Its name.
+        session_id: Its id.
         link: Its worker.
-        token_id: The token it was opened with; others do not see it.
+        token_id: The token it was opened with; other tokens cannot use it.
         expires: When that token expires (Unix time, seconds).
-        is_open: Whether its worker has answered that it is.
-        last_seen: When a request began or ended (monotonic clock, seconds).
-        requests: How many are under way, streams included.
-        vanished: When the client broke off a request, if it has not been heard of since.
+        is_open: Whether its worker has confirmed that it is open.
+        last_active: When a request began or ended (monotonic clock, seconds).
+        requests: How many are in progress, streams included.
+        vanished: When the client broke off a request; None if it has sent another one since.
     """
 
     session_id: str
@@ -37,7 +37,7 @@ class WorkerSession:
     token_id: str
     expires: float = math.inf
     is_open: bool = False
-    last_seen: float = field(default_factory=time.monotonic)
+    last_active: float = field(default_factory=time.monotonic)
     requests: int = 0
     vanished: float | None = None
 
@@ -46,13 +46,13 @@ class Pool:
     """Workers and the queue in front of them.
 
     Args:
-        longest_queue: Most sessions that wait.
+        max_queue: Most sessions that wait.
     """
 
-    def __init__(self, longest_queue: int):
+    def __init__(self, max_queue: int):
         self.links: list[WorkerLink] = []
         self.sessions: dict[str, WorkerSession] = {}
-        self._longest_queue = longest_queue
+        self._max_queue = max_queue
         self._waiting: dict[bool, deque[tuple[str, asyncio.Future[WorkerLink]]]] = {
             False: deque(),
             True: deque(),
@@ -75,7 +75,7 @@ class Pool:
         Args:
             session_id: Of the session.
             seconds: How long to wait at most.
-            scoring: Whether it is to be one of those that are for scoring.
+            scoring: Whether it has to be a worker for scoring.
 
         Raises:
             Busy: The queue is full, or no worker became free within ``seconds``.
@@ -83,9 +83,9 @@ class Pool:
         turn: asyncio.Future[WorkerLink] = asyncio.get_running_loop().create_future()
         self._waiting[scoring].append((session_id, turn))
         self.dispatch()
-        if not turn.done() and self._queued(scoring) > self._longest_queue:
+        if not turn.done() and self._queued(scoring) > self._max_queue:
             self._waiting[scoring].pop()
-            raise Busy(f"{self._longest_queue} sessions are waiting for a worker already")
+            raise Busy(f"{self._max_queue} sessions are waiting for a worker already")
         if turn.done():
             return turn.result()
         try:
@@ -93,7 +93,7 @@ class Pool:
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(turn)
         except TimeoutError:
-            if not turn.cancel():  # it came in the last moment
+            if not turn.cancel():  # assigned at the last moment
                 return turn.result()
             raise Busy(f"no worker became free within {seconds:g} seconds") from None
         except asyncio.CancelledError:
@@ -102,18 +102,18 @@ class Pool:
             raise
 
     def release(self, link: WorkerLink, session_id: str) -> None:
-        """The session that was reserved for was not opened: the worker is as it was."""
+        """Return a session's place at its worker."""
         link.sessions.discard(session_id)
         self.dispatch()
 
     def dispatch(self) -> None:
-        """Give free workers to those who wait, the least loaded worker first."""
+        """Assign free workers to waiting sessions, the least loaded worker first."""
         for scoring, waiting in self._waiting.items():
             links = [link for link in self.links if link.scoring == scoring]
             _dispatch(waiting, links)
 
     def states(self, scoring: bool = False) -> dict[str, int]:
-        """How many workers for agents, or for scoring, are in each state."""
+        """The number of workers for agents, or for scoring, in each state."""
         counted = dict.fromkeys(("ready", "busy", "cleaning", "down"), 0)
         for link in self.links:
             if link.scoring == scoring:

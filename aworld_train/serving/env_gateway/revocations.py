@@ -1,7 +1,7 @@
-"""The tokens that were revoked, remembered where a gateway that is started again finds them.
+"""The tokens that were revoked, stored in files that a restarted gateway reads.
 
-They are written beside the sockets of the workers: in containers those folders are volumes in memory, which no tool can
-open and which last as long as the gateway or the worker runs. A token that has expired is forgotten.
+The files are beside the sockets of the workers: in containers those folders are volumes in memory, which no tool can
+open and which exist as long as the gateway or a worker runs. Expired tokens are removed.
 """
 
 import json
@@ -17,7 +17,7 @@ class Revocations:
     """The revoked tokens.
 
     Args:
-        files: Where they are written down, each time in all of them; what any of them has counts.
+        files: Each revocation is written to all of them; a token in any of them is revoked.
     """
 
     def __init__(self, files: Sequence[Path]):
@@ -35,7 +35,7 @@ class Revocations:
         return token_id in self._expires
 
     def add(self, revocation: Revocation) -> bool:
-        """From now on the token is revoked; whether that could be written down."""
+        """Revoke a token; returns whether that could be stored."""
         now = time.time()
         self._expires[revocation.token_id] = revocation.expires
         self._expires = {
@@ -48,7 +48,7 @@ class Revocations:
 
 
 def _write(file: Path, text: str) -> bool:
-    """Replace the file as a whole; whether that was possible."""
+    """Replace the file as a whole; returns whether that was possible."""
     new = file.with_name(f"{file.name}.new")
     try:
         new.write_text(text)

@@ -1,9 +1,9 @@
-"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of what becomes of it at ``/state``,
+"""A worker's HTTP side, for the gateway alone: MCP at ``/mcp``, a stream of the worker's state at ``/state``,
 and a VNC stream of its desktop at ``/desktop``, if it has one.
 
-The gateway names the sessions, and proves in each request that it is the gateway. In a worker for one session at a
-time, the end of a session is followed by a wipe; only after that does the worker say that it is ready again. If it
-cannot be seen to be clean, or cannot be reached at its socket any more, its process ends, to be started anew.
+The gateway chooses the session ids, and proves in each request that it is the gateway. In a worker for one session at
+a time, the end of a session is followed by a wipe; only after that does the worker report that it is ready again. If
+the wipe cannot be verified, or the worker's socket was replaced, the process ends, to be started again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
 from aworld_train.serving.worker.endpoint import WorkerSocket
 from aworld_train.serving.worker.failures import INVALID_REQUEST, CallFailure
-from aworld_train.serving.worker.launcher import START_ANEW, Spawner
+from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART, Spawner
 from aworld_train.serving.worker.relay import Relay, RelayedSession
 from aworld_train.serving.worker.wipe import NotClean
 
@@ -31,9 +31,9 @@ SESSION_HEADER = "Mcp-Session-Id"
 SERVERS_HEADERS = ("MCP_SERVERS", "MCP-Servers")
 MESSAGE_BYTES = 64 << 20
 STATE_SECONDS = 2.0
-"""How often a worker that has nothing to say says that it lives."""
+"""How often a worker repeats its state, as a sign of life, when nothing changes."""
 HANGS_SECONDS = 30.0
-"""A worker whose event loop does nothing for this long is ended, and started anew."""
+"""A worker whose event loop is blocked for this long is ended, and started again."""
 _KEEP_ALIVE_SECONDS = 10.0
 
 
@@ -45,8 +45,8 @@ class Worker:
         spawner: Starts them.
         cleaner: Cleans up between sessions; None where sessions share the worker.
         channel: Between the worker and its gateway.
-        endpoint: Where the gateway reaches it.
-        desktop: What the tools draw on, if there is one.
+        endpoint: The socket at which the gateway reaches it.
+        desktop: The desktop of its tools, if there is one.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Worker:
     def application(self) -> web.Application:
         """The routes."""
         app = web.Application(client_max_size=MESSAGE_BYTES)
-        app.router.add_post("/mcp", self._for_the_gateway(self.post))
-        app.router.add_get("/mcp", self._for_the_gateway(self.listen))
-        app.router.add_delete("/mcp", self._for_the_gateway(self.delete))
-        app.router.add_get("/state", self._for_the_gateway(self.state))
+        app.router.add_post("/mcp", self._gateway_only(self.post))
+        app.router.add_get("/mcp", self._gateway_only(self.listen))
+        app.router.add_delete("/mcp", self._gateway_only(self.delete))
+        app.router.add_get("/state", self._gateway_only(self.state))
         if self._desktop is not None:
-            app.router.add_get("/desktop", self._for_the_gateway(self._desktop.watch))
+            app.router.add_get("/desktop", self._gateway_only(self._desktop.watch))
         app.on_startup.append(self._start)
         app.on_response_prepare.append(self._sign)
         return app
 
-    def _for_the_gateway(self, handler: Handler) -> Handler:
+    def _gateway_only(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             if not self._channel.is_gateway(request.headers):
                 return _refusal(401, "this is for the gateway of this worker alone")
@@ -94,13 +94,13 @@ class Worker:
         response.headers.update(self._channel.response_headers(request.headers))
 
     async def _start(self, _: web.Application) -> None:
-        self._later(self._begin())
+        self._run_in_background(self._prepare())
 
     async def watch(self) -> None:
-        """For as long as the worker lives: end it if its socket, just bound, is lost, or if this loop hangs."""
+        """Watch the worker for as long as it runs: end it if its socket was replaced, or if the event loop hangs."""
         try:
             while True:
-                # A thread that needs nothing of Python's ends the process unless it is put off again in time.
+                # A thread that does not need the interpreter ends the process unless this call is repeated in time.
                 faulthandler.dump_traceback_later(HANGS_SECONDS, exit=True)
                 self._check_endpoint()
                 await asyncio.sleep(STATE_SECONDS)
@@ -111,7 +111,7 @@ class Worker:
         if not self._endpoint.is_own():
             _end("something else is at the path of its socket")
 
-    async def _begin(self) -> None:
+    async def _prepare(self) -> None:
         await self._spawner.ready()
         if self._desktop is not None:
             await self._desktop.start()
@@ -119,32 +119,32 @@ class Worker:
         self._set_ready(True)
 
     def report(self, server: str, outcome: str, seconds: float) -> None:
-        """Tell the gateway of a call."""
-        self._tell({"call": [server, outcome, round(seconds, 6)]})
+        """Report a tool call to the gateway."""
+        self._broadcast({"call": [server, outcome, round(seconds, 6)]})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        """Lines of JSON: whether it takes sessions and how many, over and over as a sign of life, and each call."""
+        """Lines of JSON: whether and how many sessions it takes, repeated as a sign of life, and each tool call."""
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
-        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        news.put_nowait(self._description())
-        self._watchers.add(news)
+        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        messages.put_nowait(self._description())
+        self._watchers.add(messages)
         try:
             while True:
                 try:
-                    line = await asyncio.wait_for(news.get(), STATE_SECONDS)
+                    line = await asyncio.wait_for(messages.get(), STATE_SECONDS)
                 except TimeoutError:
                     line = self._description()
                 await response.write(json.dumps(line).encode() + b"\n")
         except ConnectionError:
             return response
         finally:
-            self._watchers.discard(news)
+            self._watchers.discard(messages)
             if not self._watchers:
                 self._forget_sessions()
 
     async def post(self, request: web.Request) -> web.StreamResponse:
-        """A message of a client; a request is answered with JSON, or with events where there is progress or a wait."""
+        """A message of a client; a request is answered with JSON, or with events if there is progress or a wait."""
         try:
             message = json.loads(await request.read())
         except ValueError:
@@ -165,26 +165,26 @@ class Worker:
                 )
         if "method" in message and "id" in message:
             return await self._answer(request, session, message)
-        self.relay.notice(session, message)
+        self.relay.accept_notification(session, message)
         return web.Response(status=202)
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """What servers say by themselves, as events, for as long as the client listens."""
+        """The notifications of servers, as events, for as long as the client listens."""
         session = self.relay.sessions.get(request.headers.get(SESSION_HEADER, ""))
         if session is None:
             return _refusal(404, "there is no such session")
-        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        session.on_notification = news.put_nowait
+        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        session.on_notification = messages.put_nowait
         response = await _events(request)
         while self.relay.sessions.get(session.session_id) is session:
             try:
-                await response.write(_event(await asyncio.wait_for(news.get(), _KEEP_ALIVE_SECONDS)))
+                await response.write(_event(await asyncio.wait_for(messages.get(), _KEEP_ALIVE_SECONDS)))
             except TimeoutError:
                 await response.write(b": still here\n\n")
         return response
 
     async def delete(self, request: web.Request) -> web.Response:
-        """The end of a session."""
+        """End a session."""
         if not self.relay.close(request.headers.get(SESSION_HEADER, "")):
             return _refusal(404, "there is no such session")
         self._clean_up()
@@ -194,30 +194,30 @@ class Worker:
         return self._ready and (self._cleaner is None or not self.relay.sessions)
 
     def _forget_sessions(self) -> None:
-        """The gateway is gone, and a new one knows nothing of the sessions that it had."""
-        left = list(self.relay.sessions)
-        for session_id in left:
+        """End all sessions: their gateway is gone, and a new one does not know them."""
+        session_ids = list(self.relay.sessions)
+        for session_id in session_ids:
             self.relay.close(session_id)
-        if left:
+        if session_ids:
             self._clean_up()
 
     def _clean_up(self) -> None:
         if self._cleaner is not None:
             self._set_ready(False)
-            self._later(self._clean(self._cleaner))
+            self._run_in_background(self._clean(self._cleaner))
 
     def _open(self, request: web.Request) -> RelayedSession:
-        wanted = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
-        return self.relay.open(request.headers[SESSION_HEADER], wanted)
+        requested = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
+        return self.relay.open(request.headers[SESSION_HEADER], requested)
 
     async def _answer(
         self, request: web.Request, session: RelayedSession, message: dict[str, Any]
     ) -> web.StreamResponse:
-        news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        answering = asyncio.ensure_future(self.relay.answer(session, message, news.put_nowait))
+        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        answering = asyncio.ensure_future(self.relay.answer(session, message, messages.put_nowait))
         response: web.StreamResponse | None = None
         try:
-            async for progress in _until(answering, news):
+            async for progress in _until(answering, messages):
                 response = response or await _events(request)
                 await response.write(_event(progress) if progress else b": still here\n\n")
             if response is None:
@@ -241,11 +241,11 @@ class Worker:
         if self._desktop is not None:
             await self._desktop.start()
         self._set_ready(True)
-        self._warming = self._later(self.relay.warm(ran))
+        self._warming = self._run_in_background(self.relay.warm(ran))
 
     def _set_ready(self, ready: bool) -> None:
         self._ready = ready
-        self._tell(self._description())
+        self._broadcast(self._description())
 
     def _description(self) -> dict[str, Any]:
         return {
@@ -255,49 +255,49 @@ class Worker:
             "broken": self.relay.broken,
         }
 
-    def _tell(self, line: dict[str, Any]) -> None:
-        for news in self._watchers:
-            news.put_nowait(line)
+    def _broadcast(self, line: dict[str, Any]) -> None:
+        for messages in self._watchers:
+            messages.put_nowait(line)
 
-    def _later(self, work: Any) -> "asyncio.Task[None]":
+    def _run_in_background(self, work: Any) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._check_finished)
         return task
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _check_finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _end(f"{type(error).__name__}: {error}")
 
 
 def _end(reason: str) -> NoReturn:
-    """End this process: whoever runs it starts it anew, clean."""
+    """End this process; its supervisor starts it again, clean."""
     sys.stderr.write(f"This worker ends: {reason}\n")
-    os._exit(START_ANEW)
+    os._exit(EXIT_FOR_RESTART)
 
 
 async def _until(
-    answering: "asyncio.Future[Any]", news: "asyncio.Queue[dict[str, Any]]"
+    answering: "asyncio.Future[Any]", messages: "asyncio.Queue[dict[str, Any]]"
 ) -> AsyncIterator[dict[str, Any] | None]:
-    """What comes before the answer: progress, and None where there was nothing for a while."""
+    """Progress messages until the response is there, and None after each quiet period."""
     quiet_since = time.monotonic()
     while True:
-        while not news.empty():
-            yield news.get_nowait()
+        while not messages.empty():
+            yield messages.get_nowait()
             quiet_since = time.monotonic()
         if answering.done():
             return
-        listening = asyncio.ensure_future(news.get())
+        next_message = asyncio.ensure_future(messages.get())
         try:
             await asyncio.wait(
-                {answering, listening}, timeout=_KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                {answering, next_message}, timeout=_KEEP_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if listening.done():
-                yield listening.result()
+            if next_message.done():
+                yield next_message.result()
                 quiet_since = time.monotonic()
         finally:
-            listening.cancel()
+            next_message.cancel()
         if not answering.done() and time.monotonic() - quiet_since >= _KEEP_ALIVE_SECONDS:
             yield None
             quiet_since = time.monotonic()

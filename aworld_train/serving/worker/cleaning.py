@@ -1,7 +1,7 @@
-"""What follows a session in a worker: everything that it left is removed, and seen to be gone.
+"""Cleaning a worker after a session: everything that it left is removed, and its absence is verified.
 
-In a container the spawner does it, because tool servers run as another user than the worker. Where they share a user
-and a machine with others, the worker ends its own descendants and empties the folders that are its own.
+In a container the spawner does it, because tool servers run as another user than the worker. A worker that is a
+process of this machine ends its own descendants and empties its own folders.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from aworld_train.serving.worker.wipe import NotClean, SharedResources, end_proc
 
 
 class Cleaner(Protocol):
-    """Brings a worker back to where it was before a session."""
+    """Restores a worker to its state before a session."""
 
     async def clean(self) -> None:
         """Remove what the session left.
@@ -31,8 +31,8 @@ class ContainerCleaner:
     """Cleans a container of the worker's own.
 
     Args:
-        spawner: Started what is to be ended.
-        proxy: The way out, if there is one.
+        spawner: Started the processes that are to be ended.
+        proxy: The port of the egress proxy, if there is one.
     """
 
     def __init__(self, spawner: Spawner, proxy: ProxyPort | None):
@@ -49,25 +49,25 @@ class ProcessCleaner:
     """Cleans up after a worker that is one process of this machine among others.
 
     Args:
-        ground: What a session can change.
+        resources: What a session can change.
         spawner: Starts its processes.
-        socket: The worker's own: nothing else is left in its folder.
+        socket: The worker's socket; nothing else may be in its folder.
     """
 
-    def __init__(self, ground: SharedResources, spawner: Spawner, socket: Path):
-        self._ground, self._spawner, self._socket = ground, spawner, socket
-        # Started now: a session may have used up all processes, threads included, when it is needed.
+    def __init__(self, resources: SharedResources, spawner: Spawner, socket: Path):
+        self._resources, self._spawner, self._socket = resources, spawner, socket
+        # The thread starts now: later, a session may have used up all processes, which include threads.
         self._thread = ThreadPoolExecutor(1)
         self._thread.submit(int).result()
 
     async def clean(self) -> None:
         """See `Cleaner.clean`."""
         await self._run(end_processes)
-        # Now nothing is left that could hold the spawner up; what it was still to start for the session is ended next.
-        await self._spawner.prove()
+        # No tool can block the spawner now. What it still starts for the session's last orders is ended by the wipe.
+        await self._spawner.wait_until_idle()
         await self._run(wipe)
         if any(entry != self._socket for entry in self._socket.parent.iterdir()):
-            raise NotClean("there is something beside the socket")
+            raise NotClean("there is another file in the folder of the socket")
 
     async def _run(self, work: Callable[[SharedResources], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, work, self._ground)
+        await asyncio.get_running_loop().run_in_executor(self._thread, work, self._resources)

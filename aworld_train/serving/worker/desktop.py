@@ -1,9 +1,9 @@
-"""The desktop of a worker: an X server without a screen, a window manager, and a VNC stream for whoever looks.
+"""The desktop of a worker: an X server without a screen, a window manager, and a VNC stream for each viewer.
 
-All of it is started by the spawner, like tool servers, so a wipe ends it with everything drawn on it, and it is started
-anew before the worker takes the next session. Nothing listens for VNC: each viewer gets an x11vnc of its own on one end
-of a socket pair, so there is no port or socket that a tool could connect to, and no work while nobody looks. It asks
-for no password: who may look is for the gateway to say.
+The spawner starts all of it, like tool servers, so a wipe ends it with everything drawn on it, and it is started again
+before the worker takes the next session. Nothing listens for VNC: each viewer gets an x11vnc of its own on one end of a
+socket pair, so there is no port or socket that a tool could connect to, and no work without a viewer. It requires no
+password: the gateway checks who may look.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.toolserver import Starter
 
 VARIABLES = {"DISPLAY": ":1"}
-"""What programs need that draw on it."""
+"""The environment variables of programs that draw on it."""
 PROTOCOLS = ("binary",)
-"""The WebSocket subprotocol that noVNC may ask for."""
+"""The WebSocket subprotocol that noVNC may request."""
 _NUMBER = VARIABLES["DISPLAY"].removeprefix(":")
-# No shared memory with programs, here and for viewers: it would outlive them when a wipe ends them.
+# No shared memory with programs or viewers: it would outlive them when a wipe ends them.
 _DISPLAY = (
     *("Xvfb", f":{_NUMBER}", "-screen", "0", "1280x800x24", "-nolisten", "tcp", "-noreset"),
     *("-extension", "MIT-SHM", "-displayfd", "1"),
 )
-# Debian's name for whichever window manager is installed.
+# Debian's alias for the installed window manager.
 _WINDOW_MANAGER = ("x-window-manager",)
 # For one viewer, on standard input.
-_VIEW = ("x11vnc", "-inetd", "-display", f":{_NUMBER}", "-shared", "-noshm", "-norc", "-nopw", "-quiet")
+_VIEWER = ("x11vnc", "-inetd", "-display", f":{_NUMBER}", "-shared", "-noshm", "-norc", "-nopw", "-quiet")
 _START_SECONDS = 20.0
 _MAX_VIEWERS = 8
 _CHUNK = 1 << 16
@@ -40,13 +40,13 @@ class Desktop:
     """The desktop, running or not.
 
     Args:
-        starter: Starts programs.
+        starter: Starts its programs.
     """
 
     def __init__(self, starter: Starter):
         self._starter = starter
         self._changing = asyncio.Lock()
-        self._up = False
+        self._is_up = False
         self._viewers = 0
 
     async def start(self) -> None:
@@ -57,20 +57,20 @@ class Desktop:
         """
         async with self._changing:
             await self._start_display()
-            nothing = os.open(os.devnull, os.O_RDWR)
+            null = os.open(os.devnull, os.O_RDWR)
             try:
-                await self._run(_WINDOW_MANAGER, nothing, nothing)
+                await self._run(_WINDOW_MANAGER, null, null)
             finally:
-                os.close(nothing)
-            self._up = True
+                os.close(null)
+            self._is_up = True
 
     async def stop(self) -> None:
-        """Start nothing more, so that a wipe can end what runs."""
+        """Start nothing more, so that a wipe can end all that runs."""
         async with self._changing:
-            self._up = False
+            self._is_up = False
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
-        """A WebSocket that carries the VNC stream, in binary messages, until either side ends it."""
+        """A WebSocket with the VNC stream, in binary messages, until either side ends it."""
         if self._viewers >= _MAX_VIEWERS:
             return web.Response(status=503, text=f"{_MAX_VIEWERS} people look at this desktop already")
         self._viewers += 1
@@ -82,7 +82,7 @@ class Desktop:
             self._viewers -= 1
 
     async def _show(self, request: web.Request) -> web.StreamResponse:
-        reader, writer = await self._start_view()
+        reader, writer = await self._start_viewer()
         response = web.WebSocketResponse(protocols=PROTOCOLS, compress=False)
         sending: asyncio.Task[None] | None = None
         try:
@@ -97,22 +97,22 @@ class Desktop:
         finally:
             if sending is not None:
                 sending.cancel()
-            writer.close()  # and with that x11vnc ends
+            writer.close()  # which ends x11vnc
         return response
 
-    async def _start_view(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        ours, theirs = socket.socketpair()
+    async def _start_viewer(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        worker_end, viewer_end = socket.socketpair()
         try:
             async with self._changing:
-                if not self._up:
-                    raise CallFailure("tool_unavailable", "the desktop is being started anew")
-                await self._run(_VIEW, theirs.fileno(), theirs.fileno())
-            return await asyncio.open_connection(sock=ours)
+                if not self._is_up:
+                    raise CallFailure("tool_unavailable", "the desktop is being restarted")
+                await self._run(_VIEWER, viewer_end.fileno(), viewer_end.fileno())
+            return await asyncio.open_connection(sock=worker_end)
         except BaseException:
-            ours.close()
+            worker_end.close()
             raise
         finally:
-            theirs.close()
+            viewer_end.close()
 
     async def _start_display(self) -> None:
         reading, writing = os.pipe()
@@ -128,29 +128,31 @@ class Desktop:
     async def _run(
         self, command: tuple[str, ...], standard_input: int, standard_output: int, errors: str = "/dev/null"
     ) -> None:
-        # Not into the worker's log: at every start they warn of things that do not matter in a container.
+        # Their errors are not logged: at every start they warn of things that do not matter in a container.
         redirected = ("sh", "-c", f'exec "$@" 2>{errors}', "sh", *command)
         entry = ServerEntry(command=redirected)
         await self._starter.spawn("the desktop", entry, standard_input, standard_output)
 
 
 async def _wait_for_display(descriptor: int) -> None:
-    """Read what the X server writes until it says which display it has, which it does when it can be used."""
+    """Wait until the X server writes the number of its display, which it does once it can be used."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
     )
-    said = ""
+    last_line = ""
     try:
         async with asyncio.timeout(_START_SECONDS):
             while line := (await reader.readline()).decode(errors="replace"):
                 if line.strip() == _NUMBER:
                     return
-                said = line.strip() or said
-        raise CallFailure("tool_unavailable", f"the desktop does not start: {said or 'Xvfb says nothing'}")
+                last_line = line.strip() or last_line
+        raise CallFailure(
+            "tool_unavailable", f"the desktop does not start: {last_line or 'Xvfb says nothing'}"
+        )
     except TimeoutError:
         raise CallFailure(
-            "tool_unavailable", f"the desktop did not start within {_START_SECONDS:g} seconds: {said}"
+            "tool_unavailable", f"the desktop did not start within {_START_SECONDS:g} seconds: {last_line}"
         ) from None
     finally:
         transport.close()

@@ -1,7 +1,7 @@
-"""A worker's end of the way out: a proxy's port on its loopback, which leads to the egress container's socket.
+"""A worker's side of the egress: a port on its loopback, which is forwarded to the egress container's socket.
 
-A worker has no network but that loopback. Who connects there is asked for a name and password by the proxy itself, so a
-program without them gets nothing, whatever it connects to.
+A worker has no network but that loopback. The proxy itself requires a name and a password, so a program that connects
+without them reaches nothing.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from aworld_train.serving.egress.forwarding import Forwarder
 from aworld_train.serving.egress.settings import PORT, user_name
 
 VARIABLE = "AWORLD_EGRESS_PASSWORDS"
-"""Where a worker finds, as JSON, what each server with a way out shows to the proxy."""
+"""The variable with the proxy passwords of all servers that have egress, as JSON."""
 _MAX_CONNECTIONS = 512
 _BACKLOG = 1024
 _DIRECT = "127.0.0.1,localhost"
@@ -32,18 +32,18 @@ class ProxyPort:
     forwarder: Forwarder = field(repr=False)
 
     async def end_connections(self) -> None:
-        """End what a session has left open, before the next one begins: a port takes only so many at a time."""
+        """End the connections that a session left open, so that the next session has all of the limited number."""
         await self.forwarder.close()
 
 
 @contextlib.asynccontextmanager
 async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[ProxyPort]:
-    """Listens on loopback and leads to ``socket`` for as long as the block lasts; port 0 takes any that is free.
+    """Listens on loopback and forwards to ``socket`` until the block ends; port 0 takes any that is free.
 
-    Each connection is led there anew, so an egress container may come later, and be started again.
+    Each connection opens the socket itself, so the egress container may start later, or be restarted.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
     forwarder = Forwarder(lambda: asyncio.open_unix_connection(socket), _MAX_CONNECTIONS)
     server = await asyncio.start_server(forwarder.serve, "127.0.0.1", port, backlog=_BACKLOG)
@@ -55,7 +55,7 @@ async def proxy_port(socket: str, port: int = PORT) -> AsyncIterator[ProxyPort]:
 
 
 def proxy_variables(server: str, password: str, port: int = PORT) -> dict[str, str]:
-    """The variables by which a server and its programs find their way out; one without a way out gets none of them."""
+    """The variables by which a server and its programs find the proxy; a server without egress gets none of them."""
     url = f"http://{quote(user_name(server))}:{quote(password, safe='')}@127.0.0.1:{port}"
     variables = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), url) | {"NO_PROXY": _DIRECT}
     return variables | {name.lower(): value for name, value in variables.items()}

@@ -1,7 +1,8 @@
-"""The socket at which a worker is reached, and whether what is at its path still is that socket.
+"""The socket at which a worker is reached, and a check that no other file has replaced it.
 
-A program that may write to the socket's folder can put a socket of its own there. The gateway does not believe it (see
-``aworld_train.serving.channel``), but the worker could not be reached any more: it looks, and ends to be started anew.
+A program that may write to the socket's folder can put a socket of its own at its path. The gateway does not accept
+that one (see ``aworld_train.serving.channel``), but it cannot reach the worker any more. So the worker checks the path,
+and ends if its socket was replaced, to be started again.
 """
 
 from pathlib import Path
@@ -11,7 +12,7 @@ class WorkerSocket:
     """A Unix socket that this process listens at.
 
     Args:
-        path: Of the socket; whatever is there before it is bound is removed.
+        path: Of the socket; `clear` removes any file there.
     """
 
     def __init__(self, path: str):
@@ -19,21 +20,21 @@ class WorkerSocket:
         self._identity: tuple[int, int] | None = None
 
     def clear(self) -> None:
-        """Make room for the socket."""
+        """Remove any file at the path, so that the socket can be bound."""
         self.path.unlink(missing_ok=True)
 
     def remember(self) -> None:
-        """Take what is there now, right after it was bound, for the socket."""
+        """Remember the socket's identity, right after it was bound."""
         self._identity = self._look()
 
     def is_own(self) -> bool:
-        """Whether what is there is the socket that was remembered."""
+        """Whether the file at the path is the remembered socket."""
         return self._identity is not None and self._look() == self._identity
 
     def _look(self) -> tuple[int, int] | None:
-        """Device and inode of what is there; None where nothing is."""
+        """Device and inode of the file at the path; None where there is none."""
         try:
-            found = self.path.lstat()
+            status = self.path.lstat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino

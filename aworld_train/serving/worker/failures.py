@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a tool, as JSON-RPC errors with a ``type`` that programs can act on."""
+"""Failures between a client and a tool, as JSON-RPC errors with a ``type`` on which programs can act."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from typing import Any
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
-# Of the range that it leaves to servers.
+# In the range that the specification leaves to servers.
 _SERVER_ERROR = -32000
 
 
@@ -32,7 +32,7 @@ class CallFailure(Exception):
 
 
 class RemoteError(Exception):
-    """The error object that a tool server answered with, passed on as it is."""
+    """The error object that a tool server answered with, passed on unchanged."""
 
     def __init__(self, error: dict[str, Any]):
         super().__init__(str(error.get("message")))

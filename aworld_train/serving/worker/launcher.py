@@ -1,4 +1,4 @@
-"""The worker's end of the spawner: tool servers are started through it, each with the variables that are its own."""
+"""The worker's side of the spawner: it starts tool servers, each with the environment variables of its own."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from aworld_train.serving.worker.wipe import NotClean
 _ORDER_SECONDS = 10.0
 _PRELOAD_SECONDS = 120.0
 _WIPE_SECONDS = 60.0
-_OURS = "AWORLD_"
-START_ANEW = 70
-"""Exit code of a worker that has to be started anew."""
+_PRIVATE_PREFIX = "AWORLD_"
+EXIT_FOR_RESTART = 70
+"""Exit code of a worker that has to be started again."""
 
 
 @dataclass(frozen=True)
 class CommandPaths:
-    """What ``{python}``, ``{here}`` and ``{workspace}`` mean in a command."""
+    """The values of ``{python}``, ``{here}`` and ``{workspace}`` in a command."""
 
     python: str
     here: Path
@@ -40,59 +40,59 @@ class CommandPaths:
 
 
 class Spawner:
-    """A running spawner.
+    """A running spawner process.
 
     Args:
-        manifest: Says which functions are called and which variables are keys.
-        places: What the placeholders in commands mean.
-        variables: This worker's environment variables; servers get all of them but keys, and of these their own.
-        chosen: The servers that may be started; what others need may not be here.
-        proxies: By server, what it needs to know of its way out; those that have none are not there.
-        user: Whom tool servers run as, as the spawner's ``ToolUser``; None: the user of this process.
+        manifest: Names the functions that are called and the variables that are keys.
+        paths: The values of the placeholders in commands.
+        variables: This worker's environment variables; each server gets all that are no keys, and its own keys.
+        chosen: The servers that may be started; the packages of others may be missing.
+        proxies: By server, the variables for its egress; servers without egress have no entry.
+        user: The user of tool servers, as the spawner's ``ToolUser``; None: the user of this process.
     """
 
     def __init__(
         self,
         manifest: Manifest,
-        places: CommandPaths,
+        paths: CommandPaths,
         variables: Mapping[str, str],
         chosen: Collection[str],
         proxies: Mapping[str, Mapping[str, str]] | None = None,
         user: Mapping[str, int] | None = None,
     ):
-        self._places = places
+        self._paths = paths
         self._proxies = proxies or {}
         keys = manifest.key_names()
         self._keys = {name: value for name, value in variables.items() if name in keys}
         self._common = {
             name: value
             for name, value in variables.items()
-            if name not in keys and not name.startswith(_OURS) and name != "PYTHONPATH"
-        } | {"WORKSPACE": str(places.workspace), "PYTHONUNBUFFERED": "1"}
+            if name not in keys and not name.startswith(_PRIVATE_PREFIX) and name != "PYTHONPATH"
+        } | {"WORKSPACE": str(paths.workspace), "PYTHONUNBUFFERED": "1"}
         functions = [
             entry.function for name, entry in manifest.servers.items() if entry.function and name in chosen
         ]
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._ours.setblocking(False)
-        self._turn = asyncio.Lock()
+        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._order_lock = asyncio.Lock()
         self._killing: set[asyncio.Future[dict[str, Any]]] = set()
-        with theirs:
+        with child_socket:
             process = subprocess.Popen(
                 [
-                    *(places.python, "-P", spawner.__file__, str(theirs.fileno())),
+                    *(paths.python, "-P", spawner.__file__, str(child_socket.fileno())),
                     *(json.dumps(user), *functions),
                 ],
-                pass_fds=[theirs.fileno()],
-                env={**self._common, "PYTHONPATH": str(places.here)},  # their modules may be there
-                cwd=places.here,
+                pass_fds=[child_socket.fileno()],
+                env={**self._common, "PYTHONPATH": str(paths.here)},  # the servers' modules may be there
+                cwd=paths.here,
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
             )
         self.pid = process.pid
-        process.returncode = 0  # its end is seen by the socket, and its remains are buried with all others
+        process.returncode = 0  # its end shows at the socket, and `reap_children` collects its exit status
 
     async def ready(self) -> None:
-        """Wait until it has imported what servers share.
+        """Wait until it has imported the modules of all servers.
 
         Raises:
             CallFailure: It could not.
@@ -104,7 +104,7 @@ class Spawner:
             )
 
     async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
-        """Start a server; see ``toolserver.Spawn``.
+        """Start a server; see `toolserver.Starter`.
 
         Raises:
             CallFailure: It could not be started.
@@ -112,15 +112,15 @@ class Spawner:
         secrets = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
         secrets |= self._proxies.get(name, {})
         order = {
-            "cwd": str(self._places.workspace),
+            "cwd": str(self._paths.workspace),
             "private": bool(secrets),
             **(
-                {"argv": [self._places.fill(part) for part in entry.command]}
+                {"argv": [self._paths.fill(part) for part in entry.command]}
                 if entry.command
                 else {"function": entry.function}
             ),
         }
-        variables = _written({**self._common, **secrets})
+        variables = _write_variables({**self._common, **secrets})
         try:
             answer = await self._order(order, [standard_input, standard_output, variables])
         finally:
@@ -130,7 +130,7 @@ class Spawner:
         return int(answer["pid"])
 
     def kill(self, pid: int) -> None:
-        """Have a server ended, with its process group, before any later order is carried out."""
+        """Order the end of a server, with its process group, before any later order is carried out."""
         killing = asyncio.ensure_future(self._order({"kill": pid}, []))
         self._killing.add(killing)
         killing.add_done_callback(self._killing.discard)
@@ -145,48 +145,48 @@ class Spawner:
         if "error" in answer:
             raise NotClean(answer["error"])
 
-    async def prove(self) -> None:
-        """Return when it has answered, and so has carried out what was ordered before; end this worker if it does not.
+    async def wait_until_idle(self) -> None:
+        """Wait until all earlier orders have been carried out; end this worker if the spawner does not answer.
 
-        One that a tool has sent SIGKILL may be there for a while yet, but it answers nothing any more.
+        A spawner that a tool has sent SIGKILL may still exist for a while, but it does not answer.
         """
         await self._order({}, [])
 
     async def _order(
         self, order: dict[str, Any], descriptors: list[int], seconds: float = _ORDER_SECONDS
     ) -> dict[str, Any]:
-        async with self._turn:
+        async with self._order_lock:
             try:
-                socket.send_fds(self._ours, [json.dumps(order).encode()], descriptors)
+                socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
             except OSError:
-                give_up()
+                end_worker()
             answering = asyncio.ensure_future(self._answer(seconds))
             try:
                 return await asyncio.shield(answering)
             except asyncio.CancelledError:
-                await answering  # or it would be taken for the answer to the next order
+                await answering  # else the next order would receive this answer
                 raise
 
     async def _answer(self, seconds: float) -> dict[str, Any]:
-        """What it says next."""
+        """The spawner's next datagram."""
         try:
             async with asyncio.timeout(seconds):
-                data = await asyncio.get_running_loop().sock_recv(self._ours, 1 << 16)
+                data = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 16)
         except (TimeoutError, OSError):
             data = b""
         if not data:
-            give_up()
+            end_worker()
         answer: dict[str, Any] = json.loads(data)
         return answer
 
     def close(self) -> None:
-        """Let it end."""
+        """Close the socket, on which the spawner ends."""
         with contextlib.suppress(OSError):
-            self._ours.close()
+            self._socket.close()
 
 
-def _written(variables: Mapping[str, str]) -> int:
-    """The descriptor of a file in memory that has the variables as JSON, to be read from its beginning."""
+def _write_variables(variables: Mapping[str, str]) -> int:
+    """The descriptor of a file in memory with the variables as JSON, positioned at its beginning."""
     descriptor = os.memfd_create("variables", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(json.dumps(variables).encode())
@@ -194,7 +194,7 @@ def _written(variables: Mapping[str, str]) -> int:
     return descriptor
 
 
-def give_up() -> NoReturn:
-    """End this worker: without a spawner there can be no tool server, and whoever runs it starts it anew, clean."""
+def end_worker() -> NoReturn:
+    """End this worker, which needs its spawner to start tool servers; its supervisor starts it again, clean."""
     sys.stderr.write("The process that starts tool servers is gone, or does not answer; this worker ends.\n")
-    os._exit(START_ANEW)
+    os._exit(EXIT_FOR_RESTART)

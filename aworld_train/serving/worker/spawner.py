@@ -1,23 +1,23 @@
-"""Starts tool servers by forking: a process that has imported what they share, and does nothing else.
+"""Starts tool servers by forking from a process that has imported their modules and does nothing else.
 
-A Python server takes a good half second to import its libraries; forked from here it takes milliseconds, and its memory
-is shared. This process has one thread, gets every order over a socket, and holds nothing of any session. It, and
-servers that were given secrets, cannot be read or traced by others of the same user.
+A Python server takes more than half a second to import its libraries; forked from this process it takes milliseconds
+and shares its memory. This process has one thread, gets every order over a socket, and holds no data of any session.
+Other processes of the same user cannot read or trace it, nor servers that were given secrets.
 
-In a container it is root, with the capabilities to change its user and to signal others and with nothing else, and tool
-servers run as a user of their own. So no tool can signal, read or replace the worker or this process, and this process
-alone ends what a session started: one signal to everything, that no fork escapes.
+In a container it is root, with no capabilities but those to change its user and to signal others, and tool servers run
+as a user of their own. So no tool can signal, read or replace the worker or this process, and this process alone ends
+what a session started, by one signal to all processes, which no fork escapes.
 
-Run as a script, with the standard library alone: it is the interpreter and the packages of the tool servers.
+It runs as a script and imports the standard library alone, because it runs in the interpreter of the tool servers.
 
     python spawner.py SOCKET_FD USER [MODULE:FUNCTION ...]
 
 ``USER`` is JSON: ``{"id": ..., "max_processes": ...}``, or ``null`` for this process's own user. An order is one
 datagram, JSON:
 
-- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``. Beside it
-  are three descriptors: for standard input and output, and a file with its environment variables as a JSON object. This
-  process does not read that file: what one server may know must not be in the memory that others are forked from. The
+- ``{"argv": [...]}`` or ``{"function": "module:name"}`` starts a server, with ``"cwd"`` and ``"private"``. With it
+  come three descriptors: standard input, standard output, and a file with its environment variables as a JSON object.
+  This process does not read that file: one server's secrets must not be in memory that others are forked from. The
   answer is ``{"pid": ...}`` or ``{"error": "..."}``.
 - ``{"wipe": true}`` ends everything of the session and empties its folders. The answer is ``{}``, or
   ``{"error": "..."}``.
@@ -47,18 +47,18 @@ _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _LAST_CAPABILITY = 63
-_ORDER_BYTES = 1 << 20
-_LIKELY_VICTIM = "500"  # of the kernel, should memory run out: rather a tool than what starts it
-_DESCRIPTORS = 3
+_MAX_ORDER_BYTES = 1 << 20
+_OOM_SCORE_ADJUSTMENT = "500"  # if memory runs out, the kernel ends a tool rather than this process
+_MAX_DESCRIPTORS = 3
 _READY = {"ready": True}
 
 
 @dataclass(frozen=True)
 class ToolUser:
-    """Whom tool servers run as.
+    """The user of tool servers.
 
     Attributes:
-        id: Of the user and the group.
+        id: The id of the user and of the group.
         max_processes: How many processes and threads this user may have; fewer than the container may.
     """
 
@@ -67,31 +67,31 @@ class ToolUser:
 
 
 def main() -> None:
-    """Take orders until the other end of the socket is closed."""
+    """Carry out orders until the other end of the socket is closed."""
     orders = socket.socket(fileno=int(sys.argv[1]))
     orders.set_inheritable(False)
-    described = json.loads(sys.argv[2])
-    user = ToolUser(**described) if described else None
+    user_json = json.loads(sys.argv[2])
+    user = ToolUser(**user_json) if user_json else None
     _prctl(_PR_SET_DUMPABLE, 0)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is for the worker to hear
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the worker
     for function in sys.argv[3:]:
         try:
             _find(function)
         except Exception:
-            traceback.print_exc()  # it fails again, and alone, when it is to be started
-    if "anyio" in sys.modules:  # of which the half that every MCP server needs is imported when it first runs
+            traceback.print_exc()  # it fails again when this server is started, and others are not affected
+    if "anyio" in sys.modules:  # anyio imports its backend, which every MCP server needs, on first use
         importlib.import_module("anyio._backends._asyncio")
-    wiping = _load_wiping()
+    wipe_module = _load_wipe_module()
     gc.collect()
-    gc.freeze()  # so that a collection in a child touches, and thereby copies, none of what is shared
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended: the kernel buries them
+    gc.freeze()  # so that garbage collection in a child does not copy shared pages
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exit codes are not needed: the kernel reaps the children
     orders.send(json.dumps(_READY).encode())
     while True:
-        data, descriptors, _, _ = socket.recv_fds(orders, _ORDER_BYTES, _DESCRIPTORS)
+        data, descriptors, _, _ = socket.recv_fds(orders, _MAX_ORDER_BYTES, _MAX_DESCRIPTORS)
         if not data:
             return
-        orders.send(json.dumps(_carry_out(json.loads(data), descriptors, orders, user, wiping)).encode())
+        orders.send(json.dumps(_carry_out(json.loads(data), descriptors, orders, user, wipe_module)).encode())
 
 
 def _carry_out(
@@ -99,13 +99,13 @@ def _carry_out(
     descriptors: list[int],
     orders: socket.socket,
     user: ToolUser | None,
-    wiping: ModuleType,
+    wipe_module: ModuleType,
 ) -> dict[str, Any]:
     if "kill" in order:
         _kill_group(order["kill"])
         return _READY
     if "wipe" in order:
-        return _wipe(user, wiping)
+        return _wipe(user, wipe_module)
     return _start(order, descriptors, orders, user) if order else _READY
 
 
@@ -118,14 +118,14 @@ def _start(
         return {"error": f"no new process: {error.strerror}"}
     if pid == 0:
         orders.close()
-        _become(order, descriptors, user)
+        _run_server(order, descriptors, user)
     for descriptor in descriptors:
         os.close(descriptor)
     return {"pid": pid}
 
 
-def _become(order: dict[str, Any], descriptors: list[int], user: ToolUser | None) -> NoReturn:
-    """Be the tool server; whatever goes wrong is in the worker's log and ends the process."""
+def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | None) -> NoReturn:
+    """Run the tool server in this process; an error is written to the worker's log and ends the process."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -139,16 +139,16 @@ def _become(order: dict[str, Any], descriptors: list[int], user: ToolUser | None
             environment = json.loads(file.read())
         if not order["private"]:
             _prctl(_PR_SET_DUMPABLE, 1)
-            Path("/proc/self/oom_score_adj").write_text(_LIKELY_VICTIM)
+            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJUSTMENT)
         if user is not None:
             _change_user(user)
-            # A change of the user has closed this process again, and forgotten whom it dies with.
+            # The kernel resets both settings when the user changes.
             _prctl(_PR_SET_DUMPABLE, int(not order["private"]))
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # not every server ends with its input
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # some servers do not end when their input is closed
         os.chdir(order["cwd"])
         if "argv" in order:
             os.execvpe(order["argv"][0], order["argv"], environment)
-        # The objects of this process know things of its own files, that these can be sought in for one.
+        # The existing objects hold properties of this process's files, for example whether they are seekable.
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         os.environ.clear()
@@ -167,7 +167,7 @@ def _become(order: dict[str, Any], descriptors: list[int], user: ToolUser | None
 
 
 def _change_user(user: ToolUser) -> None:
-    """Be that user from now on, with no capability and no way back to one."""
+    """Change to that user for good, without any capability."""
     for capability in range(_LAST_CAPABILITY + 1):
         _prctl(_PR_CAPBSET_DROP, capability)
     resource.setrlimit(resource.RLIMIT_NPROC, (user.max_processes, user.max_processes))
@@ -183,22 +183,22 @@ def _kill_group(pid: int) -> None:
         return
 
 
-def _wipe(user: ToolUser | None, wiping: ModuleType) -> dict[str, Any]:
-    """Everything of the session gone: its processes by a signal, its files by a process of its own user."""
+def _wipe(user: ToolUser | None, wipe_module: ModuleType) -> dict[str, Any]:
+    """End the session's processes by a signal, and remove its files in a process of its own user."""
     if user is None:
-        return {"error": "without a user of their own, tools are not told apart from others"}
+        return {"error": "without a user of their own, the processes of tools cannot be identified"}
     spared = frozenset({1, os.getpid()})
     try:
-        wiping.end_all_but(spared)
-        problem = _result_as(user, wiping.clean_container)
-        wiping.end_all_but(spared)
-    except wiping.NotClean as error:
+        wipe_module.end_all_but(spared)
+        problem = _run_as(user, wipe_module.clean_container)
+        wipe_module.end_all_but(spared)
+    except wipe_module.NotClean as error:
         problem = str(error)
     return {"error": problem} if problem else {}
 
 
-def _result_as(user: ToolUser, work: Callable[[], None]) -> str:
-    """Do it as that user, in a process of its own; why it failed, or nothing."""
+def _run_as(user: ToolUser, work: Callable[[], None]) -> str:
+    """Call ``work`` as that user, in a new process; returns the reason of a failure, or an empty text."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -219,8 +219,8 @@ def _result_as(user: ToolUser, work: Callable[[], None]) -> str:
     return "" if result == "clean" else result or "what cleans it has ended"
 
 
-def _load_wiping() -> ModuleType:
-    """``wipe.py`` beside this file, which is in no package here."""
+def _load_wipe_module() -> ModuleType:
+    """The module of ``wipe.py`` beside this file, loaded by path: this script is not part of a package."""
     spec = importlib.util.spec_from_file_location("aworld_wipe", Path(__file__).with_name("wipe.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -230,7 +230,7 @@ def _load_wiping() -> ModuleType:
 
 
 def _find(function: str) -> Any:
-    """What ``module:name`` means, the module imported."""
+    """Import the module of ``module:name`` and return the object."""
     module, _, name = function.partition(":")
     return operator.attrgetter(name)(importlib.import_module(module))
 

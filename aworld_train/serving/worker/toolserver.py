@@ -1,8 +1,8 @@
 """One tool server: a process that speaks MCP, JSON-RPC in lines, on its standard input and output.
 
-Requests of any number of sessions go to it at the same time, under numbers of its own. One that dies, or floods its
-output, takes the requests it had down with it, each with a typed failure; the next request starts it anew. One that is
-silent for longer than its time limit is told to stop, and ended if it does not answer even a ping.
+Any number of sessions send it requests at the same time, under request ids that this module assigns. If the process
+dies or writes too long a line, each of its open requests gets a typed failure, and the next request starts it again. If
+it exceeds a request's time limit, the request is cancelled, and the process is ended unless it answers a ping.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ _PING_SECONDS = 10.0
 
 
 class Starter(Protocol):
-    """What starts and ends the processes of tool servers."""
+    """Starts and ends the processes of tool servers."""
 
     async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
-        """Start a server with the descriptors as its standard input and output; its pid."""
+        """Start a server with the descriptors as its standard input and output; returns its pid."""
         ...
 
     def kill(self, pid: int) -> None:
@@ -46,14 +46,14 @@ class _Call:
 
 @dataclass
 class _Process:
-    """A running server; what a dead one had is not mixed with what its successor has."""
+    """A running server process and its open requests; its successor gets an object of its own."""
 
     pid: int
     writer: asyncio.StreamWriter
     capabilities: dict[str, Any] = field(default_factory=dict)
     calls: dict[int, _Call] = field(default_factory=dict)
-    dead: CallFailure | None = None
-    reading: asyncio.Task[None] | None = None
+    failure: CallFailure | None = None
+    reader_task: asyncio.Task[None] | None = None
 
 
 class ToolServerProcess:
@@ -61,9 +61,9 @@ class ToolServerProcess:
 
     Args:
         name: Its name.
-        entry: What the manifest says of it.
+        entry: Its entry in the manifest.
         starter: Starts and ends it.
-        on_notification: Gets what it says by itself, except progress.
+        on_notification: Receives its notifications, except progress.
     """
 
     def __init__(self, name: str, entry: ServerEntry, starter: Starter, on_notification: Notify):
@@ -77,10 +77,10 @@ class ToolServerProcess:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.dead is None
+        return self._process is not None and self._process.failure is None
 
     async def capabilities(self) -> dict[str, Any]:
-        """What it says it can do; starts it if it is not running."""
+        """The capabilities that it announced; starts it if it is not running."""
         return (await self._running()).capabilities
 
     async def request(
@@ -90,9 +90,9 @@ class ToolServerProcess:
         on_progress: Notify | None = None,
         seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Ask for something and wait, no longer than ``seconds`` (default: the entry's).
+        """Send a request and wait for the result, at most ``seconds`` (default: the entry's).
 
-        Cancelling it tells the server.
+        If the call is cancelled, the server receives a cancellation.
 
         Raises:
             CallFailure: It could not be started, died, wrote too much, or did not answer in time.
@@ -105,7 +105,9 @@ class ToolServerProcess:
             return await asyncio.wait_for(asyncio.shield(call.answer), seconds)
         except TimeoutError:
             self._cancel(process, number, f"no answer within {seconds:g} seconds")
-            asyncio.get_running_loop().create_task(self._end_if_stuck(process)).add_done_callback(_seen)
+            asyncio.get_running_loop().create_task(self._end_if_stuck(process)).add_done_callback(
+                _retrieve_exception
+            )
             raise CallFailure(
                 "tool_timeout", f"{self.name} did not answer within {seconds:g} seconds"
             ) from None
@@ -117,54 +119,54 @@ class ToolServerProcess:
             call.answer.cancel()
 
     def stop(self) -> None:
-        """End it with everything in its process group; requests under way fail."""
+        """End it with everything in its process group; its open requests fail."""
         if self._process is not None:
-            self._die(self._process, CallFailure("tool_crashed", f"{self.name} was stopped"))
+            self._end(self._process, CallFailure("tool_crashed", f"{self.name} was stopped"))
 
     async def _running(self) -> _Process:
         async with self._starting:
-            if self._process is None or self._process.dead is not None:
+            if self._process is None or self._process.failure is not None:
                 self._process = await self._start()
             return self._process
 
     async def _start(self) -> _Process:
-        their_in, our_out = os.pipe()
-        our_in, their_out = os.pipe()
+        server_in, worker_out = os.pipe()
+        worker_in, server_out = os.pipe()
         try:
-            pid = await self._starter.spawn(self.name, self.entry, their_in, their_out)
+            pid = await self._starter.spawn(self.name, self.entry, server_in, server_out)
         except BaseException:
-            os.close(our_out)
-            os.close(our_in)
+            os.close(worker_out)
+            os.close(worker_in)
             raise
         finally:
-            os.close(their_in)
-            os.close(their_out)
-        reader, writer = await _streams(our_in, our_out)
+            os.close(server_in)
+            os.close(server_out)
+        reader, writer = await _streams(worker_in, worker_out)
         process = _Process(pid, writer)
-        process.reading = asyncio.create_task(self._read(process, reader))
+        process.reader_task = asyncio.create_task(self._read(process, reader))
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await self._shake_hands(process)
+                await self._initialize(process)
         except (TimeoutError, RemoteError, CallFailure) as error:
             reason = (
                 f"no answer within {_START_SECONDS:g} seconds"
                 if isinstance(error, TimeoutError)
                 else str(error)
             )
-            self._die(process, CallFailure("tool_crashed", f"{self.name} could not be started: {reason}"))
-            raise process.dead or error from error
+            self._end(process, CallFailure("tool_crashed", f"{self.name} could not be started: {reason}"))
+            raise process.failure or error from error
         except asyncio.CancelledError:
-            self._die(process, CallFailure("tool_crashed", f"{self.name} was not waited for"))
+            self._end(process, CallFailure("tool_crashed", f"{self.name} was not waited for"))
             raise
         return process
 
-    async def _shake_hands(self, process: _Process) -> None:
-        hello = {
+    async def _initialize(self, process: _Process) -> None:
+        parameters = {
             "protocolVersion": PROTOCOL,
             "capabilities": {},
             "clientInfo": {"name": "aworld-train", "version": "1"},
         }
-        _, call = self._send(process, "initialize", hello, None)
+        _, call = self._send(process, "initialize", parameters, None)
         answer = await call.answer
         process.capabilities = answer.get("capabilities") or {}
         self._write(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -190,19 +192,19 @@ class ToolServerProcess:
         process.writer.write(json.dumps(message).encode() + b"\n")
 
     def _cancel(self, process: _Process, number: int, reason: str) -> None:
-        if process.dead is None:
+        if process.failure is None:
             params = {"requestId": number, "reason": reason}
             self._write(process, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     async def _end_if_stuck(self, process: _Process) -> None:
-        """A server that still answers a ping may be slow; one that does not is of no use to anybody."""
-        if process.dead is not None:
+        """End a server that does not answer a ping; one that does may only be slow."""
+        if process.failure is not None:
             return
         number, call = self._send(process, "ping", None, None)
         try:
             await asyncio.wait_for(asyncio.shield(call.answer), _PING_SECONDS)
         except TimeoutError:
-            self._die(process, CallFailure("tool_crashed", f"{self.name} hung and was ended"))
+            self._end(process, CallFailure("tool_crashed", f"{self.name} hung and was ended"))
         except (CallFailure, RemoteError):
             pass
         finally:
@@ -212,7 +214,7 @@ class ToolServerProcess:
         reason = CallFailure("tool_crashed", f"{self.name} ended unexpectedly")
         try:
             while line := await reader.readline():
-                self._take(process, line)
+                self._handle_line(process, line)
         except ValueError:
             reason = CallFailure(
                 "tool_output_too_large",
@@ -220,17 +222,17 @@ class ToolServerProcess:
             )
         except OSError as error:
             reason = CallFailure("tool_crashed", f"{self.name} cannot be read: {error.strerror}")
-        self._die(process, reason)
+        self._end(process, reason)
 
-    def _take(self, process: _Process, line: bytes) -> None:
+    def _handle_line(self, process: _Process, line: bytes) -> None:
         try:
             message = json.loads(line)
         except ValueError:
-            return  # something printed by mistake; the protocol has no answer to it
+            return  # printed by mistake: the protocol has no reply to it
         if not isinstance(message, dict):
             return
         if "method" in message:
-            self._take_method(process, message)
+            self._handle_server_message(process, message)
             return
         number = message.get("id")
         call = process.calls.get(number) if isinstance(number, int) else None
@@ -241,13 +243,13 @@ class ToolServerProcess:
         else:
             call.answer.set_result(message.get("result") or {})
 
-    def _take_method(self, process: _Process, message: dict[str, Any]) -> None:
+    def _handle_server_message(self, process: _Process, message: dict[str, Any]) -> None:
         if "id" in message:
-            # Sampling, roots, elicitation: nobody behind the gateway offers them. A ping deserves an answer.
-            known = message["method"] == "ping"
+            # Only pings are answered: no client behind the gateway offers sampling, roots or elicitation.
+            is_ping = message["method"] == "ping"
             error = {"code": METHOD_NOT_FOUND, "message": f"{message['method']} is not offered"}
-            answer = {"result": {}} if known else {"error": error}
-            self._write(process, {"jsonrpc": "2.0", "id": message["id"], **answer})
+            reply = {"result": {}} if is_ping else {"error": error}
+            self._write(process, {"jsonrpc": "2.0", "id": message["id"], **reply})
         elif message["method"] == "notifications/progress":
             params = message.get("params") or {}
             call = process.calls.get(params.get("progressToken", -1))
@@ -256,29 +258,29 @@ class ToolServerProcess:
         else:
             self._on_notification(message)
 
-    def _die(self, process: _Process, reason: CallFailure) -> None:
-        if process.dead is not None:
+    def _end(self, process: _Process, reason: CallFailure) -> None:
+        if process.failure is not None:
             return
-        process.dead = reason
+        process.failure = reason
         self._starter.kill(process.pid)
         process.writer.close()
-        if process.reading is not None and process.reading is not asyncio.current_task():
-            process.reading.cancel()
+        if process.reader_task is not None and process.reader_task is not asyncio.current_task():
+            process.reader_task.cancel()
         for call in process.calls.values():
             if not call.answer.done():
                 call.answer.set_exception(reason)
 
 
-async def _streams(our_in: int, our_out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _streams(worker_in: int, worker_out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_MESSAGE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(our_in, "rb"))
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(worker_in, "rb"))
     transport, protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(our_out, "wb")
+        asyncio.streams.FlowControlMixin, os.fdopen(worker_out, "wb")
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def _seen(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()

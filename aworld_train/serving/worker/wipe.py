@@ -1,10 +1,9 @@
-"""Bringing a worker back to where it was before a session: no process, no file, nothing shared in memory.
+"""Restores a worker to its state before a session: no process, no file and no shared memory of the session is left.
 
-What is done is also looked at, and the folders are used, as the next session will use them: a worker that cannot be
-seen to be clean and of use says so, and its process ends, so that whoever runs it starts it anew with empty file
-systems.
+Each step is verified, and the folders are tested by using them as the next session will. Where the check fails, the
+worker's process ends, and its supervisor starts it again with empty file systems.
 
-It imports the standard library alone: the spawner loads it as a file.
+It imports the standard library alone, because the spawner loads it as a file.
 """
 
 import contextlib
@@ -20,11 +19,11 @@ from pathlib import Path
 
 _SECONDS = 10.0
 _SYSV = ("shm", "msg", "sem")
-_PROOF = b"#!/bin/sh\n"
+_TEST_SCRIPT = b"#!/bin/sh\n"
 
 
 class NotClean(Exception):
-    """Something of a session is left; the text says what."""
+    """A part of a session is left; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -33,70 +32,70 @@ class SharedResources:
 
     Attributes:
         folders: Emptied and kept.
-        spared: Processes that live on: the worker itself and its spawner. All others that descend from this process
-            belong to the session.
+        spared: Pids of processes that continue: the worker itself and its spawner. All other descendants of this
+            process belong to the session.
     """
 
     folders: tuple[Path, ...]
     spared: frozenset[int]
 
 
-def wipe(ground: SharedResources) -> None:
+def wipe(resources: SharedResources) -> None:
     """End every process of the session and empty its folders.
 
     Raises:
         NotClean: Something is left.
     """
-    end_processes(ground)
-    clean_folders(ground.folders)
-    verify(ground)
+    end_processes(resources)
+    clean_folders(resources.folders)
+    verify(resources)
 
 
-def end_processes(ground: SharedResources) -> None:
-    """End every process of the session, and let those that are spared go on.
+def end_processes(resources: SharedResources) -> None:
+    """End every process of the session, and continue those that are spared.
 
     Raises:
         NotClean: Some do not end.
     """
-    _end(lambda: _descendants() - ground.spared, _end_each)
-    for pid in ground.spared - {os.getpid()}:  # a tool may have stopped it
+    _end_all(lambda: _descendants() - resources.spared, _end_each)
+    for pid in resources.spared - {os.getpid()}:  # a tool may have stopped it
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 
 
-def verify(ground: SharedResources) -> None:
-    """See that nothing of a session is there.
+def verify(resources: SharedResources) -> None:
+    """Check that nothing of a session is left.
 
     Raises:
         NotClean: Something is.
     """
-    if left := _descendants() - ground.spared:
-        raise NotClean(f"processes {sorted(left)} are left")
-    _verify_folders(ground.folders)
+    if remaining := _descendants() - resources.spared:
+        raise NotClean(f"processes {sorted(remaining)} are left")
+    _verify_folders(resources.folders)
 
 
 def end_all_but(spared: frozenset[int]) -> None:
-    """End all other processes of this container; the first of its processes cannot be ended this way.
+    """End all other processes of this container but its first one, which the kernel protects.
 
     Raises:
         NotClean: Some do not end.
     """
 
     def end(_: Iterable[int]) -> None:
-        # All at once: the kernel lets none be forked meanwhile, so that nothing can run ahead of it.
+        # One signal to all: the kernel allows no fork meanwhile, so no process can escape it.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
 
-    _end(lambda: _all_processes() - spared, end)
+    _end_all(lambda: _all_processes() - spared, end)
 
 
 def clean_container() -> None:
-    """Empty what a session may have written to in this container, and prove that the next one can.
+    """Empty the folders of this container that a session can write to, and check that the next session can use them.
 
-    It is run by the user whose files they are.
+    It is run by the user who owns the files.
 
     Raises:
-        NotClean: Something is left, or a folder is of no use any more.
+        NotClean: Something is left, or a folder cannot be used any more.
     """
     folders, queues = container_folders()
     clean_folders(folders)
@@ -110,7 +109,7 @@ def clean_container() -> None:
 
 
 def clean_folders(folders: Iterable[Path]) -> None:
-    """Empty folders, and prove by using them that they are as they were.
+    """Empty folders, and check that they can be used as before.
 
     Raises:
         NotClean: One cannot be used.
@@ -119,13 +118,13 @@ def clean_folders(folders: Iterable[Path]) -> None:
         try:
             _restore(folder)
             empty(folder)
-            _prove(folder)
+            _check_usable(folder)
         except (OSError, subprocess.SubprocessError) as error:
             raise NotClean(f"{folder} cannot be used: {error}") from error
 
 
 def container_folders() -> tuple[list[Path], list[Path]]:
-    """Where a session may write in this container: folders mounted in memory, and those of message queues."""
+    """The folders of this container that a session may write to: those in memory, and those of message queues."""
     found: dict[str, list[Path]] = {"tmpfs": [], "mqueue": []}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         # From proc_pid_mountinfo(5): id parent device root mount-point options ... - type source super-options
@@ -139,23 +138,23 @@ def container_folders() -> tuple[list[Path], list[Path]]:
 
 
 def _is_writable(folder: str) -> bool:
-    """Whether this user may write there, or may give itself the right to."""
+    """Whether this user may write there, or may change the mode so that it can."""
     return Path(folder).stat().st_uid == os.geteuid() or os.access(folder, os.W_OK, effective_ids=True)
 
 
-def _end(left: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
+def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None]) -> None:
     """End processes until none is left.
 
     Raises:
         NotClean: Some do not end.
     """
     deadline = time.monotonic() + _SECONDS
-    while pids := left():
+    while pids := remaining():
         if time.monotonic() > deadline:
             raise NotClean(f"processes {sorted(pids)} do not end")
         end(pids)
-        bury()
-        if left():
+        reap_children()
+        if remaining():
             time.sleep(0.002)
 
 
@@ -165,8 +164,8 @@ def _end_each(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def bury() -> list[int]:
-    """Take note of the children that have ended; their pids."""
+def reap_children() -> list[int]:
+    """Collect the exit status of children that have ended; returns their pids."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -192,12 +191,12 @@ def _descendants() -> set[int]:
 
 def _verify_folders(folders: Iterable[Path]) -> None:
     for folder in folders:
-        if kept := sorted(entry.name for entry in folder.iterdir()):
-            raise NotClean(f"{folder} still has {', '.join(kept[:5])}")
+        if remaining := sorted(entry.name for entry in folder.iterdir()):
+            raise NotClean(f"{folder} still has {', '.join(remaining[:5])}")
 
 
 def _restore(folder: Path) -> None:
-    """Undo what the owner of a mount point can do to the mount point itself: its mode, its access lists, its notes."""
+    """Reset what an owner can change of a mount point itself: its mode, access lists and extended attributes."""
     if folder.stat().st_uid != os.geteuid():
         return
     names = []
@@ -209,30 +208,30 @@ def _restore(folder: Path) -> None:
     folder.chmod(stat.S_IRWXU)
 
 
-def _prove(folder: Path) -> None:
-    """Write, read and, where programs may be run, run a file there.
+def _check_usable(folder: Path) -> None:
+    """Write and read a file there, and run it where programs may be run.
 
     Raises:
         OSError: It cannot be written, read or run.
-        SubprocessError: It does not do what it should.
+        SubprocessError: The program failed.
     """
-    proof = folder / f".proof-{os.getpid()}"
-    proof.write_bytes(_PROOF)
+    script = folder / f".proof-{os.getpid()}"
+    script.write_bytes(_TEST_SCRIPT)
     try:
-        proof.chmod(stat.S_IRWXU)
-        if proof.read_bytes() != _PROOF:
+        script.chmod(stat.S_IRWXU)
+        if script.read_bytes() != _TEST_SCRIPT:
             raise OSError(0, "what is written there is not what is read")
         if not os.statvfs(folder).f_flag & os.ST_NOEXEC and Path("/bin/sh").exists():
-            subprocess.run([proof], check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, env={})
+            subprocess.run([script], check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, env={})
     finally:
-        proof.unlink()
+        script.unlink()
 
 
 def empty(folder: Path) -> None:
-    """Remove what is in a folder, whatever it is; what cannot be removed stays.
+    """Remove the content of a folder; what cannot be removed stays.
 
-    Folders in folders are moved up before they are emptied: what recurses, as ``shutil.rmtree`` does, gives up at a
-    depth that a program can make in no time.
+    Nested folders are moved up before they are emptied: recursion, as in ``shutil.rmtree``, fails at a depth that a
+    program can create in a moment.
     """
     numbers = itertools.count()
     pending = _entries(folder)
@@ -242,13 +241,13 @@ def empty(folder: Path) -> None:
             if entry.is_symlink() or not entry.is_dir():
                 entry.unlink()
                 continue
-            entry.chmod(stat.S_IRWXU)  # it may have been closed to its own owner
+            entry.chmod(stat.S_IRWXU)  # its mode may exclude even its owner
             for inner in _entries(entry):
                 if inner.is_dir() and not inner.is_symlink():
                     inner.chmod(stat.S_IRWXU)
-                    up = folder / f".wiped-{os.getpid()}-{next(numbers)}"
-                    inner.rename(up)
-                    pending.append(up)
+                    moved = folder / f".wiped-{os.getpid()}-{next(numbers)}"
+                    inner.rename(moved)
+                    pending.append(moved)
                 else:
                     inner.unlink()
             entry.rmdir()

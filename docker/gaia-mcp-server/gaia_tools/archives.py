@@ -21,8 +21,8 @@ from gaia_tools.files import shown, writable
 from gaia_tools.kinds import expect
 from gaia_tools.zips import opened
 
-MOST_FILES = 5000
-_MOST_BYTES = 500 << 20
+MAX_FILES = 5000
+_MAX_BYTES = 500 << 20
 _CHUNK = 1 << 20
 _SINGLE = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
 _DAMAGE = (
@@ -76,13 +76,13 @@ def entries(path: Path, password: str = "") -> Iterator[Iterator[Entry]]:
 
 
 def listed(path: Path) -> list[Entry]:
-    """All that is in an archive, of which only ``MOST_FILES`` are looked at."""
+    """All that is in an archive, of which only ``MAX_FILES`` are looked at."""
     with entries(path) as found:
-        return [entry for entry, _ in zip(found, range(MOST_FILES + 1), strict=False)]
+        return [entry for entry, _ in zip(found, range(MAX_FILES + 1), strict=False)]
 
 
 def extract(
-    path: Path, folder: str, wanted: list[str], overwrite: bool, password: str
+    path: Path, folder: str, names: list[str], overwrite: bool, password: str
 ) -> tuple[list[str], list[str]]:
     """Write the files of an archive, those named or all, into a folder of the workspace.
 
@@ -94,10 +94,10 @@ def extract(
     """
     written: list[str] = []
     left_out: list[str] = []
-    room = _MOST_BYTES
+    room = _MAX_BYTES
     with entries(path, password) as found:
         for entry in found:
-            if entry.kind == "folder" or (wanted and entry.name not in wanted):
+            if entry.kind == "folder" or (names and entry.name not in names):
                 continue
             if reason := _unsafe(entry):
                 left_out.append(f"{entry.name!r}: {reason}")
@@ -106,9 +106,9 @@ def extract(
                 raise ToolError(
                     f"{entry.name} in {path.name} is encrypted. Give the password with password=..."
                 )
-            if len(written) >= MOST_FILES:
+            if len(written) >= MAX_FILES:
                 raise ToolError(
-                    f"{path.name} has more than {MOST_FILES} files; name those you want with files=[...]."
+                    f"{path.name} has more than {MAX_FILES} files; name those you want with files=[...]."
                 )
             target = writable(f"{folder}/{_clean(entry.name)}", overwrite)
             if not target.is_relative_to(writable(f"{folder}/x", overwrite=True).parent):
@@ -116,8 +116,8 @@ def extract(
                 continue
             room -= _write(entry, target, room, path.name)
             written.append(shown(target))
-    if wanted and not written and not left_out:
-        raise ToolError(f"{path.name} has none of {', '.join(wanted)}: list_archive names what is in it.")
+    if names and not written and not left_out:
+        raise ToolError(f"{path.name} has none of {', '.join(names)}: list_archive names what is in it.")
     return written, left_out
 
 
@@ -129,7 +129,7 @@ def _write(entry: Entry, target: Path, room: int, name: str) -> int:
                 size += len(chunk)
                 if size > room:
                     raise ToolError(
-                        f"{name} has more than {_MOST_BYTES >> 20} MB in it: name what you want with files=[...]. "
+                        f"{name} has more than {_MAX_BYTES >> 20} MB in it: name what you want with files=[...]. "
                         "What was written before remains."
                     )
                 copy.write(chunk)

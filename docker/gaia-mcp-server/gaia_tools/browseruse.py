@@ -25,7 +25,7 @@ from gaia_tools.results import MAX_CHARACTERS, answer, page
 
 _TASK_SECONDS = 570.0
 _SHOWN = 10_000
-_MOST_IMAGE_BYTES = 4 << 20
+_MAX_IMAGE_BYTES = 4 << 20
 Element = Annotated[int, Field(description="Its number on the page as last shown.", ge=1)]
 Steps = Annotated[int, Field(description="Most steps to take.", ge=1, le=100)]
 
@@ -168,7 +168,7 @@ async def browser_screenshot(
     found = answer(
         f"Written to {shown(target)} ({len(picture)} bytes).", {"file": shown(target), "bytes": len(picture)}
     )
-    if len(picture) <= _MOST_IMAGE_BYTES:
+    if len(picture) <= _MAX_IMAGE_BYTES:
         image = ImageContent(type="image", data=base64.b64encode(picture).decode(), mimeType="image/png")
         found.content.append(image)
     return found

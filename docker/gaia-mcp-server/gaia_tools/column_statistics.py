@@ -10,7 +10,7 @@ from typing import Any
 
 from gaia_tools.tables import cell
 
-_MOST_DRAWN = 9
+_MAX_DRAWN = 9
 _COMMON = 3
 
 
@@ -58,7 +58,7 @@ def draw(rows: list[list[Any]], target: Path) -> bool:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from matplotlib.figure import Figure
 
-    numeric = numeric[:_MOST_DRAWN]
+    numeric = numeric[:_MAX_DRAWN]
     across = min(3, len(numeric))
     down = -(-len(numeric) // across)
     figure = Figure(figsize=(4.5 * across, 3.2 * down), layout="constrained")

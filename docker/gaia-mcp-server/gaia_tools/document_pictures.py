@@ -6,7 +6,7 @@ from pathlib import Path
 from gaia_tools.files import shown, writable
 
 _MOST = 500
-_MOST_BYTES = 200 << 20
+_MAX_BYTES = 200 << 20
 
 
 class Pictures:
@@ -20,7 +20,7 @@ class Pictures:
     def keep(self, content: bytes, media_type: str) -> str | None:
         """Write a picture and return its path in the workspace; None where there are too many."""
         self._bytes += len(content)
-        if len(self.paths) >= _MOST or self._bytes > _MOST_BYTES:
+        if len(self.paths) >= _MOST or self._bytes > _MAX_BYTES:
             return None
         ending = mimetypes.guess_extension(media_type) or ".bin"
         target = writable(f"{self._folder}/image{len(self.paths) + 1}{ending}", overwrite=True)

@@ -30,10 +30,10 @@ _FORMATS = {
     ".xls": "Excel of before 2007",
     ".ods": "OpenDocument spreadsheet",
 }
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _SECONDS = 110
 _MEGABYTES = 2048
-_MOST_OF_A_CELL = 2000
+_MAX_CELL_CHARS = 2000
 
 
 @server.tool()
@@ -69,7 +69,7 @@ async def extract_csv_content(
     password: Password = "",
 ) -> CallToolResult:
     """Read a table from a CSV, TSV, Excel or OpenDocument file: rows, sheets, merged cells, statistics, colours."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     drawing = writable(f"{path.stem}_charts.png", overwrite=True) if generate_visualizations else None
     text, found = await isolated(
         _read,
@@ -161,8 +161,8 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else cell(value)
-    if len(text) > _MOST_OF_A_CELL:
-        return f"{text[:_MOST_OF_A_CELL]}[... {len(text) - _MOST_OF_A_CELL} characters left out ...]"
+    if len(text) > _MAX_CELL_CHARS:
+        return f"{text[:_MAX_CELL_CHARS]}[... {len(text) - _MAX_CELL_CHARS} characters left out ...]"
     return text
 
 

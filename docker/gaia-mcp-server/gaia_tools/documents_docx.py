@@ -22,7 +22,7 @@ from gaia_tools.zips import office
 
 server = FastMCP("documents-docx-server", log_level="WARNING")
 _FORMATS = {".docx .docm .dotx": "Word"}
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
@@ -54,7 +54,7 @@ async def extract_docx_content(
 
     Merged cells of tables repeat their text.
     """
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     ready("mammoth", *FOR_HTML)
     content, facts = await isolated(
         _read, path, password, extract_images, extract_tables, extract_headers_footers, include_structure
@@ -80,7 +80,7 @@ def _read(
     try:
         written = mammoth.convert_to_html(content, style_map=_STYLES, convert_image=shown).value
         with zipfile.ZipFile(content) as word:
-            facts: dict[str, Any] = {"title": _said(word, "title"), "author": _said(word, "creator")}
+            facts: dict[str, Any] = {"title": _metadata(word, "title"), "author": _metadata(word, "creator")}
             headers, footers = _around(word, "header"), _around(word, "footer")
             equations = word.read("word/document.xml").count(_EQUATION)
     except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
@@ -125,13 +125,13 @@ class _Shown:
     def __call__(self, image: Any) -> list[Any]:
         from mammoth import html
 
-        kept = None
+        path = None
         if self._pictures is not None:
             # What is not in the file has no place to be shown from.
             with contextlib.suppress(KeyError, ValueError), image.open() as file:
-                kept = self._pictures.keep(file.read(), image.content_type)
+                path = self._pictures.keep(file.read(), image.content_type)
         name = " ".join((image.alt_text or "picture").split())
-        self.found.append(f"![{name}]({kept})" if kept else f"[Picture: {name}]")
+        self.found.append(f"![{name}]({path})" if path else f"[Picture: {name}]")
         return [html.text(self.found[-1])]
 
 
@@ -148,7 +148,7 @@ def _around(word: zipfile.ZipFile, kind: str) -> list[str]:
     return [text for text in texts if text]
 
 
-def _said(word: zipfile.ZipFile, what: str) -> str:
+def _metadata(word: zipfile.ZipFile, what: str) -> str:
     """A property of the document, such as its title."""
     from defusedxml.ElementTree import fromstring
 

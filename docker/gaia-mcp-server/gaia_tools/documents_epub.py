@@ -25,7 +25,7 @@ server = FastMCP("documents-epub-server", log_level="WARNING")
 _FORMATS = {".epub": "books"}
 # How fonts are obfuscated (https://www.w3.org/TR/epub-33/#sec-font-obfuscation); all other encryption is for good.
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
-_MOST_OF_A_NAME = 80
+_MAX_NAME_CHARS = 80
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
@@ -93,9 +93,9 @@ def _book(book: zipfile.ZipFile, name: str, chapter: int) -> tuple[str, dict[str
     if chapter > len(texts):
         raise ToolError(f"{name} has {some(len(texts), 'chapter')}; there is no chapter {chapter}.")
     facts = {
-        "title": _said(package, "title"),
-        "author": _said(package, "creator"),
-        "language": _said(package, "language"),
+        "title": _metadata(package, "title"),
+        "author": _metadata(package, "creator"),
+        "language": _metadata(package, "language"),
         "chapters": chapters,
     }
     return texts[chapter - 1] if chapter else "\n\n".join(texts), facts
@@ -113,7 +113,7 @@ def _heading(text: str) -> str:
     """The first heading, or else the beginning."""
     lines = text.splitlines()
     found = next((line for line in lines if line.startswith("#")), lines[0])
-    return found.lstrip("# ")[:_MOST_OF_A_NAME]
+    return found.lstrip("# ")[:_MAX_NAME_CHARS]
 
 
 def _refuse_encrypted(book: zipfile.ZipFile, name: str) -> None:
@@ -135,6 +135,6 @@ def _xml(book: zipfile.ZipFile, part: str) -> Element:
     return root
 
 
-def _said(package: Element, what: str) -> str:
+def _metadata(package: Element, what: str) -> str:
     found = package.findall(f"{{*}}metadata/{{http://purl.org/dc/elements/1.1/}}{what}")
     return ", ".join(one.text.strip() for one in found if one.text)

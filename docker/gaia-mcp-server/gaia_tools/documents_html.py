@@ -18,7 +18,7 @@ from gaia_tools.page_markdown import markdown, plain, title, tree
 
 server = FastMCP("documents-html-server", log_level="WARNING")
 _FORMATS = {".html .htm .xhtml": "web pages"}
-_MOST_BYTES = 20 << 20
+_MAX_BYTES = 20 << 20
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
@@ -34,7 +34,7 @@ async def extract_html_content(
 
     What is hidden in scripts is not shown; extract_text_content shows the page's source.
     """
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     ready(*FOR_HTML)
     content, facts = await isolated(_read, path, encoding, include_links)
     return document(path, content, facts, output_format, start, about=facts["title"] or "no title")

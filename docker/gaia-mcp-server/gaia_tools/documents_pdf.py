@@ -31,8 +31,8 @@ _FORMATS = {".pdf": "PDF, also scanned and encrypted ones"}
 _SECONDS = 150
 _ENOUGH_SECONDS = 60  # after which no other page is begun
 _MEGABYTES = 2048
-_MOST_OF_A_PAGE = 2 * MAX_CHARACTERS
-_MOST_OF_A_TITLE = 200
+_MAX_PAGE_CHARS = 2 * MAX_CHARACTERS
+_MAX_TITLE_CHARS = 200
 
 
 @server.tool()
@@ -73,11 +73,11 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
     began = time.monotonic()
     expect(path, "pdf")
     found, count, title = _opened(path, password)
-    wanted = _numbers(pages, count)
+    numbers = _numbers(pages, count)
     parts: list[str] = []
     by_ocr: list[int] = []
     room = MAX_CHARACTERS
-    for number in wanted:
+    for number in numbers:
         text, was_ocr = _page(found[number - 1] if found else None, number, path, password)
         if parts and len(text) > room:
             break
@@ -88,9 +88,9 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
             break
     facts = {
         "pages": count,
-        "title": " ".join(title.split())[:_MOST_OF_A_TITLE],
-        "shown": ranges(wanted[: len(parts)]),
-        "next_pages": ranges(wanted[len(parts) :]),
+        "title": " ".join(title.split())[:_MAX_TITLE_CHARS],
+        "shown": ranges(numbers[: len(parts)]),
+        "next_pages": ranges(numbers[len(parts) :]),
         "pages_by_ocr": by_ocr,
     }
     return parts, facts
@@ -149,7 +149,7 @@ def _page(page: "Page | None", number: int, path: Path, password: str) -> tuple[
             is_picture = is_picture and not text
     if is_picture:
         text = _by_ocr(path, password, number) or text
-    return cut(text or problem or f"[Page {number} is empty.]", _MOST_OF_A_PAGE)[0], is_picture
+    return cut(text or problem or f"[Page {number} is empty.]", _MAX_PAGE_CHARS)[0], is_picture
 
 
 def _by_ocr(path: Path, password: str, number: int) -> str:

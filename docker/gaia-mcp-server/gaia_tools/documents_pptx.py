@@ -18,7 +18,7 @@ from gaia_tools.zips import office
 
 server = FastMCP("documents-pptx-server", log_level="WARNING")
 _FORMATS = {".pptx .pptm .ppsx .potx": "PowerPoint"}
-_MOST_BYTES = 200 << 20
+_MAX_BYTES = 200 << 20
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 _TEXT = "{http://schemas.openxmlformats.org/drawingml/2006/main}t"
 
@@ -38,7 +38,7 @@ async def extract_pptx_content(
     password: Password = "",
 ) -> CallToolResult:
     """Read a PowerPoint file as Markdown, slide by slide: titles, text, tables, charts' data, pictures, notes."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     ready("pptx")
     content, facts = await isolated(_read, path, password, extract_images, extract_notes, include_structure)
     about = some(facts["slides"], "slide")
@@ -163,10 +163,10 @@ def _picture(shape: Any, pictures: Pictures | None) -> str:
     name = " ".join(name.split())
     try:
         image = shape.image
-        kept = pictures.keep(image.blob, image.content_type) if pictures else None
+        path = pictures.keep(image.blob, image.content_type) if pictures else None
     except (ValueError, KeyError, AttributeError):
         return f"[Picture: {name}, which is not in the file]"
-    return f"![{name}]({kept})" if kept else f"[Picture: {name}]"
+    return f"![{name}]({path})" if path else f"[Picture: {name}]"
 
 
 def _diagram(shape: Any) -> str:

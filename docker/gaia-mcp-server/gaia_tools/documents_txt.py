@@ -25,7 +25,7 @@ _FORMATS = {
     ".pdb .cif .fasta": "data of chemistry and biology",
     ".srt .vtt": "subtitles",
 }
-_MOST_BYTES = 50 << 20
+_MAX_BYTES = 50 << 20
 
 
 @server.tool()
@@ -39,7 +39,7 @@ async def extract_text_content(
     start: Start = 0,
 ) -> CallToolResult:
     """Read a text file, whatever its encoding, and return its content."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     text, found = await isolated(_read, path, encoding)
     lines = text.count("\n") + bool(text and not text.endswith("\n"))
     facts = {"encoding": found, "bytes": path.stat().st_size, "lines": lines}

@@ -7,7 +7,7 @@ from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.archives import MOST_FILES, extract, listed
+from gaia_tools.archives import MAX_FILES, extract, listed
 from gaia_tools.documents import FilePath, Format, Password, formats, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
@@ -21,7 +21,7 @@ _FORMATS = {
     ".gz .bz2 .xz": "one compressed file",
 }
 _SECONDS = 110
-_MOST_SHOWN = 500
+_MAX_SHOWN = 500
 
 
 @server.tool()
@@ -58,11 +58,11 @@ async def extract_archive(
     written, left_out = await isolated(
         extract, path, folder, files or [], overwrite, password, seconds=_SECONDS
     )
-    found: dict[str, Any] = {"folder": folder, "count": len(written), "files": written[:_MOST_SHOWN]}
-    found["left_out"] = left_out[:_MOST_SHOWN]
+    found: dict[str, Any] = {"folder": folder, "count": len(written), "files": written[:_MAX_SHOWN]}
+    found["left_out"] = left_out[:_MAX_SHOWN]
     lines = [f"{some(len(written), 'file')} extracted from {path.name} into {folder}:", *found["files"]]
-    if len(written) > _MOST_SHOWN:
-        lines.append(f"... and {len(written) - _MOST_SHOWN} more")
+    if len(written) > _MAX_SHOWN:
+        lines.append(f"... and {len(written) - _MAX_SHOWN} more")
     if left_out:
         lines += ["Left out:", *found["left_out"]]
     return answer("\n".join(lines), found, output_format)
@@ -81,10 +81,10 @@ def _listed(path: Path) -> dict[str, Any]:
         "file": str(path),
         "files": len(files),
         "bytes": sum(entry.size or 0 for entry in files),
-        "more": len(found) > _MOST_SHOWN or len(found) > MOST_FILES,
+        "more": len(found) > _MAX_SHOWN or len(found) > MAX_FILES,
         "entries": [
             {"name": entry.name, "bytes": entry.size, "kind": entry.kind, "encrypted": entry.encrypted}
-            for entry in found[:_MOST_SHOWN]
+            for entry in found[:_MAX_SHOWN]
         ],
     }
 

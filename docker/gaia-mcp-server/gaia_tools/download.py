@@ -16,8 +16,8 @@ from gaia_tools.results import OutputFormat, answer
 from gaia_tools.saving import Saved, save
 
 server = FastMCP("download-server", log_level="WARNING")
-_MOST_BYTES = 200 << 20
-_MOST_SECONDS = 600
+_MAX_BYTES = 200 << 20
+_MAX_SECONDS = 600
 _TRIES = 3
 _CHUNK = 1 << 18
 _PAGES = (b"<!doctype html", b"<html")
@@ -32,25 +32,25 @@ async def download_file(
     ],
     overwrite: Annotated[bool, Field(description="Whether to replace a file that is there.")] = False,
     timeout: Annotated[
-        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MOST_SECONDS)
+        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MAX_SECONDS)
     ] = 60,
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:
     """Download a file of up to 200 MB from the web and save it in the workspace, for other tools to read."""
     # Not compressed on the way: what is saved is what is there, also if that is a compressed file.
-    asked = {"Accept-Encoding": "identity"}
-    async with web.opened(url, headers=asked, seconds=timeout, tries=_TRIES) as response:
+    headers = {"Accept-Encoding": "identity"}
+    async with web.opened(url, headers=headers, seconds=timeout, tries=_TRIES) as response:
         if response.status != 200:
             raise ToolError(f"{url} answered {response.status} ({response.reason}); nothing was saved.")
-        if (response.content_length or 0) > _MOST_BYTES:
+        if (response.content_length or 0) > _MAX_BYTES:
             raise ToolError(
-                f"{url} has {(response.content_length or 0) >> 20} MB; more than {_MOST_BYTES >> 20} MB are not saved."
+                f"{url} has {(response.content_length or 0) >> 20} MB; more than {_MAX_BYTES >> 20} MB are not saved."
             )
         saved = await save(
             response.content.iter_chunked(_CHUNK),
             output_file_path,
             overwrite=overwrite,
-            most_bytes=_MOST_BYTES,
+            most_bytes=_MAX_BYTES,
             what=url,
         )
         origin, content_type = str(response.url), response.headers.get("Content-Type", "")

@@ -100,12 +100,12 @@ async def _run(command: Sequence[str], path: Path, seconds: float) -> processes.
     if ended.exit_code is None:
         raise ToolError(f"{command[0]} took longer than {seconds:g} seconds for {path.name} and was ended.")
     if ended.exit_code != 0:
-        said = ended.errors.replace(f"file:{path}", path.name).strip()
-        if "not on whitelist" in said:
+        message = ended.errors.replace(f"file:{path}", path.name).strip()
+        if "not on whitelist" in message:
             raise ToolError(
                 f"{path.name} is a list of other files or of a kind that is not read as media; give the media file."
             )
-        last = said.splitlines()[-1][:300] if said else f"exit code {ended.exit_code}"
+        last = message.splitlines()[-1][:300] if message else f"exit code {ended.exit_code}"
         raise ToolError(
             f"{path.name} cannot be read as sound or video; it may be damaged. {command[0]}: {last}"
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-_MOST_BYTES = 200 << 20
-_MOST_LISTED = 20
-_MOST_LOOKED_AT = 2000
+_MAX_BYTES = 200 << 20
+_MAX_LISTED = 20
+_MAX_LOOKED_AT = 2000
 
 
 def workspace() -> Path:
@@ -23,7 +23,7 @@ def attachments() -> Path:
     return Path(os.environ.get("ATTACHMENTS", "/attachments")).resolve()
 
 
-def readable(file_path: str, most_bytes: int = _MOST_BYTES) -> Path:
+def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
     """The file of that name in the workspace or among the attachments, with its links followed.
 
     Raises:
@@ -85,7 +85,7 @@ def _listing(roots: list[Path]) -> str:
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             found += [shown(Path(folder, name)) for name in sorted(names) if not name.startswith(".")]
-            if len(found) > _MOST_LOOKED_AT:
+            if len(found) > _MAX_LOOKED_AT:
                 break
-    more = f", and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-    return ", ".join(found[:_MOST_LISTED]) + more
+    more = f", and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    return ", ".join(found[:_MAX_LISTED]) + more

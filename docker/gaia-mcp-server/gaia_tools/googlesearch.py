@@ -60,14 +60,14 @@ async def search_google(
 ) -> CallToolResult:
     """Search the web with Google: title, address and snippet of each result."""
     key, engine = _needed("GOOGLE_API_KEY"), _needed("GOOGLE_CSE_ID")
-    asked = {"cx": engine, "q": query, "safe": "active" if safe_search else "off"}
-    asked |= {name: value for name, value in (("hl", language), ("gl", country.lower())) if value}
+    query_parameters = {"cx": engine, "q": query, "safe": "active" if safe_search else "off"}
+    query_parameters |= {name: value for name, value in (("hl", language), ("gl", country.lower())) if value}
     results: list[dict[str, Any]] = []
     total = spelling = ""
     last = min(start + num_results - 1, _MOST)
     while (place := start + len(results)) <= last:
         number = min(_PAGE, last - place + 1)
-        found = await _ask(key, {**asked, "start": str(place), "num": str(number)})
+        found = await _request(key, {**query_parameters, "start": str(place), "num": str(number)})
         total = str(found.get("searchInformation", {}).get("totalResults", total))
         spelling = found.get("spelling", {}).get("correctedQuery", spelling)
         items = found.get("items") or []
@@ -87,12 +87,12 @@ async def search_google(
     return answer("\n".join(lines), structured, output_format)
 
 
-async def _ask(key: str, asked: Mapping[str, str]) -> dict[str, Any]:
+async def _request(key: str, query_parameters: Mapping[str, str]) -> dict[str, Any]:
     fetched = await web.api(
         os.environ.get("GOOGLE_SEARCH_BASE_URL") or "https://customsearch.googleapis.com",
         "/customsearch/v1",
         _WHAT,
-        params={"key": key, **asked},
+        params={"key": key, **query_parameters},
         seconds=_SECONDS,
         secret=key,
     )
@@ -103,15 +103,15 @@ async def _ask(key: str, asked: Mapping[str, str]) -> dict[str, Any]:
 
 def _refuse(fetched: web.Fetched) -> None:
     """Say what to do about an error of Google's APIs, where that is known."""
-    said = fetched.body.decode(errors="replace")
-    message = re.search(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"', said)
-    reason = message[1] if message else said[:300]
-    if fetched.status == 429 or any(word in said for word in _OVER):
+    body = fetched.body.decode(errors="replace")
+    message = re.search(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"', body)
+    reason = message[1] if message else body[:300]
+    if fetched.status == 429 or any(word in body for word in _OVER):
         raise ToolError(
             f"{_WHAT} has reached its quota ({reason}). It is renewed at midnight Pacific time; the operator of "
             "GOOGLE_API_KEY can raise it. Search elsewhere meanwhile."
         )
-    if "API key" in said or "keyInvalid" in said:
+    if "API key" in body or "keyInvalid" in body:
         raise ToolError(f"{_WHAT} does not take GOOGLE_API_KEY: {reason}")
     if fetched.status == 403:
         raise ToolError(f"{_WHAT} may not be used with GOOGLE_API_KEY: {reason}")

@@ -50,7 +50,7 @@ async def generate_python_code(
     """Have a model that is good at code write a Python program; it is checked to be Python, and not run."""
     target = writable(save_to_file_path, overwrite=True) if save_to_file_path else None
     parts = {"Task": task_description, "Requirements": requirements, "Context": context}
-    said = await llm.reply(
+    reply = await llm.reply(
         PREFIX,
         [
             {"role": "system", "content": _INSTRUCTIONS.format(style=code_style)},
@@ -61,7 +61,7 @@ async def generate_python_code(
         ],
         temperature=temperature,
     )
-    code, explanation = extract_code(said.text)
+    code, explanation = extract_code(reply.text)
     problem = await isolated(_problem, code, seconds=_CHECK_SECONDS)
     if target is not None:
         await asyncio.to_thread(target.write_text, code, encoding="utf-8", errors="replace")
@@ -72,12 +72,12 @@ async def generate_python_code(
         "explanation": cut(explanation, 4000)[0],
         "syntax_error": problem,
         "saved_to": shown(target) if target else None,
-        **said.described(),
+        **reply.described(),
     }
     checked = (
         f"This is not valid Python: {problem}" if problem else "Its syntax is valid; it has not been run."
     )
-    if said.finish_reason == "length":
+    if reply.finish_reason == "length":
         checked += " The model's answer was cut off at its limit of tokens."
     saved = f"Saved to {shown(target)}." if target else ""
     notes = [part for part in (structured["explanation"], checked, saved) if part]

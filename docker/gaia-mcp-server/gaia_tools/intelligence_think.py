@@ -30,9 +30,9 @@ async def complex_problem_reasoning(
     ] = "detailed",
 ) -> CallToolResult:
     """Have a model that reasons well work out a hard question: logic, mathematics, riddles. It looks nothing up."""
-    asked = (
+    question = (
         f"The task it belongs to:\n{original_task}\n\nThe question:\n{question}"
         if original_task
         else question
     )
-    return await reasoned(PREFIX, _INSTRUCTIONS.format(style=reasoning_style), asked, temperature)
+    return await reasoned(PREFIX, _INSTRUCTIONS.format(style=reasoning_style), question, temperature)

@@ -1,8 +1,8 @@
-"""Work on files from anywhere, in a process of its own: what takes too long, needs too much memory, or crashes ends
-that process and not the server.
+"""Work on untrusted files in a separate process: work that takes too long, needs too much memory, or crashes ends that
+process and not the server.
 
-The process is forked, so it has all that is imported already, and what it returns comes back pickled. It and what it
-starts are one process group, which ends with it.
+The process is forked, so it has all imported modules, and its result comes back pickled. It and its children are one
+process group, which ends with it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ R = TypeVar("R")
 async def isolated(
     function: Callable[P, R], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
 ) -> R:
-    """``function(*arguments)``, computed in a process of its own.
+    """``function(*arguments)``, computed in a separate process.
 
     Args:
         function: Takes and returns what can be pickled, and starts no thread before it runs.
@@ -41,18 +41,18 @@ async def isolated(
     Raises:
         ToolError: As raised by the function; or it took too long, too much memory, crashed, or raised something else.
     """
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(ours)
-        _work(theirs, seconds, megabytes, function, arguments)
-    os.close(theirs)
+        os.close(read_end)
+        _work(write_end, seconds, megabytes, function, arguments)
+    os.close(write_end)
     ended = asyncio.get_running_loop().create_future()
-    # Not asyncio's watcher of children: it knows only those that it started.
-    threading.Thread(target=_bury, args=(pid, ended), daemon=True).start()
+    # Not asyncio's child watcher, which knows only the processes that asyncio started.
+    threading.Thread(target=_reap, args=(pid, ended), daemon=True).start()
     try:
         async with asyncio.timeout(seconds):
-            said = await _read(ours)
+            outcome = await _read(read_end)
             status = await asyncio.shield(ended)
     except TimeoutError:
         raise ToolError(f"It took longer than {seconds:g} seconds and was ended.") from None
@@ -61,9 +61,9 @@ async def isolated(
             end_with_all_below(pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)  # what it left running
-    if not said:
+    if not outcome:
         raise ToolError(_how_it_ended(status, seconds))
-    result, problem = pickle.loads(said)
+    result, problem = pickle.loads(outcome)
     if problem is not None:
         raise ToolError(problem)
     return result  # type: ignore[no-any-return]
@@ -74,11 +74,11 @@ def _work(
 ) -> NoReturn:
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        os.dup2(nothing, 1)  # what is written there would be taken for an answer to the client
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)  # the client would read text on standard output as a response
         _limit(resource.RLIMIT_AS, _memory() + (megabytes << 20))
-        # Of all its threads together; it is there for when the server is gone, and nobody looks at the clock.
+        # Over all its threads together; it ends the process when the server has ended and no longer measures its time.
         _limit(resource.RLIMIT_CPU, int(seconds * (os.cpu_count() or 1)) + 1)
         _limit(resource.RLIMIT_CORE, 0)
         outcome: tuple[Any, str | None]
@@ -92,19 +92,19 @@ def _work(
             outcome = None, "It is nested too deeply to be read."
         except Exception as error:
             outcome = None, f"It cannot be read: {type(error).__name__}: {str(error)[:500]}"
-        said = memoryview(pickle.dumps(outcome))
-        while said:
-            said = said[os.write(pipe, said) :]
+        remaining = memoryview(pickle.dumps(outcome))
+        while remaining:
+            remaining = remaining[os.write(pipe, remaining) :]
         os._exit(0)
     finally:
         os._exit(1)
 
 
-def _limit(what: int, value: int) -> None:
-    _, most = resource.getrlimit(what)
-    if most != resource.RLIM_INFINITY:
-        value = min(value, most)
-    resource.setrlimit(what, (value, most))
+def _limit(kind: int, value: int) -> None:
+    _, hard_limit = resource.getrlimit(kind)
+    if hard_limit != resource.RLIM_INFINITY:
+        value = min(value, hard_limit)
+    resource.setrlimit(kind, (value, hard_limit))
 
 
 def _memory() -> int:
@@ -112,7 +112,7 @@ def _memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _bury(pid: int, ended: "asyncio.Future[int]") -> None:
+def _reap(pid: int, ended: "asyncio.Future[int]") -> None:
     _, status = os.waitpid(pid, 0)
     with contextlib.suppress(RuntimeError):  # the loop may be closed
         ended.get_loop().call_soon_threadsafe(_settle, ended, status)

@@ -28,7 +28,7 @@ from gaia_tools.addresses import Refused
 SECONDS = 180.0
 _TRIES = 5
 _FIRST_PAUSE = 0.5
-_MOST_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 # RFC 9110, and what providers use for "overloaded" (529) and their proxies for "the origin did not answer" (520-524).
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _WHAT_TO_DO = {
@@ -141,7 +141,7 @@ async def transcribe(prefix: str, path: Path, *, seconds: float = SECONDS) -> di
         data.add_field("file", content, filename=path.name, content_type="application/octet-stream")
         return {"data": data}
 
-    answer = await _asked(prefix, "audio/transcriptions", form, seconds)
+    answer = await _request(prefix, "audio/transcriptions", form, seconds)
     if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
         raise ToolError(f"The model {model} ({prefix}_BASE_URL) gave an answer without a text.")
     return answer
@@ -198,7 +198,7 @@ async def _completion(
     body = {"model": _variable(f"{prefix}_MODEL_NAME"), "messages": messages, **more}
     if temperature is not None:
         body["temperature"] = temperature
-    return await _asked(prefix, "chat/completions", lambda: {"json": body}, seconds)
+    return await _request(prefix, "chat/completions", lambda: {"json": body}, seconds)
 
 
 def _variable(name: str) -> str:
@@ -210,7 +210,7 @@ def _variable(name: str) -> str:
     return value
 
 
-async def _asked(prefix: str, path: str, body: _Body, seconds: float) -> Any:
+async def _request(prefix: str, path: str, body: _Body, seconds: float) -> Any:
     base, key, model = (_variable(f"{prefix}_{name}") for name in ("BASE_URL", "API_KEY", "MODEL_NAME"))
     try:
         async with (
@@ -235,7 +235,7 @@ async def _post(
         try:
             async with await upstream.request(http, "POST", URL(url), headers=authorised, **sent) as response:
                 status, wait = response.status, response.headers.get("Retry-After")
-                said = await _all_of(response)
+                content = await _read_all(response)
         except Refused as error:
             raise ToolError(f"The model's endpoint cannot be used ({prefix}_BASE_URL): {error}") from None
         except (aiohttp.ClientError, ValueError) as error:
@@ -246,8 +246,8 @@ async def _post(
                 ) from None
         else:
             if status == 200:
-                return _decoded(said, prefix, key)
-            shown = said[:300].decode(errors="replace").replace(key, "***")
+                return _decoded(content, prefix, key)
+            shown = content[:300].decode(errors="replace").replace(key, "***")
             if status == 400 and "temperature" in shown and "temperature" in sent.get("json", {}):
                 del sent["json"]["temperature"]  # some models take no other than their own
                 continue
@@ -255,28 +255,28 @@ async def _post(
             refused = ToolError(f"The model's endpoint answered {status}, {hint}. It says: {shown}")
             if last or status not in _AGAIN:
                 raise refused
-            if (asked := _retry_after(wait)) is not None:
-                pause = max(asked, pause)
+            if (seconds := _retry_after(wait)) is not None:
+                pause = max(seconds, pause)
                 if asyncio.get_running_loop().time() + pause >= (limit.when() or float("inf")):
-                    raise ToolError(f"{refused} It wants to be asked again in {asked:g} seconds only.")
+                    raise ToolError(f"{refused} It wants to be asked again in {seconds:g} seconds only.")
         await asyncio.sleep(pause)
     raise ToolError(f"The model's endpoint ({prefix}_BASE_URL) did not answer in {_TRIES} tries.")
 
 
-async def _all_of(response: aiohttp.ClientResponse) -> bytes:
-    said = bytearray()
+async def _read_all(response: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
-        said += chunk
-        if len(said) > _MOST_BYTES:
-            raise ValueError(f"its answer has more than {_MOST_BYTES >> 20} MB")
-    return bytes(said)
+        content += chunk
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"its answer has more than {_MAX_BYTES >> 20} MB")
+    return bytes(content)
 
 
-def _decoded(said: bytes, prefix: str, key: str) -> Any:
+def _decoded(content: bytes, prefix: str, key: str) -> Any:
     try:
-        answer = json.loads(said)
+        answer = json.loads(content)
     except ValueError:
-        shown = said[:200].decode(errors="replace").replace(key, "***")
+        shown = content[:200].decode(errors="replace").replace(key, "***")
         raise ToolError(
             f"The model's endpoint ({prefix}_BASE_URL) gave an answer that is no JSON: {shown}"
         ) from None

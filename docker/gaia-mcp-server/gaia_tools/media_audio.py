@@ -13,7 +13,7 @@ from gaia_tools.files import readable, shown, writable
 from gaia_tools.results import OutputFormat, answer, cut
 
 server = FastMCP("media-audio-server", log_level="WARNING")
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 _TRIM_SECONDS = 240.0
 _SHORTEST = 0.05
 _BEHIND = 0.5  # seconds by which a file's own word of its length may be wrong
@@ -151,7 +151,7 @@ async def get_audio_capabilities() -> CallToolResult:
 
 
 async def _sound(file_path: str) -> tuple[Path, ffmpeg.Media]:
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     media = await ffmpeg.probe(path)
     if not media.streams("audio"):
         raise ToolError(f"{file_path} has no sound, only pictures.")

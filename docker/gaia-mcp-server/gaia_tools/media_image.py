@@ -15,7 +15,7 @@ from gaia_tools.results import answer, page
 
 server = FastMCP("media-image-server", log_level="WARNING")
 PREFIX = "IMAGE_LLM"
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _LONGEST = 2048  # pixels of a side that a model is shown
 _OCR_SECONDS = 240.0
 _INSTRUCTIONS = (
@@ -38,7 +38,7 @@ async def extract_text_ocr(
     start: Annotated[int, Field(description="Character of the text to begin with.", ge=0)] = 0,
 ) -> CallToolResult:
     """Read the text in a picture, all pages of a TIFF, and say how sure the reading is, of 100."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     if not re.fullmatch(r"\w+(\+\w+)*", language):
         raise ToolError(f"{language!r} is no language: give Tesseract's codes, such as 'eng' or 'eng+fra'.")
     found = await isolated(
@@ -61,21 +61,21 @@ async def analyze_image_ai(
     ] = "Describe the picture in detail, with all text, numbers and labels in it.",
 ) -> CallToolResult:
     """Have a model with eyes look at a picture and answer a question about it or describe it."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     llm.check_configured(PREFIX)
     address, size = await isolated(pictures.as_data_url, path, _LONGEST, megabytes=pictures.MEGABYTES)
     seen = [{"type": "image_url", "image_url": {"url": address}}, {"type": "text", "text": task}]
-    said = await llm.reply(
+    reply = await llm.reply(
         PREFIX, [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": seen}]
     )
-    text, _ = page(said.text, 0)
+    text, _ = page(reply.text, 0)
     structured = {
         "file": str(path),
         "width": size[0],
         "height": size[1],
         "made_smaller": max(size) > _LONGEST,
         "answer": text,
-        **said.described(),
+        **reply.described(),
     }
     return answer(text, structured)
 
@@ -83,7 +83,7 @@ async def analyze_image_ai(
 @server.tool()
 async def get_image_metadata(file_path: _Picture) -> CallToolResult:
     """Say what a picture's file says: format, size, frames, camera and time (EXIF), place (GPS), texts."""
-    path = readable(file_path, _MOST_BYTES)
+    path = readable(file_path, _MAX_BYTES)
     found = await isolated(pictures.described, path, megabytes=pictures.MEGABYTES)
     structured: dict[str, Any] = {"file": str(path), "bytes": path.stat().st_size, **found}
     lines = []

@@ -26,12 +26,12 @@ server = FastMCP("media-video-server", log_level="WARNING")
 PREFIX = "VIDEO_LLM"
 _SECONDS = 570.0
 _DOWNLOAD_SECONDS = 240.0
-_MOST_BYTES = 1 << 30
-_MOST_FRAMES = 96
+_MAX_BYTES = 1 << 30
+_MAX_FRAMES = 96
 _FRAMES_OF_SUMMARY = 48
 _FRAMES_AT_ONCE = 16
 _LONGEST = 768  # pixels of a side that a model is shown
-_MOST_SCENES = 20
+_MAX_SCENES = 20
 _PAGES = (
     "youtube.com",
     "youtu.be",
@@ -71,7 +71,7 @@ async def analyze_video(
     question: Annotated[str, Field(description="What to find out.", min_length=1)],
     sample_rate: Annotated[
         float,
-        Field(description=f"Frames to look at in each second; {_MOST_FRAMES} in all at most.", gt=0, le=30),
+        Field(description=f"Frames to look at in each second; {_MAX_FRAMES} in all at most.", gt=0, le=30),
     ] = 1.0,
     start_time: Annotated[float, Field(description="Seconds where to begin.", ge=0)] = 0.0,
     end_time: Annotated[float | None, Field(description="Seconds where to end.", gt=0)] = None,
@@ -80,7 +80,7 @@ async def analyze_video(
 ) -> CallToolResult:
     """Have a model look at frames of a video, or of a stretch of it, and answer a question. It hears nothing."""
     structured = await _watched(
-        video_url, question, sample_rate, start_time, end_time, _MOST_FRAMES, max_workers
+        video_url, question, sample_rate, start_time, end_time, _MAX_FRAMES, max_workers
     )
     return answer(_as_text(structured, output_format), structured, output_format)
 
@@ -103,7 +103,7 @@ async def extract_keyframes(
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:
     """Write frames of a video as JPEG files: the one at a time, and those around it with which a scene begins."""
-    path = readable(video_path, _MOST_BYTES)
+    path = readable(video_path, _MAX_BYTES)
     video = await video_frames.looked_up(path)
     seconds = video.seconds
     if seconds is not None and target_time > seconds:
@@ -114,7 +114,7 @@ async def extract_keyframes(
         # At the very end of a video there is no frame any more.
         at = [min(target_time, max((seconds or target_time) - 0.05, 0.0))]
         targets = await video_frames.at_times(video, at, Path(folder))
-        scenes = await video_frames.scene_changes(video, start, end, Path(folder), _MOST_SCENES)
+        scenes = await video_frames.scene_changes(video, start, end, Path(folder), _MAX_SCENES)
         chosen = {f"{one.seconds:.2f}": (one, "the beginning of a scene") for one in scenes[1:]}
         chosen |= {f"{one.seconds:.2f}": (one, "the beginning of the window") for one in scenes[:1]}
         chosen |= {f"{one.seconds:.2f}": (one, "the time asked for") for one in targets}
@@ -125,8 +125,8 @@ async def extract_keyframes(
             found.append({"file": shown(target), "seconds": frame.seconds, "reason": reason})
     structured = {"video": str(path), "seconds": seconds, "frames": found}
     lines = [f"- {one['file']}: {one['seconds']} s, {one['reason']}" for one in found]
-    if len(scenes) == _MOST_SCENES:
-        lines.append(f"Only the first {_MOST_SCENES} are written: make window_size smaller to see others.")
+    if len(scenes) == _MAX_SCENES:
+        lines.append(f"Only the first {_MAX_SCENES} are written: make window_size smaller to see others.")
     return answer("\n".join(lines), structured, output_format)
 
 
@@ -134,10 +134,10 @@ async def extract_keyframes(
 async def get_video_capabilities() -> CallToolResult:
     """Say what reads videos here, how many frames are looked at, and whether a model is there to look at them."""
     version = await ffmpeg.version()
-    structured = {"ffmpeg": version, "most_frames": _MOST_FRAMES, "model": llm.is_configured(PREFIX)}
+    structured = {"ffmpeg": version, "most_frames": _MAX_FRAMES, "model": llm.is_configured(PREFIX)}
     seen = "" if structured["model"] else "not "
     return answer(
-        f"{version} reads the common kinds of video files; at most {_MOST_FRAMES} frames are looked at in one call. "
+        f"{version} reads the common kinds of video files; at most {_MAX_FRAMES} frames are looked at in one call. "
         f"A model to look at them is {seen}set ({PREFIX}_*).",
         structured,
     )
@@ -167,16 +167,16 @@ async def _watched(
                 until = min(end or float("inf"), seconds or start + most / per_second)
                 times = video_frames.spread(start, until, per_second, most)
                 frames = await video_frames.at_times(video, times, Path(folder), _LONGEST)
-                said, asked = await _seen(frames, task, at_once)
+                reply, requests = await _look_at(frames, task, at_once)
     except TimeoutError:
         raise ToolError(
             f"Watching it took longer than {_SECONDS:g} seconds: ask for a stretch of it, with start_time and end_time."
         ) from None
-    wanted = int((until - start) * per_second) + 1
+    planned = int((until - start) * per_second) + 1
     notes = []
-    if wanted > most:
+    if planned > most:
         notes.append(
-            f"{len(frames)} frames were looked at, not {wanted}: ask for a shorter stretch to see more of it."
+            f"{len(frames)} frames were looked at, not {planned}: ask for a shorter stretch to see more of it."
         )
     return {
         "video": video_url,
@@ -184,31 +184,31 @@ async def _watched(
         "start": start,
         "end": round(until, 2),
         "frames": [one.seconds for one in frames],
-        "requests": asked,
+        "requests": requests,
         "notes": notes,
-        "answer": page(said.text, 0)[0],
-        **said.described(),
+        "answer": page(reply.text, 0)[0],
+        **reply.described(),
     }
 
 
-async def _seen(frames: Sequence[Frame], task: str, at_once: int) -> tuple[llm.Reply, int]:
+async def _look_at(frames: Sequence[Frame], task: str, at_once: int) -> tuple[llm.Reply, int]:
     """What a model says of the frames, and how many requests that took."""
     parts = [frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE)]
     if len(parts) == 1:
-        return await _asked_about(parts[0], task), 1
+        return await _ask_about(parts[0], task), 1
     few = asyncio.Semaphore(at_once)
 
     async def noted(part: Sequence[Frame]) -> str:
         async with few:
-            said = await _asked_about(part, _NOTE.format(task=task))
-        return f"From {part[0].seconds:g} to {part[-1].seconds:g} seconds:\n{said.text}"
+            reply = await _ask_about(part, _NOTE.format(task=task))
+        return f"From {part[0].seconds:g} to {part[-1].seconds:g} seconds:\n{reply.text}"
 
     notes = await video_frames.together(noted(part) for part in parts)
     request = _MERGE.format(task=task, notes="\n\n".join(notes))
     return await llm.reply(PREFIX, [{"role": "user", "content": request}]), len(parts) + 1
 
 
-async def _asked_about(frames: Sequence[Frame], task: str) -> llm.Reply:
+async def _ask_about(frames: Sequence[Frame], task: str) -> llm.Reply:
     seen: list[dict[str, Any]] = []
     for frame in frames:
         content = await asyncio.to_thread(frame.path.read_bytes)
@@ -224,7 +224,7 @@ async def _asked_about(frames: Sequence[Frame], task: str) -> llm.Reply:
 async def _at_hand(video_url: str, folder: Path) -> Path:
     """The video as a file: of the session, or downloaded into ``folder``."""
     if not video_url.strip().lower().startswith(("http://", "https://")):
-        return readable(video_url, _MOST_BYTES)
+        return readable(video_url, _MAX_BYTES)
     host = _host(video_url)
     if any(host == page_of or host.endswith(f".{page_of}") for page_of in _PAGES):
         raise ToolError(
@@ -243,8 +243,8 @@ async def _at_hand(video_url: str, folder: Path) -> Path:
         with target.open("wb") as file:
             async for chunk in response.content.iter_chunked(1 << 18):
                 had += len(chunk)
-                if had > _MOST_BYTES:
-                    raise ToolError(f"{video_url} has more than {_MOST_BYTES >> 20} MB; no more are read.")
+                if had > _MAX_BYTES:
+                    raise ToolError(f"{video_url} has more than {_MAX_BYTES >> 20} MB; no more are read.")
                 file.write(chunk)
     if had == 0:
         raise ToolError(f"{video_url} is empty: it has 0 bytes.")

@@ -17,7 +17,7 @@ from gaia_tools import pictures
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 _PAGE_SECONDS = 60
 _SMALL = 1200  # pixels of the longer side
 _LARGEST = 6000
@@ -43,7 +43,7 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
         )
     image = pictures.opened(path)
     frames = getattr(image, "n_frames", 1)
-    read = min(frames, MOST_PAGES) if image.format == "TIFF" else 1
+    read = min(frames, MAX_PAGES) if image.format == "TIFF" else 1
     pages, sure = [], []
     for number in range(read):
         if frames > 1:

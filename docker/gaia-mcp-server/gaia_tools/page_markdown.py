@@ -16,8 +16,8 @@ _UNSEEN = (
     "head, script, style, template, noscript, svg, iframe, object, "
     "[hidden], [style*='display:none'], [style*='display: none']"
 )
-_MOST_SPAN = 100
-_MOST_CELLS = 100_000
+_MAX_SPAN = 100
+_MAX_CELLS = 100_000
 _ELSEWHERE = ("http://", "https://", "ftp://", "mailto:")
 
 
@@ -176,7 +176,7 @@ def _spread(soup: "BeautifulSoup", table: "Tag") -> None:
             else:
                 full.append(soup.new_tag("td"))
             written += 1
-            if written > _MOST_CELLS:
+            if written > _MAX_CELLS:
                 return
         row.extend(full)
 
@@ -190,7 +190,7 @@ def _copy(soup: "BeautifulSoup", cell: "Tag") -> "Tag":
 def _span(cell: "Tag", name: str) -> int:
     """How far a cell reaches; to the end of the table where it says 0."""
     said = str(cell.get(name, ""))
-    return min(int(said) or _MOST_SPAN, _MOST_SPAN) if said.isdecimal() and len(said) < 10 else 1
+    return min(int(said) or _MAX_SPAN, _MAX_SPAN) if said.isdecimal() and len(said) < 10 else 1
 
 
 def _is_external(link: "Tag") -> bool:

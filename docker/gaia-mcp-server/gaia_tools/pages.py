@@ -20,11 +20,11 @@ from gaia_tools.isolated import isolated
 from gaia_tools.pdf_text import paged, pdf_text
 
 Kind = Literal["main content", "whole page", "plain text", "text", "PDF"]
-MOST_BYTES = 10 << 20
+MAX_BYTES = 10 << 20
 _SECONDS = 45.0
-_MOST_FOR_MAIN_CONTENT = 1_000_000  # characters; finding it takes more than linear time
-_LEAST_SHARE = 0.25
-_MOST_OF = 0.7
+_MAX_FOR_MAIN_CONTENT = 1_000_000  # characters; finding it takes more than linear time
+_MIN_SHARE = 0.25
+_MAX_SHARE = 0.7
 _DEEPEST = 10_000
 _LITTLE = 200  # characters
 # Labels that the WHATWG Encoding Standard reads as a larger encoding than their name says.
@@ -143,7 +143,7 @@ def _html(body: bytes, content_type: str, url: str, images: bool, whole: bool) -
     html = re.sub(r"^\s*<\?xml[^>]*\?>", "", html)
     title = page_markdown.title(html)
     tree = page_markdown.tree(html, url, images=images)
-    seen = str(tree) if not whole and len(html) <= _MOST_FOR_MAIN_CONTENT else ""
+    seen = str(tree) if not whole and len(html) <= _MAX_FOR_MAIN_CONTENT else ""
     marked = tree.select("main, [role=main]") or tree.select("article")
     marked_words = len(marked[0].get_text(" ").split()) if len(marked) == 1 else 0
     everything = page_markdown.markdown(tree)
@@ -182,9 +182,9 @@ def _misses(main: str, everything: str, marked_words: int) -> bool:
     if len(everything) < _LITTLE:
         return len(main) < len(everything)
     rows, kept, words = _rows(everything), _rows(main), len(_words(main))
-    if rows > 3 and kept < rows * _MOST_OF:
+    if rows > 3 and kept < rows * _MAX_SHARE:
         return True
-    return words < _LEAST_SHARE * len(_words(everything)) or words < _MOST_OF * marked_words
+    return words < _MIN_SHARE * len(_words(everything)) or words < _MAX_SHARE * marked_words
 
 
 def _rows(markdown: str) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 server = FastMCP("parxiv-server", log_level="WARNING")
 _SECONDS = 60.0
 _PDF_SECONDS = 180.0
-_MOST_BYTES = 100 << 20
+_MAX_BYTES = 100 << 20
 _CHUNK = 1 << 18
 _PAUSE = 3.0  # https://info.arxiv.org/help/api/tou.html
 _ATOM, _ARXIV = "{http://www.w3.org/2005/Atom}", "{http://arxiv.org/schemas/atom}"
@@ -90,10 +90,10 @@ async def search_papers(
 @server.tool()
 async def get_paper_details(paper_id: PaperId) -> CallToolResult:
     """All that arXiv says of a paper: authors, abstract, dates, comment, journal, DOI, categories."""
-    wanted = _identifier(paper_id)
-    found, _ = await _papers({"id_list": wanted, "max_results": "1"})
+    identifier = _identifier(paper_id)
+    found, _ = await _papers({"id_list": identifier, "max_results": "1"})
     if not found:
-        raise ToolError(f"There is no paper {wanted} on arXiv. Look for it with search_papers.")
+        raise ToolError(f"There is no paper {identifier} on arXiv. Look for it with search_papers.")
     paper = found[0]
     lines = [
         f"# {paper['title']}",
@@ -114,20 +114,20 @@ async def download_paper(
     start: Annotated[int, Field(description="Character of the text to go on from.", ge=0)] = 0,
 ) -> CallToolResult:
     """Save a paper's PDF in the workspace and, where asked for, its text beside it, which is also returned."""
-    wanted = _identifier(paper_id)
-    name = f"arxiv-{wanted.replace('/', '-')}.pdf"
+    identifier = _identifier(paper_id)
+    name = f"arxiv-{identifier.replace('/', '-')}.pdf"
     if not (workspace() / name).exists():
-        await _download(wanted, name)
+        await _download(identifier, name)
     path = readable(name)
-    structured: dict[str, Any] = {"id": wanted, "file": name, "bytes": path.stat().st_size}
-    said = f"{wanted} is saved as {name}, {structured['bytes']} bytes."
+    structured: dict[str, Any] = {"id": identifier, "file": name, "bytes": path.stat().st_size}
+    message = f"{identifier} is saved as {name}, {structured['bytes']} bytes."
     if not extract_text:
-        return answer(said, structured)
+        return answer(message, structured)
     importlib.import_module("pypdfium2")  # before the fork: once, and not for each paper
     pages = await isolated(pdf_text, path)
     text = paged(pages)
     if not any(pages):
-        raise ToolError(f"{said} It has {len(pages)} pages without text: use a tool for PDF documents.")
+        raise ToolError(f"{message} It has {len(pages)} pages without text: use a tool for PDF documents.")
     beside = path.with_suffix(".txt")
     beside.write_text(text)
     part, following = page(text, start)
@@ -138,7 +138,7 @@ async def download_paper(
         "next_start": following,
         "text": part,
     }
-    return answer(f"{said} Its text is in {shown(beside)}.\n\n{part}", structured)
+    return answer(f"{message} Its text is in {shown(beside)}.\n\n{part}", structured)
 
 
 @server.tool()
@@ -165,20 +165,24 @@ def _search(query: str, category: str) -> str:
     return f"({query}) AND cat:{category}" if category else query
 
 
-def _identifier(given: str) -> str:
-    said = given.strip()
-    said = re.sub(
-        r"^https?://(?:[\w.-]*\.)?arxiv\.org/(?:abs|pdf|html|e-print)/", "", said, flags=re.IGNORECASE
+def _identifier(paper_id: str) -> str:
+    identifier = paper_id.strip()
+    identifier = re.sub(
+        r"^https?://(?:[\w.-]*\.)?arxiv\.org/(?:abs|pdf|html|e-print)/", "", identifier, flags=re.IGNORECASE
     )
-    said = re.sub(r"^(?:https?://(?:dx\.)?doi\.org/)?10\.48550/arxiv\.", "", said, flags=re.IGNORECASE)
-    said = re.sub(r"^arxiv:\s*", "", said, flags=re.IGNORECASE).partition("?")[0].partition("#")[0]
-    said = said.removesuffix(".pdf").rstrip("/")
-    if not _ID.fullmatch(said):
+    identifier = re.sub(
+        r"^(?:https?://(?:dx\.)?doi\.org/)?10\.48550/arxiv\.", "", identifier, flags=re.IGNORECASE
+    )
+    identifier = (
+        re.sub(r"^arxiv:\s*", "", identifier, flags=re.IGNORECASE).partition("?")[0].partition("#")[0]
+    )
+    identifier = identifier.removesuffix(".pdf").rstrip("/")
+    if not _ID.fullmatch(identifier):
         raise ToolError(
-            f"{given!r} is no arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
+            f"{paper_id!r} is no arXiv id: they look like 2301.00001, 2301.00001v2 or hep-th/9901001. "
             "search_papers finds them."
         )
-    return said
+    return identifier
 
 
 def _base() -> str:
@@ -186,10 +190,10 @@ def _base() -> str:
     return (os.environ.get("ARXIV_BASE_URL") or "https://export.arxiv.org").rstrip("/")
 
 
-async def _papers(asked: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
+async def _papers(query: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
     """The papers that the API names, and how many there are."""
     await _turn()
-    fetched = await web.api(_base(), "/api/query", "arXiv", params=asked, seconds=_SECONDS)
+    fetched = await web.api(_base(), "/api/query", "arXiv", params=query, seconds=_SECONDS)
     if fetched.status in (429, 503):
         raise ToolError(
             f"arXiv is asked too often or overloaded ({fetched.status}): wait a minute, then ask again."
@@ -257,24 +261,24 @@ def _entry(paper: Mapping[str, Any]) -> str:
     return f"**{paper['title']}** ({paper['id']})\n{names}\n{when}\n{abstract}"
 
 
-async def _download(wanted: str, name: str) -> None:
+async def _download(identifier: str, name: str) -> None:
     await _turn()
-    url = f"{_base()}/pdf/{wanted}"
+    url = f"{_base()}/pdf/{identifier}"
     trusted = addresses.service(_base())
     async with web.opened(url, seconds=_PDF_SECONDS, tries=3, trusted=trusted) as response:
         if response.status == 404:
             raise ToolError(
-                f"There is no PDF of {wanted} on arXiv: the id or version is wrong, or it was withdrawn."
+                f"There is no PDF of {identifier} on arXiv: the id or version is wrong, or it was withdrawn."
             )
         if response.status != 200:
             raise ToolError(
-                f"arXiv answered {response.status} for the PDF of {wanted}; try again in a minute."
+                f"arXiv answered {response.status} for the PDF of {identifier}; try again in a minute."
             )
         await save(
             response.content.iter_chunked(_CHUNK),
             name,
             overwrite=False,
-            most_bytes=_MOST_BYTES,
+            most_bytes=_MAX_BYTES,
             what=url,
             magic=b"%PDF-",
         )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _SPACE = 0.15  # of the letters' size; closer ones are of one word
 _DPI = 300
-_MOST_PIXELS = 4000  # of a side: pages may claim to be kilometres long
-_MOST_LINES = 5000  # drawings have more, and tables are not looked for among them
+_MAX_PIXELS = 4000  # of a side: pages may claim to be kilometres long
+_MAX_LINES = 5000  # drawings have more, and tables are not looked for among them
 _LEAST_FILLED = 0.3
 _LONGEST_HEADING = 200
 # How much larger than most of the page a heading of each level is.
@@ -70,13 +70,13 @@ def picture(path: Path, password: str, number: int) -> "Image":
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:
         page = pdf[number - 1]
-        scale = min(_DPI / 72, _MOST_PIXELS / max(*page.get_size(), 1.0))
+        scale = min(_DPI / 72, _MAX_PIXELS / max(*page.get_size(), 1.0))
         image: Image = page.render(scale=scale, grayscale=True).to_pil()
         return image
 
 
 def _tables(page: "Page") -> "list[Table]":
-    if len(page.lines) + len(page.rects) + len(page.curves) > _MOST_LINES:
+    if len(page.lines) + len(page.rects) + len(page.curves) > _MAX_LINES:
         return []
     found = []
     for one in page.find_tables():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-_MOST_PAGES = 2000
+_MAX_PAGES = 2000
 
 
 def pdf_text(source: bytes | Path) -> list[str]:
@@ -20,7 +20,7 @@ def pdf_text(source: bytes | Path) -> list[str]:
     except pypdfium2.PdfiumError as error:
         raise ToolError(f"This PDF cannot be read: {error}") from error
     pages = []
-    for number in range(min(len(document), _MOST_PAGES)):
+    for number in range(min(len(document), _MAX_PAGES)):
         page = document[number]
         text_page = page.get_textpage()
         pages.append(text_page.get_text_bounded().replace("\r\n", "\n").replace("\x00", "").strip())

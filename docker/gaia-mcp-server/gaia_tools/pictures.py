@@ -17,10 +17,10 @@ from mcp.server.fastmcp.exceptions import ToolError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_PIXELS = 120_000_000
+MAX_PIXELS = 120_000_000
 MEGABYTES = 3072
-_MOST_TEXT = 2000
-_MOST_TAGS = 120
+_MAX_TEXT = 2000
+_MAX_TAGS = 120
 # Readers of Pillow that need no other program (as EPS does) and are in use.
 FORMATS = (
     "PNG",
@@ -147,15 +147,15 @@ def described(path: Path) -> dict[str, Any]:
         "colour_profile": "icc_profile" in image.info,
         "exif": exif,
         "gps": place,
-        "texts": {name: value[:_MOST_TEXT] for name, value in list(texts.items())[:_MOST_TAGS]},
+        "texts": {name: value[:_MAX_TEXT] for name, value in list(texts.items())[:_MAX_TAGS]},
     }
 
 
 def _check_size(image: "Image", path: Path) -> None:
-    if image.width * image.height > MOST_PIXELS:
+    if image.width * image.height > MAX_PIXELS:
         raise ToolError(
             f"{path.name} has {image.width} x {image.height} pixels; "
-            f"more than {MOST_PIXELS // 1_000_000} million are not read."
+            f"more than {MAX_PIXELS // 1_000_000} million are not read."
         )
 
 
@@ -196,8 +196,8 @@ def _from_heic(path: Path) -> io.BytesIO:
             raise ToolError(f"{path.name} took longer than {_HEIC_SECONDS} seconds to be read.") from error
         written = sorted(Path(folder).glob("picture*.png"))  # one for each picture, if it has more than one
         if not written:
-            said = ended.stderr.decode(errors="replace").strip()[-300:]
-            raise ToolError(f"{path.name} is HEIC and cannot be read: {said or 'it is damaged'}.")
+            errors = ended.stderr.decode(errors="replace").strip()[-300:]
+            raise ToolError(f"{path.name} is HEIC and cannot be read: {errors or 'it is damaged'}.")
         return io.BytesIO(written[0].read_bytes())
 
 
@@ -216,7 +216,7 @@ def _exif(image: "Image") -> tuple[dict[str, str], dict[str, Any] | None]:
         place = {GPSTAGS.get(tag, str(tag)): value for tag, value in found.get_ifd(IFD.GPSInfo).items()}
     except (OSError, SyntaxError, ValueError, KeyError, TypeError, EOFError):
         return {"note": "its EXIF is damaged"}, None
-    named = {TAGS.get(tag, str(tag)): _plain(value) for tag, value in list(parts.items())[:_MOST_TAGS]}
+    named = {TAGS.get(tag, str(tag)): _plain(value) for tag, value in list(parts.items())[:_MAX_TAGS]}
     return {
         name: value for name, value in named.items() if name not in ("ExifOffset", "GPSInfo", "MakerNote")
     }, _place(place)
@@ -225,8 +225,8 @@ def _exif(image: "Image") -> tuple[dict[str, str], dict[str, Any] | None]:
 def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         text = value.removeprefix(b"ASCII\0\0\0").decode(errors="replace").strip("\0 ")
-        return text[:_MOST_TEXT] if text.isprintable() else f"{len(value)} bytes"
-    return str(value).strip("\0 ")[:_MOST_TEXT]
+        return text[:_MAX_TEXT] if text.isprintable() else f"{len(value)} bytes"
+    return str(value).strip("\0 ")[:_MAX_TEXT]
 
 
 def _place(tags: dict[str, Any]) -> dict[str, Any] | None:

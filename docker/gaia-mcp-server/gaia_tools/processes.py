@@ -1,8 +1,8 @@
 """Programs, run to their end or to their time limit.
 
-A program whose time is up ends with all the processes below it, and what was printed until then is returned. Output is
-read to the end and kept from both ends, so that no amount of it fills the memory. What a program leaves running in the
-background when it ends by itself runs on, and does not hold the answer up.
+A program whose time is up is killed with all its descendants, and its output so far is returned. Output is read to the
+end, and only its beginning and end are stored, so that no amount of it fills the memory. Processes that a program
+leaves in the background when it ends by itself continue, and do not delay the result.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from gaia_tools.results import MAX_CHARACTERS
 
 _CHUNK = 1 << 16
-_AFTER_SECONDS = 0.2  # for what is still in the pipe when the program has ended
+_AFTER_SECONDS = 0.2  # for output that is still in the pipe when the program has ended
 _ROUNDS = 20
 _MARK = "TOOL_CALL"
 _drained: set[asyncio.Task[None]] = set()
@@ -32,10 +32,10 @@ class Ended:
     """A program that has ended.
 
     Attributes:
-        exit_code: None if its time was up; negative if a signal ended it.
-        output: What it printed, also to standard error where both go the same way.
-        errors: What it printed to standard error where that is kept apart.
-        left_out: Bytes left out of both.
+        exit_code: None if its time was up; negative if a signal killed it.
+        output: Its standard output, with standard error in it if both are merged.
+        errors: Its standard error if that is separate.
+        left_out: Bytes omitted from both.
         seconds: How long it ran.
     """
 
@@ -60,10 +60,10 @@ async def run(
 
     Args:
         command: The program and its arguments; no shell sees them.
-        seconds: When it is ended.
-        env: Its variables; without them, ours.
-        megabytes: Of memory for each of its processes.
-        merged: Whether what goes to standard error goes where the output goes, in order.
+        seconds: Its time limit.
+        env: Its environment; the server's by default.
+        megabytes: Memory limit of each of its processes.
+        merged: Whether standard error goes into the output, in order.
         keep: Bytes kept of the output, and of the errors.
 
     Raises:
@@ -75,7 +75,7 @@ async def run(
     mark = secrets.token_hex(16)
     limits = [f"--as={megabytes << 20}", "--core=0"] if megabytes else []
     began = time.monotonic()
-    # Pipes of our own: asyncio would wait for its own ones to be closed, by whatever runs on in the background too.
+    # Not asyncio's pipes: asyncio would wait until background processes close them too.
     pipes = [os.pipe() for _ in range(1 if merged else 2)]
     try:
         process = await asyncio.create_subprocess_exec(
@@ -90,14 +90,16 @@ async def run(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        for ours, _ in pipes:
-            os.close(ours)
+        for read_end, _ in pipes:
+            os.close(read_end)
         raise ToolError(f"{command[0]} could not be started: {error}") from error
     finally:
-        for _, theirs in pipes:
-            os.close(theirs)
-    kept = [_Kept(keep) for _ in pipes]
-    reading = {asyncio.create_task(_read(ours, into)) for (ours, _), into in zip(pipes, kept, strict=True)}
+        for _, write_end in pipes:
+            os.close(write_end)
+    outputs = [_BoundedText(keep) for _ in pipes]
+    reading = {
+        asyncio.create_task(_read(read_end, into)) for (read_end, _), into in zip(pipes, outputs, strict=True)
+    }
     try:
         async with asyncio.timeout(seconds):
             code: int | None = await process.wait()
@@ -111,12 +113,12 @@ async def run(
     await asyncio.wait(reading, timeout=_AFTER_SECONDS)
     ended = Ended(
         code,
-        kept[0].text(),
-        "" if merged else kept[1].text(),
-        sum(one.left_out for one in kept),
+        outputs[0].text(),
+        "" if merged else outputs[1].text(),
+        sum(one.left_out for one in outputs),
         round(time.monotonic() - began, 3),
     )
-    # Read on, for nothing: what runs in the background would end when it prints to a closed pipe.
+    # Continue to read and discard: a background process would end when it prints to a closed pipe.
     for task in (one for one in reading if not one.done()):
         _drained.add(task)
         task.add_done_callback(_drained.discard)
@@ -127,10 +129,10 @@ def end_with_all_below(pid: int, mark: str = "") -> None:
     """End a leader of a session, all processes of that session, and all below them, also in sessions of their own.
 
     Args:
-        mark: The value of a variable of theirs, by which those are found that have left both session and parent.
+        mark: The value of an environment variable by which processes are found that have left both session and parent.
     """
     doomed: set[int] = {pid}
-    for _ in range(_ROUNDS):  # stopped first, so that none starts another one meanwhile
+    for _ in range(_ROUNDS):  # stopped first, so that none starts another process meanwhile
         for one in doomed:
             _send(one, signal.SIGSTOP)
         if (found := _below(doomed, pid, mark)) == doomed:
@@ -162,7 +164,7 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-class _Kept:
+class _BoundedText:
     """The beginning and the end of a text that may be of any length."""
 
     def __init__(self, limit: int):
@@ -187,13 +189,13 @@ class _Kept:
         return whole.decode(errors="replace").rstrip("\n")
 
 
-async def _read(descriptor: int, kept: _Kept) -> None:
+async def _read(descriptor: int, output: _BoundedText) -> None:
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
     )
     try:
         while chunk := await reader.read(_CHUNK):
-            kept.add(chunk)
+            output.add(chunk)
     finally:
         transport.close()

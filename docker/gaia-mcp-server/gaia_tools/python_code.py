@@ -19,11 +19,11 @@ from gaia_tools.files import attachments, workspace
 from gaia_tools.results import OutputFormat, answer
 
 server = FastMCP("python-server", log_level="WARNING")
-_MOST_SECONDS = 600
+_MAX_SECONDS = 600
 _MEGABYTES = 4096
 _KEPT = 24_000
-_MOST_LOOKED_AT = 20_000
-_MOST_LISTED = 50
+_MAX_LOOKED_AT = 20_000
+_MAX_LISTED = 50
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "DISPLAY", "LD_LIBRARY_PATH")
 
 
@@ -31,7 +31,7 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "DISPLAY", "LD_LIBRARY_P
 async def run_python_code(
     code: Annotated[str, Field(description="A whole program; print what you want to see.")],
     timeout: Annotated[
-        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MOST_SECONDS)
+        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MAX_SECONDS)
     ] = 60,
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:
@@ -58,8 +58,8 @@ async def run_python_code(
         "stdout": ended.output,
         "stderr": ended.errors,
         "bytes_left_out": ended.left_out,
-        "files": changed[:_MOST_LISTED],
-        "files_not_listed": max(len(changed) - _MOST_LISTED, 0),
+        "files": changed[:_MAX_LISTED],
+        "files_not_listed": max(len(changed) - _MAX_LISTED, 0),
     }
     found = answer(_as_text(result, timeout, output_format), result, output_format)
     found.isError = ended.exit_code is None
@@ -72,10 +72,10 @@ def _written(code: str, path: Path) -> Path:
 
 
 def _variables() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
+    passed_on = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
     return {
         "LANG": "C.UTF-8",
-        **kept,
+        **passed_on,
         "HOME": str(workspace()),
         "WORKSPACE": str(workspace()),
         "ATTACHMENTS": str(attachments()),
@@ -96,7 +96,7 @@ def _files() -> dict[str, tuple[int, int]]:
             except OSError:
                 continue
             found[str(path.relative_to(workspace()))] = state.st_mtime_ns, state.st_size
-        if len(found) > _MOST_LOOKED_AT:
+        if len(found) > _MAX_LOOKED_AT:
             break
     return found
 

@@ -112,7 +112,7 @@ class _Gone(ToolError):
 
 
 async def _local(url: str, images: bool, whole: bool) -> _Reading:
-    fetched = await web.fetch(url, seconds=_SECONDS, most_bytes=pages.MOST_BYTES, cut=True, tries=_TRIES)
+    fetched = await web.fetch(url, seconds=_SECONDS, most_bytes=pages.MAX_BYTES, cut=True, tries=_TRIES)
     if fetched.status in _GONE:
         raise _Gone(
             f"{url} answered {fetched.status}: there is no such page. Check the address, "
@@ -162,8 +162,8 @@ async def _tavily(url: str, images: bool) -> _Reading:
     )
     data = web.decode_json(fetched, "Tavily's reader")
     if not data.get("results"):
-        said = "; ".join(str(one.get("error")) for one in data.get("failed_results") or []) or "no result"
-        raise ToolError(f"Tavily's reader could not read it: {said[:300]}")
+        errors = "; ".join(str(one.get("error")) for one in data.get("failed_results") or []) or "no result"
+        raise ToolError(f"Tavily's reader could not read it: {errors[:300]}")
     first = data["results"][0]
     return _other(url, "Tavily's reader", first.get("title"), first.get("raw_content"))
 

@@ -20,9 +20,9 @@ async def reasoned(prefix: str, instructions: str, text: str, temperature: float
         ToolError: As `llm.reply`.
     """
     messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
-    said = await llm.reply(prefix, messages, temperature=temperature, seconds=SECONDS)
-    shown, _ = cut(said.text)
-    structured: dict[str, Any] = {"answer": shown, **said.described()}
-    if said.finish_reason == "length":
+    reply = await llm.reply(prefix, messages, temperature=temperature, seconds=SECONDS)
+    shown, _ = cut(reply.text)
+    structured: dict[str, Any] = {"answer": shown, **reply.described()}
+    if reply.finish_reason == "length":
         shown += "\n\n(The answer was cut off at the model's limit of tokens.)"
     return answer(shown, structured)

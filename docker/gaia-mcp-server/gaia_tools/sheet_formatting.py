@@ -10,9 +10,9 @@ from xml.etree.ElementTree import Element
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-_MOST_ROWS = 3000
-_MOST_COLUMNS = 500
-_MOST_LISTED = 500
+_MAX_ROWS = 3000
+_MAX_COLUMNS = 500
+_MAX_LISTED = 500
 # ECMA-376, 20.1.6.2: the colours of a theme in the order of its file, of which the sheet swaps the first two pairs.
 _SWAPPED = {0: 1, 1: 0, 2: 3, 3: 2}
 
@@ -57,8 +57,8 @@ def formatting(content: io.BytesIO, sheet: str, first: int, last: int | None) ->
         "links": {},
     }
     cells = workbook[sheet]
-    last = min(cells.max_row if last is None else last, first + _MOST_ROWS)
-    for row in cells.iter_rows(min_row=first, max_row=last, max_col=min(cells.max_column, _MOST_COLUMNS)):
+    last = min(cells.max_row if last is None else last, first + _MAX_ROWS)
+    for row in cells.iter_rows(min_row=first, max_row=last, max_col=min(cells.max_column, _MAX_COLUMNS)):
         for one in row:
             if one.has_style:
                 fill = one.fill
@@ -79,10 +79,10 @@ def formatting(content: io.BytesIO, sheet: str, first: int, last: int | None) ->
 
 
 def _first(where: dict[str, Any]) -> dict[str, Any]:
-    kept = dict(list(where.items())[:_MOST_LISTED])
-    if len(kept) < len(where):
-        kept["..."] = f"{len(where) - len(kept)} more: choose rows with start_row and max_rows"
-    return kept
+    listed = dict(list(where.items())[:_MAX_LISTED])
+    if len(listed) < len(where):
+        listed["..."] = f"{len(where) - len(listed)} more: choose rows with start_row and max_rows"
+    return listed
 
 
 def _ranges(places: list[tuple[int, int]]) -> list[str]:
@@ -98,9 +98,9 @@ def _ranges(places: list[tuple[int, int]]) -> list[str]:
         f"{get_column_letter(a)}{row}" + (f":{get_column_letter(b)}{row}" if b > a else "")
         for row, a, b in runs
     ]
-    if len(named) > _MOST_LISTED:
-        named[_MOST_LISTED:] = [
-            f"... {len(named) - _MOST_LISTED} more: choose rows with start_row and max_rows"
+    if len(named) > _MAX_LISTED:
+        named[_MAX_LISTED:] = [
+            f"... {len(named) - _MAX_LISTED} more: choose rows with start_row and max_rows"
         ]
     return named
 

@@ -15,7 +15,7 @@ from gaia_tools.zips import decrypted, refuse_entities
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " ", "\\t": "\t"}
 _SNIFFED = (",", "\t", ";", "|")
 _SNIFFED_LINES = 50
-_MOST_OF_A_FIELD = 1 << 20
+_MAX_FIELD_CHARS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _parsed(text: str, delimiter: str) -> tuple[list[list[str]], str]:
 
 
 def _rows(text: str, delimiter: str, quoting: int) -> list[list[str]]:
-    csv.field_size_limit(_MOST_OF_A_FIELD)
+    csv.field_size_limit(_MAX_FIELD_CHARS)
     skip = delimiter != " "
     lines = io.StringIO(text, newline="")
     return list(csv.reader(lines, delimiter=delimiter, quoting=quoting, skipinitialspace=skip))  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from gaia_tools.isolated import isolated
 
 PREFIX = "AUDIO_LLM"
 RATE = 16_000  # samples a second: what all three were trained on
-MOST_SECONDS = 3 * 3600.0
+MAX_SECONDS = 3 * 3600.0
 _WORK_SECONDS = 420.0
 _CONVERT_SECONDS = 120.0
 _PIECE_SECONDS = 20 * 60.0  # for an endpoint: 7 MB, where 25 MB are usual as a limit
@@ -91,7 +91,7 @@ async def transcribe(path: Path, start: float, model_size: str) -> Transcript:
 
 async def _converted(path: Path, start: float, into: list[str]) -> None:
     """Write the sound of a file as the transcribers want it, in the form and to the place that ``into`` says."""
-    sound = ["-vn", "-sn", "-dn", "-t", f"{MOST_SECONDS:g}", "-ac", "1", "-ar", str(RATE)]
+    sound = ["-vn", "-sn", "-dn", "-t", f"{MAX_SECONDS:g}", "-ac", "1", "-ar", str(RATE)]
     await ffmpeg.convert(path, ["-ss", f"{start:.3f}"], [*sound, *into], _CONVERT_SECONDS)
 
 
@@ -144,9 +144,9 @@ def _by_whisper(raw: Path, model: Path) -> tuple[list[tuple[float, float, str]],
         late = late or time.monotonic() > deadline
         return late
 
-    heard = loaded.transcribe(samples, abort_callback=is_late)
+    segments = loaded.transcribe(samples, abort_callback=is_late)
     # Its times are in hundredths of a second.
-    found = [(one.t0 / 100, min(one.t1 / 100, seconds), one.text.strip()) for one in heard]
+    found = [(one.t0 / 100, min(one.t1 / 100, seconds), one.text.strip()) for one in segments]
     return found, (found[-1][1] if found else 0.0) if late else seconds
 
 

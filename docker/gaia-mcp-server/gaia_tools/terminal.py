@@ -16,7 +16,7 @@ from gaia_tools.files import workspace
 from gaia_tools.results import OutputFormat, answer
 
 server = FastMCP("terminal-server", log_level="WARNING")
-_MOST_SECONDS = 600
+_MAX_SECONDS = 600
 _history: deque[dict[str, Any]] = deque(maxlen=1000)
 
 
@@ -24,7 +24,7 @@ _history: deque[dict[str, Any]] = deque(maxlen=1000)
 async def execute_command(
     command: Annotated[str, Field(description="Shell command (bash), run in the workspace.")],
     timeout: Annotated[
-        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MOST_SECONDS)
+        int, Field(description="Seconds it may take, 600 at most.", ge=1, le=_MAX_SECONDS)
     ] = 30,
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:

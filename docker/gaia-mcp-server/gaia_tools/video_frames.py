@@ -117,13 +117,13 @@ async def scene_changes(video: Video, start: float, end: float, folder: Path, mo
     # showinfo says the time of each frame that passes; see ffmpeg-filters(1), select and showinfo.
     pictures = f"select='eq(n,0)+gt(scene,{_SCENE})',showinfo,format=yuvj420p"
     written = ["-an", "-sn", "-t", f"{end - start:.3f}", "-vf", pictures, "-fps_mode", "vfr", "-q:v", "2"]
-    said = await ffmpeg.convert(
+    errors = await ffmpeg.convert(
         video.path,
         ["-ss", f"{start:.3f}"],
         [*written, "-frames:v", str(most), "-f", "image2", f"file:{folder}/scene_%03d.jpg"],
         _SCAN_SECONDS,
     )
-    times = [float(one) for one in re.findall(r"showinfo.* pts_time:\s*(-?[\d.]+)", said)]
+    times = [float(one) for one in re.findall(r"showinfo.* pts_time:\s*(-?[\d.]+)", errors)]
     written_files = await asyncio.to_thread(lambda: sorted(folder.glob("scene_*.jpg")))
     return [
         Frame(round(max(start + seconds, 0.0), 3), file)

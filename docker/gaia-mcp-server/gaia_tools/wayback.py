@@ -40,7 +40,7 @@ async def list_archived_versions(
     newest_first: Annotated[bool, Field(description="Whether to list from the newest on.")] = False,
 ) -> CallToolResult:
     """The moments at which the Wayback Machine archived a page, the oldest first."""
-    asked = {
+    query = {
         "url": _address(url),
         "output": "json",
         "fl": _FIELDS,
@@ -48,10 +48,10 @@ async def list_archived_versions(
         "limit": str(-limit if newest_first else limit),
     }
     if from_date:
-        asked["from"] = _timestamp(from_date)
+        query["from"] = _timestamp(from_date)
     if to_date:
-        asked["to"] = _timestamp(to_date)
-    fetched = await _ask("/cdx/search/cdx", asked)
+        query["to"] = _timestamp(to_date)
+    fetched = await _request("/cdx/search/cdx", query)
     _refuse(fetched, url)
     rows = web.decode_json(fetched, _WHAT) if fetched.body.strip() else []
     names = rows[0] if rows else []
@@ -62,10 +62,10 @@ async def list_archived_versions(
         between = (
             f" between {from_date or 'the beginning'} and {to_date or 'now'}" if from_date or to_date else ""
         )
-        said = (
+        message = (
             f"No version of {url} is archived{between}. Try other dates, its site, or with and without www."
         )
-        return answer(said, {"url": url, "versions": []})
+        return answer(message, {"url": url, "versions": []})
     lines = [
         f"{one['timestamp']} ({one['date']}): {one['mimetype']}, status {one['status']}, {one['original']}"
         for one in versions
@@ -90,14 +90,14 @@ async def get_archived_content(
     start: Annotated[int, Field(description="Character to go on from, for long pages.", ge=0)] = 0,
 ) -> CallToolResult:
     """A page as the Wayback Machine archived it, from the capture nearest to a moment."""
-    wanted, address = _timestamp(timestamp), _address(url)
-    fetched = await _ask(f"/web/{wanted}id_/{address}")
+    requested, address = _timestamp(timestamp), _address(url)
+    fetched = await _request(f"/web/{requested}id_/{address}")
     # Replayed captures, and only those, have this header (RFC 7089); their status is that of the archived answer.
     if "memento-datetime" not in fetched.headers and fetched.status != 200:
         _refuse(fetched, url)
         raise ToolError(f"{_WHAT} answered {fetched.status} for {url}; try again later.")
     replayed = _REPLAYED.search(fetched.url)
-    found, original = (replayed[1], replayed[2]) if replayed else (wanted, address)
+    found, original = (replayed[1], replayed[2]) if replayed else (requested, address)
     content_type = fetched.headers.get("content-type", "")
     if extract_text_only:
         read = await pages.readable_page(fetched.body, content_type, fetched.url)
@@ -108,7 +108,7 @@ async def get_archived_content(
     archive_url = f"{_base()}/web/{found}/{original}"
     structured = {
         "url": original,
-        "requested": wanted,
+        "requested": requested,
         "timestamp": found,
         "date": _date(found),
         "status": fetched.status,
@@ -119,14 +119,14 @@ async def get_archived_content(
         "content": shown,
     }
     lines = [f"# {title}" if title else "", f"{archive_url}, archived {_date(found)}"]
-    if not found.startswith(wanted):
-        lines.append(f"There is no capture of {wanted}; this is the nearest one.")
+    if not found.startswith(requested):
+        lines.append(f"There is no capture of {requested}; this is the nearest one.")
     if fetched.status != 200:
         lines.append(f"The site itself answered {fetched.status} then.")
     return answer("\n".join(filter(None, lines)) + f"\n\n{shown}", structured)
 
 
-async def _ask(path: str, params: Mapping[str, str] | None = None) -> web.Fetched:
+async def _request(path: str, params: Mapping[str, str] | None = None) -> web.Fetched:
     return await web.api(_base(), path, _WHAT, params=params, seconds=_SECONDS)
 
 
@@ -166,14 +166,14 @@ def _version(row: Mapping[str, str]) -> dict[str, Any]:
 
 def _address(url: str) -> str:
     """The address to look up: one in the archive stands for what it is a capture of."""
-    given = url.strip()
-    if inner := re.match(r"https?://web\.archive\.org/web/\d+[a-z_]*/(.+)", given):
-        given = inner[1]
-    if "://" not in given:
-        given = f"http://{given}"
+    address = url.strip()
+    if inner := re.match(r"https?://web\.archive\.org/web/\d+[a-z_]*/(.+)", address):
+        address = inner[1]
+    if "://" not in address:
+        address = f"http://{address}"
     try:
         # Its path is made plain here: it must not lead out of the archive's own path.
-        parsed = URL(given).with_fragment(None)
+        parsed = URL(address).with_fragment(None)
     except ValueError as error:
         raise ToolError(f"{url} is no address: {error}.") from error
     if parsed.scheme not in ("http", "https", "ftp") or not parsed.host:
@@ -181,10 +181,10 @@ def _address(url: str) -> str:
     return str(parsed)
 
 
-def _timestamp(said: str) -> str:
-    digits = re.sub(r"[-/:TZ\s.]", "", said.strip())
+def _timestamp(moment: str) -> str:
+    digits = re.sub(r"[-/:TZ\s.]", "", moment.strip())
     if not re.fullmatch(r"(19|20)\d{2}(\d{2}){0,5}", digits):
-        raise ToolError(f"{said!r} is no moment: write it as 2015, 2015-06, 2015-06-30 or 20150630120000.")
+        raise ToolError(f"{moment!r} is no moment: write it as 2015, 2015-06, 2015-06-30 or 20150630120000.")
     return digits
 
 

@@ -22,7 +22,7 @@ from gaia_tools import upstream
 from gaia_tools.addresses import Refused, Service, checked, may_reach, refusal_in, resolver, service
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_BYTES",
     "SECONDS",
     "Fetched",
     "Refused",
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 SECONDS = 30.0
-MOST_BYTES = 20 << 20
-_MOST_REDIRECTS = 10
+MAX_BYTES = 20 << 20
+_MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 _TRIES = 4
 _FIRST_PAUSE = 0.5
 _CHUNK = 1 << 16
-_MOST_LINE = 1 << 16  # aiohttp's 8 kB are too few for the headers of some sites
+_MAX_LINE = 1 << 16  # aiohttp's 8 kB are too few for the headers of some sites
 USER_AGENT = (
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
 )
@@ -84,7 +84,7 @@ async def fetch(
     params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     cut: bool = False,
     tries: int = 1,
 ) -> Fetched:
@@ -113,7 +113,7 @@ async def api(
     headers: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
     seconds: float = SECONDS,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     secret: str = "",
 ) -> Fetched:
     """What a service answers, whatever its status; asked again where it is busy or fails.
@@ -173,12 +173,12 @@ async def opened(
             aiohttp.ClientSession(
                 connector=connector,
                 timeout=aiohttp.ClientTimeout(total=None),
-                max_line_size=_MOST_LINE,
-                max_field_size=_MOST_LINE,
+                max_line_size=_MAX_LINE,
+                max_field_size=_MAX_LINE,
             ) as http,
         ):
-            asked = _Asked(url, params or {}, headers or {}, body, trusted)
-            async with await _answer(http, asked, tries, limit.when() or 0.0) as response:
+            request = _Request(url, params or {}, headers or {}, body, trusted)
+            async with await _answer(http, request, tries, limit.when() or 0.0) as response:
                 yield response
     except TimeoutError:
         raise ToolError(f"{url} did not answer within {seconds:g} seconds.") from None
@@ -187,7 +187,7 @@ async def opened(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     url: str
     params: Mapping[str, str]
     headers: Mapping[str, str]
@@ -196,19 +196,19 @@ class _Asked:
 
 
 async def _answer(
-    http: aiohttp.ClientSession, asked: _Asked, tries: int, deadline: float
+    http: aiohttp.ClientSession, request: _Request, tries: int, deadline: float
 ) -> aiohttp.ClientResponse:
     """The answer, asked for again while the host is busy or fails, as long as tries and time are left."""
     for left in reversed(range(tries)):
         pause = _FIRST_PAUSE * 2 ** (tries - 1 - left) * random.uniform(0.75, 1.25)
         try:
-            response = await _follow(http, asked)
+            response = await _follow(http, request)
         except aiohttp.ClientError as error:
             refused = isinstance(error, aiohttp.ClientConnectorError) and refusal_in(error.os_error)
             if refused or not left or _now() + pause > deadline:
                 raise
         else:
-            pause = max(pause, _asked_pause(response))
+            pause = max(pause, _retry_after(response))
             if response.status not in _AGAIN or not left or _now() + pause > deadline:
                 return response
             response.close()
@@ -216,10 +216,10 @@ async def _answer(
     raise AssertionError("the last try returns or raises")
 
 
-async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientResponse:
-    sent, body = {**_ORDINARY, **asked.headers}, asked.body
-    current = checked(asked.url, asked.trusted).update_query(asked.params)
-    for _ in range(_MOST_REDIRECTS + 1):
+async def _follow(http: aiohttp.ClientSession, request: _Request) -> aiohttp.ClientResponse:
+    sent, body = {**_ORDINARY, **request.headers}, request.body
+    current = checked(request.url, request.trusted).update_query(request.params)
+    for _ in range(_MAX_REDIRECTS + 1):
         try:
             response = await upstream.request(
                 http,
@@ -230,7 +230,7 @@ async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientR
                 allow_redirects=False,
             )
         except (ValueError, UnicodeError) as error:
-            raise ToolError(f"{asked.url} cannot be used: {error}.") from error
+            raise ToolError(f"{request.url} cannot be used: {error}.") from error
         target = response.headers.get("Location")
         if response.status not in _REDIRECTS or not target:
             return response
@@ -240,17 +240,17 @@ async def _follow(http: aiohttp.ClientSession, asked: _Asked) -> aiohttp.ClientR
         try:
             to = str(current.join(URL(target)))
         except ValueError as error:
-            raise ToolError(f"{asked.url} redirects to what is no address: {error}.") from error
-        before, current = current, checked(to, asked.trusted)
+            raise ToolError(f"{request.url} redirects to what is no address: {error}.") from error
+        before, current = current, checked(to, request.trusted)
         if current.origin() != before.origin():
             sent = {name: value for name, value in sent.items() if name in _ORDINARY}
-    raise ToolError(f"{asked.url} redirects more than {_MOST_REDIRECTS} times.")
+    raise ToolError(f"{request.url} redirects more than {_MAX_REDIRECTS} times.")
 
 
-def _asked_pause(response: aiohttp.ClientResponse) -> float:
+def _retry_after(response: aiohttp.ClientResponse) -> float:
     """Seconds that the host asks to wait for; a date there is taken for none."""
-    asked = response.headers.get("Retry-After", "")
-    return float(asked) if asked.isdecimal() else 0.0
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isdecimal() else 0.0
 
 
 def _now() -> float:

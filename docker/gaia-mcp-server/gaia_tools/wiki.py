@@ -26,7 +26,7 @@ from gaia_tools.results import answer, page
 
 server = FastMCP("wiki-server", log_level="WARNING")
 _SECONDS = 60.0
-_MOST_REQUESTS = 20
+_MAX_REQUESTS = 20
 # https://foundation.wikimedia.org/wiki/Policy:Wikimedia_Foundation_User-Agent_Policy
 _USER_AGENT = "gaia-tools/1.0 (aworld-train; reads single articles for a research agent) aiohttp"
 _WITHOUT = (
@@ -162,10 +162,10 @@ async def get_article_history(
 ) -> CallToolResult:
     """An article as it was at the end of a day: the last revision up to then, its text as Markdown, and its editor."""
     moment = _end_of(date)
-    asked = {"prop": "revisions", "rvlimit": "1", "rvprop": "ids|timestamp|user|comment|size"}
-    found = await _page(language, title, **asked, rvstart=moment, rvdir="older")
+    query = {"prop": "revisions", "rvlimit": "1", "rvprop": "ids|timestamp|user|comment|size"}
+    found = await _page(language, title, **query, rvstart=moment, rvdir="older")
     if not found.get("revisions"):
-        first = (await _page(language, title, **asked, rvdir="newer")).get("revisions") or [{}]
+        first = (await _page(language, title, **query, rvdir="newer")).get("revisions") or [{}]
         raise ToolError(
             f"{found['title']} has no revision up to {moment}: its first one is of {first[0].get('timestamp')}."
         )
@@ -233,9 +233,9 @@ def _markdown(article: str, url: str) -> str:
     return page_markdown.markdown(page_markdown.tree(article, url, links=False, without=_WITHOUT))
 
 
-def _section(text: str, wanted: str, headings: list[str]) -> str:
+def _section(text: str, section: str, headings: list[str]) -> str:
     """The part of ``text`` under a heading, with the parts below it."""
-    name = wanted.strip().lstrip("# ").casefold()
+    name = section.strip().lstrip("# ").casefold()
     lines = text.split("\n")
     for place, line in enumerate(lines):
         found = re.fullmatch(r"(#+) (.+)", line)
@@ -250,11 +250,11 @@ def _section(text: str, wanted: str, headings: list[str]) -> str:
                 len(lines),
             )
             return "\n".join(lines[place:end]).strip()
-    raise ToolError(f"There is no section {wanted!r}. There are: {'; '.join(headings) or 'none'}.")
+    raise ToolError(f"There is no section {section!r}. There are: {'; '.join(headings) or 'none'}.")
 
 
 async def _parsed(language: str, title: str, which: Mapping[str, str]) -> dict[str, Any]:
-    asked = {
+    query = {
         "action": "parse",
         "prop": "text|sections|revid|properties",
         "disableeditsection": "1",
@@ -262,39 +262,39 @@ async def _parsed(language: str, title: str, which: Mapping[str, str]) -> dict[s
         "disablelimitreport": "1",
         **which,
     }
-    found = await _ask(language, asked, missing=title)
+    found = await _request(language, query, missing=title)
     return dict(found["parse"])
 
 
-async def _page(language: str, title: str, **asked: str) -> dict[str, Any]:
+async def _page(language: str, title: str, **query: str) -> dict[str, Any]:
     """What is asked of one article, redirects followed, its lists complete."""
-    answered = await _query(language, titles=_title(title), redirects="1", **asked)
+    answered = await _query(language, titles=_title(title), redirects="1", **query)
     first = (answered.get("query", {}).get("pages") or [{"missing": True}])[0]
     if first.get("invalid"):
         raise ToolError(f"{title!r} cannot be a title: {first.get('invalidreason', 'it is not valid')}.")
     if first.get("missing") or first.get("title") is None:
         raise await _no_article(language, title)
     lists = {name: list(value) for name, value in first.items() if isinstance(value, list)}
-    if "revisions" in asked.get("prop", ""):
+    if "revisions" in query.get("prop", ""):
         return first
-    for _ in range(_MOST_REQUESTS):
+    for _ in range(_MAX_REQUESTS):
         if not (more := answered.get("continue")):
             return {**first, **lists}
-        answered = await _query(language, titles=_title(title), redirects="1", **asked, **more)
+        answered = await _query(language, titles=_title(title), redirects="1", **query, **more)
         for name, value in (answered.get("query", {}).get("pages") or [{}])[0].items():
             if isinstance(value, list):
                 lists.setdefault(name, []).extend(value)
     raise ToolError(f"{title} has more than can be listed.")
 
 
-async def _query(language: str, **asked: str) -> dict[str, Any]:
-    return dict(await _ask(language, {"action": "query", **asked}))
+async def _query(language: str, **query: str) -> dict[str, Any]:
+    return dict(await _request(language, {"action": "query", **query}))
 
 
-async def _ask(language: str, asked: Mapping[str, str], missing: str = "") -> Any:
+async def _request(language: str, query: Mapping[str, str], missing: str = "") -> Any:
     what = f"Wikipedia ({language})"
     headers = {"User-Agent": os.environ.get("WIKIPEDIA_USER_AGENT") or _USER_AGENT}
-    params = {"format": "json", "formatversion": "2", "errorformat": "plaintext", **asked}
+    params = {"format": "json", "formatversion": "2", "errorformat": "plaintext", **query}
     fetched = await web.api(
         _base(language), "/w/api.php", what, params=params, headers=headers, seconds=_SECONDS
     )
@@ -313,15 +313,15 @@ async def _no_article(language: str, title: str) -> ToolError:
     fuzzy = {"action": "opensearch", "search": name[:200], "limit": "5", "profile": "fuzzy"}
     search = {"action": "query", "list": "search", "srsearch": name[:200], "srlimit": "5"}
     near: list[str] = []
-    # That there is no article is to be said anyhow.
+    # The missing article is reported in any case.
     with contextlib.suppress(ToolError):
-        near += (await _ask(language, fuzzy))[1]
+        near += (await _request(language, fuzzy))[1]
     with contextlib.suppress(ToolError):
-        near += [one["title"] for one in (await _ask(language, search))["query"]["search"]]
-    said = "; ".join(dict.fromkeys(near))
+        near += [one["title"] for one in (await _request(language, search))["query"]["search"]]
+    suggestions = "; ".join(dict.fromkeys(near))
     return ToolError(
         f"There is no article {name!r} in Wikipedia ({language}). "
-        + (f"There are: {said}." if said else "Use search_wikipedia to find one.")
+        + (f"There are: {suggestions}." if suggestions else "Use search_wikipedia to find one.")
     )
 
 
@@ -334,10 +334,10 @@ def _address(language: str, title: str) -> str:
     return f"{_base(language)}/wiki/{quote(title.replace(' ', '_'), safe='/:(),')}"
 
 
-def _title(given: str) -> str:
+def _title(name: str) -> str:
     """A title, out of an article's address where it is one."""
-    address = re.match(r"https?://[^/]+/wiki/([^?#]+)", given.strip())
-    return unquote(address[1]).replace("_", " ").strip() if address else given.strip()
+    address = re.match(r"https?://[^/]+/wiki/([^?#]+)", name.strip())
+    return unquote(address[1]).replace("_", " ").strip() if address else name.strip()
 
 
 def _plain(marked: str) -> str:
@@ -346,17 +346,17 @@ def _plain(marked: str) -> str:
 
 def _end_of(date: str) -> str:
     """The last second of a day, month or year, or a moment as it is, as MediaWiki writes it."""
-    said = date.strip().replace("/", "-")
+    text = date.strip().replace("/", "-")
     try:
-        if re.fullmatch(r"\d{4}", said):
-            day = datetime.date(int(said), 12, 31)
-        elif re.fullmatch(r"\d{4}-\d{1,2}", said):
-            year, month = map(int, said.split("-"))
+        if re.fullmatch(r"\d{4}", text):
+            day = datetime.date(int(text), 12, 31)
+        elif re.fullmatch(r"\d{4}-\d{1,2}", text):
+            year, month = map(int, text.split("-"))
             day = datetime.date(year, month, calendar.monthrange(year, month)[1])
-        elif re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", said):
-            day = datetime.date(*map(int, said.split("-")))
+        elif re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text):
+            day = datetime.date(*map(int, text.split("-")))
         else:
-            moment = datetime.datetime.fromisoformat(said)
+            moment = datetime.datetime.fromisoformat(text)
             moment = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
             return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
     except ValueError as error:

@@ -11,10 +11,10 @@ from mcp.server.fastmcp.exceptions import ToolError
 
 from gaia_tools.kinds import expect
 
-_MOST_ENTRIES = 20_000
-_MOST_BYTES = 1 << 30
+_MAX_ENTRIES = 20_000
+_MAX_BYTES = 1 << 30
 # Deflate compresses 1,032 times at most. Sheets of one value come to 100, and small ones do no harm.
-_MOST_RATIO = 200
+_MAX_RATIO = 200
 _BYTES_OF_ANY_RATIO = 64 << 20
 _CHUNK = 1 << 20
 _PASSWORD = "Give its password with password=..."
@@ -106,11 +106,11 @@ def _checked(file: Path | io.BytesIO, name: str) -> zipfile.ZipFile:
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
         raise ToolError(f"{name} is damaged or incomplete: {error}.") from error
     entries = archive.infolist()
-    if len(entries) > _MOST_ENTRIES:
-        raise ToolError(f"{name} has {len(entries)} files in it; more than {_MOST_ENTRIES} are not read.")
+    if len(entries) > _MAX_ENTRIES:
+        raise ToolError(f"{name} has {len(entries)} files in it; more than {_MAX_ENTRIES} are not read.")
     size = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
-    if size > _MOST_BYTES or size > max(_MOST_RATIO * packed, _BYTES_OF_ANY_RATIO):
+    if size > _MAX_BYTES or size > max(_MAX_RATIO * packed, _BYTES_OF_ANY_RATIO):
         raise ToolError(
             f"{name} is not opened: it claims to hold {size >> 20} MB in {max(packed >> 10, 1)} KB, as a ZIP bomb does."
         )

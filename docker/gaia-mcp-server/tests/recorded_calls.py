@@ -25,7 +25,7 @@ _asked: ContextVar[set[str]] = ContextVar("asked")
 
 def record(file: Path) -> None:
     """From now on, write every call of a tool down, by whatever way it comes to its server."""
-    call, ask = FastMCP.call_tool, llm._asked
+    call, ask = FastMCP.call_tool, llm._request
 
     async def call_tool(self: FastMCP, name: str, arguments: dict[str, Any]) -> Any:
         began, succeeded, kinds = time.monotonic(), False, given(arguments)
@@ -51,7 +51,7 @@ def record(file: Path) -> None:
         return await ask(*arguments)
 
     FastMCP.call_tool = call_tool  # type: ignore[method-assign]
-    llm._asked = asked
+    llm._request = asked
 
 
 def given(arguments: dict[str, Any]) -> set[str]:

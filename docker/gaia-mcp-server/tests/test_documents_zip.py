@@ -120,7 +120,7 @@ async def test_bombs_are_refused_or_cut_off(workspace: Path, monkeypatch: pytest
         file.writestr("zeros", bytes(200 << 20))
     for tool in ("list_archive", "extract_archive"):
         assert "ZIP bomb" in await refusal(server, tool, file_path="bomb.zip")
-    monkeypatch.setattr(archives, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "_MAX_BYTES", 1 << 20)
     (workspace / "bomb.gz").write_bytes(gzip.compress(bytes(20 << 20)))
     assert "more than 1 MB" in await refusal(server, "extract_archive", file_path="bomb.gz")
     assert not (workspace / "bomb").exists() or not list((workspace / "bomb").iterdir())

@@ -77,7 +77,7 @@ async def test_a_file_that_is_there_is_replaced_only_where_asked_for(serve: Serv
 async def test_a_failure_leaves_nothing_and_keeps_what_was_there(
     serve: Serve, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(download, "_MAX_BYTES", 100_000)
 
     async def short(request: http.Request) -> http.StreamResponse:
         response = http.StreamResponse(headers={"Content-Length": "50000"})

@@ -172,7 +172,7 @@ async def test_answers_of_any_form_end_in_an_error_that_says_so(
 
 
 async def test_an_answer_without_end_is_cut_off(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(llm, "_MAX_BYTES", 1000)
     endpoint.answers = [failing(200, "x" * 5000)]
     with pytest.raises(ToolError, match="more than 0 MB"):
         await llm.ask("CODE_LLM", ASKED)

@@ -113,7 +113,7 @@ async def test_what_a_model_refuses_in_a_part_is_said(
 async def test_too_many_frames_are_spread_and_that_is_said(
     video: str, model: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(media_video, "_MOST_FRAMES", 4)
+    monkeypatch.setattr(media_video, "_MAX_FRAMES", 4)
     result = await call(server, "analyze_video", video_url=video, question="?", sample_rate=10)
     assert result.structuredContent is not None and result.structuredContent["frames"] == [0, 1.5, 3, 4.5]
     assert "4 frames were looked at, not 61" in text(result)

@@ -195,7 +195,7 @@ async def test_what_a_page_tells_the_reader_to_do_is_only_text(serve: Serve) -> 
 
 
 async def test_an_inflated_page_is_read_to_a_limit(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(pages, "MAX_BYTES", 1 << 20)
     page = b"<html><body><p>" + b"word " * (8 << 20) + b"</p></body></html>"
     bomb = gzip.compress(page, compresslevel=1)
     found = await content(

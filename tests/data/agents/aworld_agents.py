@@ -21,15 +21,15 @@ class CalculatorLoop(AworldAgentLoop):
         return Agent(name="solver", system_prompt="", conf=conf, mcp_config=config, mcp_servers=servers)
 
 
-def swarm(surroundings: EpisodeContext) -> Swarm:
+def swarm(context: EpisodeContext) -> Swarm:
     """A solver with tools and a checker without, one after the other."""
 
     def conf(name: str) -> AgentConfig:
         return AgentConfig(
             llm_provider="openai",
-            llm_base_url=surroundings.llm_url(name),
-            llm_model_name=surroundings.model,
-            llm_api_key=surroundings.llm_key(name),
+            llm_base_url=context.llm_url(name),
+            llm_model_name=context.model,
+            llm_api_key=context.llm_key(name),
         )
 
     config, servers = get_agent_tool_env_and_servers()

@@ -42,7 +42,7 @@ def test_handoffs_are_pairs_of_agents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "describes no agent"),
         ("- name: a", "describes no agent"),
@@ -55,6 +55,10 @@ def test_handoffs_are_pairs_of_agents(tmp_path: Path) -> None:
         ("name: a\nendpoint: {url: x, model: m, key_variable: K}", "not an http URL"),
         ("name: a\nendpoint: {url: 'http://x', model: m}", "endpoint: `key_variable` is missing"),
         ("name: a\nendpoint: {url: 'http://x', model: m, key_variable: K, api_key: s}", "no key `api_key`"),
+        (
+            "name: a\nmax_steps: many\nendpoint: {url: 'http://x', model: m, key_variable: K}",
+            "agent.yaml: `max_steps` has to be a number",
+        ),
         ("name: t\nagents: []", "at least one agent"),
         ("name: t\nagents: [a]", "not an agent but 'a'"),
         ("name: t\nagents: [{name: a}, {name: a}]", "the same name"),
@@ -65,10 +69,10 @@ def test_handoffs_are_pairs_of_agents(tmp_path: Path) -> None:
         (TWO + "topology: handoff\nhandoffs: [a, b]", "list of pairs"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         YamlAgent(written(tmp_path, text))
-    assert said in refused.value.message
+    assert message in refused.value.message
     assert "agent.yaml" in refused.value.message
 
 

@@ -17,7 +17,7 @@ from aworld_train.agent import (
     get_agent_tool_env_and_servers,
 )
 from aworld_train.agent.task import AgentTask
-from aworld_train.agent.tools_config import current_surroundings, within
+from aworld_train.agent.tools_config import current_context, use_context
 from aworld_train.errors import EnvironmentFailure, UsageError
 from tests.agents import around, question
 
@@ -34,9 +34,9 @@ async def run(folder: Path, source: str, **options: Any) -> str:
     return await agent.run(question("48/2"), around(folder, **options))
 
 
-@pytest.mark.parametrize("maker", ["def build()", "async def build()", "def build(surroundings)"])
+@pytest.mark.parametrize("maker", ["def build()", "async def build()", "def build(context)"])
 @pytest.mark.parametrize("answerer", ["def answer(task)", "async def answer(task)"])
-async def test_function_may_be_sync_or_async_and_want_its_surroundings(
+async def test_function_may_be_sync_or_async_and_take_the_context(
     tmp_path: Path, maker: str, answerer: str
 ) -> None:
     source = f"{maker}:\n    {answerer}:\n        return task.text + '!'\n    return answer\n"
@@ -80,7 +80,7 @@ async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("def build():\n    raise KeyError('x')", "KeyError: 'x'"),
         (
@@ -96,8 +96,10 @@ async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: 
         ("def build(a, b): pass", r"takes \(a, b\)"),
     ],
 )
-async def test_what_goes_wrong_ends_the_episode_and_says_why(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(AgentFailed, match=f"(?s){said}"):
+async def test_what_goes_wrong_ends_the_episode_and_says_why(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    with pytest.raises(AgentFailed, match=f"(?s){message}"):
         await run(tmp_path, source)
 
 
@@ -126,7 +128,7 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "names no agent"),
         ({"command": None}, "names no agent"),
@@ -136,14 +138,14 @@ def test_check_finds_what_a_run_would(tmp_path: Path) -> None:
         ({"builder": "a:b", "environment": {"A": "b"}}, r"goes with agent\.command"),
     ],
 )
-def test_settings_name_exactly_one_agent(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_settings_name_exactly_one_agent(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         agent_from(settings)
 
 
 async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
     async def episode(number: int) -> tuple[str, str]:
-        with within(around(tmp_path, mcp_url=f"http://127.0.0.1:9/{number}")):
+        with use_context(around(tmp_path, mcp_url=f"http://127.0.0.1:9/{number}")):
             await asyncio.sleep(0.01)
             config, servers = await asyncio.to_thread(get_agent_tool_env_and_servers, ["a", "b"])
             (server,) = servers
@@ -152,7 +154,7 @@ async def test_each_episode_finds_its_own_tools(tmp_path: Path) -> None:
 
     found = await asyncio.gather(*(episode(number) for number in range(50)))
     assert found == [(f"http://127.0.0.1:9/{number}", "a,b") for number in range(50)]
-    assert current_surroundings() is None
+    assert current_context() is None
 
 
 def test_outside_an_episode_the_environment_variables_say_where_the_tools_are(
@@ -205,5 +207,5 @@ def test_importing_agents_imports_no_framework() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_surroundings_do_not_show_their_token(tmp_path: Path) -> None:
+def test_an_episode_context_does_not_show_its_token(tmp_path: Path) -> None:
     assert "the-episode's" not in repr(around(tmp_path))

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.verl.episode_settings import episode_settings, settings_from
-from aworld_train.adapter.verl.external_agent import external_agent
+from aworld_train.adapter.episodes.external_agent import external_agent
+from aworld_train.adapter.episodes.settings import episode_settings, settings_from
 from aworld_train.agent import AgentFailed, AgentTimedOut
 from aworld_train.agent.program import ProgramAgent
 from aworld_train.errors import RecipeError, UsageError
@@ -59,10 +59,10 @@ async def test_answer_is_the_last_line_that_is_not_empty(run: Any) -> None:
 
 async def test_task_is_one_json_object_on_stdin(run: Any) -> None:
     source = "import json, sys; print(json.dumps(json.load(sys.stdin)))"
-    told = json.loads(await run(source, level="easy"))
-    assert told["text"] == "What is 48/2?"
-    assert [message["role"] for message in told["messages"]] == ["system", "user"]
-    assert told["extra"] == {"level": "easy"}
+    payload = json.loads(await run(source, level="easy"))
+    assert payload["text"] == "What is 48/2?"
+    assert [message["role"] for message in payload["messages"]] == ["system", "user"]
+    assert payload["extra"] == {"level": "easy"}
 
 
 async def test_program_that_does_not_read_its_task_answers_too(run: Any) -> None:
@@ -109,7 +109,7 @@ async def test_environment_names_the_episode_s_endpoints(run: Any, monkeypatch: 
 async def test_a_program_has_what_is_listed_of_the_trainer_s_environment_and_nothing_else(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = {
+    listed_variables = {
         **{name: f"of-{name}" for name in ("USER", "LOGNAME", "SHELL", "TZ", "LC_MESSAGES", "LANGUAGE")},
         **{name: f"of-{name}" for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "LC_ALL", "LANG")},
         **dict.fromkeys(("HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"), "/some/where"),
@@ -131,11 +131,11 @@ async def test_a_program_has_what_is_listed_of_the_trainer_s_environment_and_not
         "AWORLD_TRAIN_RUN_DIR",
         "LCX",
     )
-    for name, value in {**listed, **dict.fromkeys(others, "the-trainer's")}.items():
+    for name, value in {**listed_variables, **dict.fromkeys(others, "the-trainer's")}.items():
         monkeypatch.setenv(name, value)
     seen = json.loads(await run(PRINTS_ENVIRONMENT))
-    own = {name: value for name, value in seen.items() if name not in PROVIDED | ADDED}
-    assert own == listed
+    own_variables = {name: value for name, value in seen.items() if name not in PROVIDED | ADDED}
+    assert own_variables == listed_variables
     assert set(seen) >= PROVIDED, "the names that a recipe may not set are those that the run sets"
 
 
@@ -178,11 +178,11 @@ async def test_arguments_from_the_environment_reach_a_python_program_and_stand_o
     command = recipes.load({"agent": {"command": ["python", *program, "--key=${oc.env:KEY}"]}}).agent.command
     agent = ProgramAgent(command)
     agent.check()
-    arguments, on_command_line, name, word, variables = json.loads(
+    arguments, on_command_line, name, variable, variables = json.loads(
         await agent.run(question("1"), around(tmp_path / "run"))
     )
     assert arguments == [str(tmp_path / "agent.py"), "--key=the-key"]
-    assert (on_command_line, name, word, variables) == (False, "__main__", "found", [])
+    assert (on_command_line, name, variable, variables) == (False, "__main__", "found", [])
 
 
 async def test_a_program_that_fails_is_named_without_what_the_environment_gave(
@@ -208,7 +208,7 @@ def test_arguments_from_the_environment_are_refused_where_they_would_be_on_a_com
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("raise ValueError('no such tool')", "code 1.*ValueError: no such tool"),
         ("import sys; print('half an answer'); sys.exit(3)", "ended with code 3"),
@@ -217,8 +217,8 @@ def test_arguments_from_the_environment_are_refused_where_they_would_be_on_a_com
         ("print('  ')", "printed no answer"),
     ],
 )
-async def test_program_that_fails_says_how(run: Any, source: str, said: str) -> None:
-    with pytest.raises(AgentFailed, match=f"(?s){said}") as failed:
+async def test_program_that_fails_says_how(run: Any, source: str, message: str) -> None:
+    with pytest.raises(AgentFailed, match=f"(?s){message}") as failed:
         await run(source)
     assert failed.value.outcome is AgentFailed.outcome
 

@@ -1,4 +1,4 @@
-"""An agent that is a class of the user's own: one object per episode, and what is wrong with it said before one."""
+"""An agent that is a user-defined class: one object per episode, and errors are reported before an episode."""
 
 import asyncio
 from pathlib import Path
@@ -59,9 +59,9 @@ async def test_what_is_no_such_class_is_said_by_the_check_and_by_the_episode(
     tmp_path: Path, source: str, name: str, sentence: str
 ) -> None:
     agent = agent_from({"loop": write(tmp_path, source, name)})
-    with pytest.raises(UsageError) as said:
+    with pytest.raises(UsageError) as error:
         agent.check()
-    assert sentence in said.value.message
+    assert sentence in error.value.message
     with pytest.raises(AgentFailed) as failed:
         await agent.run(question("1"), around(tmp_path))
     assert sentence in str(failed.value)

@@ -26,7 +26,7 @@ def console_of_100_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def row(index: int, question: str = "How many?", answer: str | None = "7", **info: Any) -> dict[str, Any]:
-    said = {
+    extra_info = {
         "index": index,
         "id": f"task-{index}",
         "split": "val",
@@ -39,7 +39,7 @@ def row(index: int, question: str = "How many?", answer: str | None = "7", **inf
         "prompt": [{"role": "system", "content": "Use tools."}, {"role": "user", "content": question}],
         "ability": "assistant",
         "reward_model": {"style": "rule", "ground_truth": answer},
-        "extra_info": said | info,
+        "extra_info": extra_info | info,
     }
 
 

@@ -32,15 +32,15 @@ def test_list_shows_the_calculator() -> None:
 
 
 def test_status_of_nothing_is_an_empty_list_and_no_error() -> None:
-    found = run("status", "--json")
-    assert (found.exit_code, json.loads(found.stdout)) == (0, {"environments": []})
-    found = run("status")
-    assert (found.exit_code, found.stdout) == (0, "")
+    result = run("status", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"environments": []})
+    result = run("status")
+    assert (result.exit_code, result.stdout) == (0, "")
 
 
 def test_down_of_what_is_not_up_is_no_error() -> None:
-    found = run("down", "tools", "--json")
-    assert (found.exit_code, json.loads(found.stdout)) == (
+    result = run("down", "tools", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (
         0,
         {"environments": [{"name": "tools", "stopped": False}]},
     )
@@ -124,10 +124,10 @@ def test_down_of_what_is_not_up_is_no_error() -> None:
 def test_a_request_that_cannot_be_carried_out_is_a_typed_error(
     arguments: list[str], error: type[Exception], reason: str
 ) -> None:
-    found = run(*arguments)
-    assert type(found.exception) is error
-    assert reason in str(found.exception)
-    assert found.stdout == ""
+    result = run(*arguments)
+    assert type(result.exception) is error
+    assert reason in str(result.exception)
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr()
-    return ended.value.code, said.out, " ".join(said.err.split())
+    output = capsys.readouterr()
+    return ended.value.code, output.out, " ".join(output.err.split())
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_scorer_that_fails_has_its_line_and_an_exit_code(run: Any, tmp_path: P
 
 def parquet(path: Path, *rows: dict[str, Any]) -> Path:
     """A file of verl's row schema, as other programs write it."""
-    made = [
+    table = [
         {
             "data_source": "test",
             "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": row["query"]}],
@@ -134,7 +134,7 @@ def parquet(path: Path, *rows: dict[str, Any]) -> Path:
         }
         for number, row in enumerate(rows)
     ]
-    pq.write_table(pa.Table.from_pylist(made), path)
+    pq.write_table(pa.Table.from_pylist(table), path)
     return path
 
 
@@ -215,14 +215,14 @@ def judged(count: int) -> list[dict[str, Any]]:
     ]
 
 
-async def in_a_moment(asked: ParsedRequest) -> Any:
+async def delayed(parsed: ParsedRequest) -> Any:
     await asyncio.sleep(0.1)
-    return await honest(asked)
+    return await honest(parsed)
 
 
 @pytest.fixture
 def judge() -> Iterator[JudgeServer]:
-    with JudgeServer(in_a_moment) as server:
+    with JudgeServer(delayed) as server:
         yield server
 
 
@@ -247,20 +247,18 @@ def test_lines_that_wait_for_a_judge_lose_no_time_by_it(
     code, out, _ = run("score", str(lines(tmp_path / "p.jsonl", *judged(40))), "--recipe", recipe, "--json")
     found = [json.loads(line) for line in out.splitlines()]
     assert [one["score"] for one in found] == [float(n % 2 == 0) for n in range(40)]
-    assert judge.most_at_once == 2
+    assert judge.max_concurrent == 2
     assert code == 0
 
 
-def test_lines_that_no_judge_is_asked_about_do_not_wait_for_one(
-    run: Any, tmp_path: Path, judge: JudgeServer
-) -> None:
+def test_lines_without_a_judge_do_not_wait_for_one(run: Any, tmp_path: Path, judge: JudgeServer) -> None:
     own = tmp_path / "own.py"
     own.write_text(f"from pathlib import Path\ndef own(answer, truth): Path('{tmp_path}/came').touch()\n")
 
-    async def after_the_other(asked: ParsedRequest) -> Any:
+    async def after_the_other(parsed: ParsedRequest) -> Any:
         while not (tmp_path / "came").exists():  # noqa: ASYNC110  (it comes from another process)
             await asyncio.sleep(0.01)
-        return await honest(asked)
+        return await honest(parsed)
 
     judge.script = after_the_other
     recipe = with_judge(tmp_path, judge, judge={"concurrency": 1})
@@ -271,15 +269,13 @@ def test_lines_that_no_judge_is_asked_about_do_not_wait_for_one(
     assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["scored", "scored", "error"]
 
 
-def test_a_recipe_and_what_is_changed_of_it_take_the_place_of_what_lines_say(
-    run: Any, tmp_path: Path
-) -> None:
+def test_a_recipe_and_its_overrides_replace_the_fields_of_lines(run: Any, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("reward: {scorer: exact, answer_schema: boxed}\n")
     line = {"id": 1, "prediction": r"\boxed{2} <answer>3</answer>", "answer": "3", "scorer": "gaia"}
     file = str(lines(tmp_path / "p.jsonl", line))
-    asked = ("score", file, "--json", "--recipe", str(tmp_path / "r.yaml"))
-    assert json.loads(run(*asked)[1])["extracted"] == "2"
-    found = json.loads(run(*asked, "reward.answer_schema=answer")[1])
+    arguments = ("score", file, "--json", "--recipe", str(tmp_path / "r.yaml"))
+    assert json.loads(run(*arguments)[1])["extracted"] == "2"
+    found = json.loads(run(*arguments, "reward.answer_schema=answer")[1])
     assert (found["score"], found["extracted"]) == (1.0, "3")
     explained = ("explain", "--answer", "3", "--prediction", line["prediction"], "--json", "--recipe")
     found = json.loads(run(*explained, str(tmp_path / "r.yaml"), "reward.scorer=contains")[1])
@@ -324,19 +320,19 @@ def test_an_answer_in_a_file_is_compared_with_a_task_of_a_dataset(run: Any, tmp_
 
 
 def test_a_long_answer_is_cut_for_people_and_whole_for_programs(run: Any, tmp_path: Path) -> None:
-    (tmp_path / "said.txt").write_text("a" * 5000)
+    (tmp_path / "prediction.txt").write_text("a" * 5000)
     arguments = ("explain", "--answer", "b" * 5000, "--answer-schema", "last_line", "--scorer", "exact")
-    said = run(*arguments, "--prediction", f"@{tmp_path}/said.txt")[1]
-    assert said.count("and 4000 more characters") == 2 and len(said) < 3000
-    found = json.loads(run(*arguments, "--prediction", f"@{tmp_path}/said.txt", "--json")[1])
+    output = run(*arguments, "--prediction", f"@{tmp_path}/prediction.txt")[1]
+    assert output.count("and 4000 more characters") == 2 and len(output) < 3000
+    found = json.loads(run(*arguments, "--prediction", f"@{tmp_path}/prediction.txt", "--json")[1])
     assert (len(found["extracted"]), len(found["ground_truth"])) == (5000, 5000)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", "--prediction", "x"), "what the right answer is"),
-        (("explain", "--answer", "x"), "what the assistant said"),
+        (("explain", "--prediction", "x"), "Give the right answer"),
+        (("explain", "--answer", "x"), "the assistant's text"),
         (("explain", "--answer", "x", "--prediction", "@/nowhere"), "/nowhere cannot be read"),
         (("explain", "--id", "1", "--prediction", "x"), "go together"),
         (("explain", "--answer", "x", "--prediction", "x", "--scorer", "gaja"), "Did you mean 'gaia'"),
@@ -345,7 +341,9 @@ def test_a_long_answer_is_cut_for_people_and_whole_for_programs(run: Any, tmp_pa
         (("score", "/dev/null", "reward.scorer=math"), "name the recipe with --recipe"),
     ],
 )
-def test_what_cannot_be_done_as_asked_is_said(run: Any, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_arguments_are_refused_with_the_reason(
+    run: Any, arguments: tuple[str, ...], message: str
+) -> None:
     code, _, err = run(*arguments)
     assert code in (1, 2) and message in err
 
@@ -354,7 +352,7 @@ def test_what_cannot_be_done_as_asked_is_said(run: Any, arguments: tuple[str, ..
     ("where", "message"),
     [("> /dev/full", "error: The output cannot be written: No space left on device.\n"), ("| head -n 1", "")],
 )
-def test_output_that_nobody_takes_ends_the_command_in_a_line(
+def test_output_that_cannot_be_written_ends_the_command_with_one_line(
     tmp_path: Path, where: str, message: str
 ) -> None:
     data = [{"id": n, "prediction": "x" * 1000, "answer": "1"} for n in range(2000)]

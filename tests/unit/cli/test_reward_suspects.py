@@ -37,20 +37,22 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_signs_are_counted_and_the_newest_episodes_shown_first(run: Path) -> None:
-    said = CliRunner().invoke(app, ["reward", "suspects", str(run)])
-    assert said.exit_code == 0
-    assert "of 3 episodes" in said.output
+    result = CliRunner().invoke(app, ["reward", "suspects", str(run)])
+    assert result.exit_code == 0
+    assert "of 3 episodes" in result.output
     newest, oldest = (
-        said.output.index("step 2 validation, task 7"),
-        said.output.index("step 1 training, task 7"),
+        result.output.index("step 2 validation, task 7"),
+        result.output.index("step 1 training, task 7"),
     )
     assert newest < oldest
-    assert "Ara (right: Ara)" in said.output
+    assert "Ara (right: Ara)" in result.output
 
 
 def test_one_sign_alone_and_as_json(run: Path) -> None:
-    said = CliRunner().invoke(app, ["reward", "suspects", str(run), "--sign", "answer_from_prompt", "--json"])
-    (found,) = [json.loads(text) for text in said.output.splitlines()]
+    result = CliRunner().invoke(
+        app, ["reward", "suspects", str(run), "--sign", "answer_from_prompt", "--json"]
+    )
+    (found,) = [json.loads(text) for text in result.output.splitlines()]
     assert found["step"] == 2
 
 
@@ -59,17 +61,17 @@ def test_one_sign_alone_and_as_json(run: Path) -> None:
     [(["--sign", "no_tools"], "none of"), (["--sign", "repeated_txt"], "repeated_text?")],
 )
 def test_an_unknown_sign_is_refused(run: Path, arguments: list[str], message: str) -> None:
-    said = CliRunner().invoke(app, ["reward", "suspects", str(run), *arguments])
-    assert said.exit_code != 0
-    assert message in str(said.exception)
+    result = CliRunner().invoke(app, ["reward", "suspects", str(run), *arguments])
+    assert result.exit_code != 0
+    assert message in str(result.exception)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    said = CliRunner().invoke(app, ["reward", "suspects", str(tmp_path)])
-    assert "no run's folder" in str(said.exception)
+    result = CliRunner().invoke(app, ["reward", "suspects", str(tmp_path)])
+    assert "no run's folder" in str(result.exception)
 
 
-def test_a_record_that_cannot_be_read_is_said_with_its_file(run: Path) -> None:
+def test_a_record_that_cannot_be_read_is_reported_with_its_file(run: Path) -> None:
     (run / "traces" / "episodes.jsonl").write_text("{\n")
-    said = CliRunner().invoke(app, ["reward", "suspects", str(run)])
-    assert "episodes.jsonl cannot be read: Expecting property name" in str(said.exception)
+    result = CliRunner().invoke(app, ["reward", "suspects", str(run)])
+    assert "episodes.jsonl cannot be read: Expecting property name" in str(result.exception)

@@ -1,6 +1,6 @@
 """What `aworld-train rollout` shows of an episode: all that is trained on, and of the rest what fits a screen."""
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,28 +11,24 @@ from aworld_train.model import tokenizer as tiny_tokenizer
 TOKENIZER = tiny_tokenizer.build()
 
 
-@dataclass
-class Output:
+def row(prompt: str, parts: list[str]) -> SimpleNamespace:
     """A row, in parts of text: those at odd places are trained on."""
-
-    prompt: str
-    parts: list[str]
-
-    def __post_init__(self) -> None:
-        tokens = [TOKENIZER.encode(part) for part in self.parts]
-        self.prompt_ids = TOKENIZER.encode(self.prompt)
-        self.response_ids = [token for part in tokens for token in part]
-        self.response_mask = [1 - place % 2 for place, part in enumerate(tokens) for _ in part]
+    tokens = [TOKENIZER.encode(part) for part in parts]
+    return SimpleNamespace(
+        prompt=TOKENIZER.encode(prompt),
+        response=[token for part in tokens for token in part],
+        mask=[1 - place % 2 for place, part in enumerate(tokens) for _ in part],
+    )
 
 
-def styles(output: Any, max_lines: int | None = 16) -> list[tuple[str, str]]:
-    text = _coloured(output, TOKENIZER, max_lines)
+def styles(shown_row: Any, max_lines: int | None = 16) -> list[tuple[str, str]]:
+    text = _coloured(shown_row, TOKENIZER, max_lines)
     return [(text.plain[span.start : span.end], str(span.style)) for span in text.spans]
 
 
 def test_what_is_trained_on_is_bold_and_what_was_given_is_dim_in_their_order() -> None:
-    output = Output("<|im_start|>user\nWhat is 6*7?<|im_end|>", ["calling", " it is 42 ", "the answer"])
-    assert styles(output) == [
+    episode_row = row("<|im_start|>user\nWhat is 6*7?<|im_end|>", ["calling", " it is 42 ", "the answer"])
+    assert styles(episode_row) == [
         ("<|im_start|>user\nWhat is 6*7?<|im_end|>", "dim"),
         ("calling", "bold green"),
         (" it is 42 ", "dim"),
@@ -41,20 +37,20 @@ def test_what_is_trained_on_is_bold_and_what_was_given_is_dim_in_their_order() -
 
 
 def test_a_row_that_is_masked_has_nothing_bold() -> None:
-    output = Output("What?", ["calling"])
-    output.response_mask = [0] * len(output.response_ids)
-    assert [style for _, style in styles(output)] == ["dim"]
+    masked = row("What?", ["calling"])
+    masked.mask = [0] * len(masked.response)
+    assert [style for _, style in styles(masked)] == ["dim"]
 
 
 def test_a_long_prompt_and_a_long_result_lose_their_middle_and_what_is_trained_on_never_does() -> None:
     lines = "\n".join(f"line {number}" for number in range(100))
-    [prompt, trained, result] = [text for text, _ in styles(Output(lines, [lines, lines]), max_lines=10)]
+    [prompt, trained, result] = [text for text, _ in styles(row(lines, [lines, lines]), max_lines=10)]
     assert trained == lines
     for text in (prompt, result):
         assert text.split("\n")[:5] == [f"line {number}" for number in range(5)]
         assert text.split("\n")[-5:] == [f"line {number}" for number in range(95, 100)]
         assert text.split("\n")[5:-5] == ["[… 90 lines, --full shows them …]"]
-    assert [text for text, _ in styles(Output(lines, [lines]), max_lines=None)] == [lines, lines]
+    assert [text for text, _ in styles(row(lines, [lines]), max_lines=None)] == [lines, lines]
 
 
 @pytest.mark.parametrize("count", range(1, 12))
@@ -72,6 +68,6 @@ def test_a_line_without_end_is_cut_too() -> None:
 
 
 def test_an_escape_sequence_is_shown_and_not_obeyed() -> None:
-    shown = "".join(text for text, _ in styles(Output("\x1b[31mred", ["\x1b]0;title\x07"])))
+    shown = "".join(text for text, _ in styles(row("\x1b[31mred", ["\x1b]0;title\x07"])))
     assert "\x1b" not in shown
     assert shown.startswith("␛[31mred␛]0;title")

@@ -1,4 +1,4 @@
-"""The account adds up, whatever is mixed and whatever is left out."""
+"""The counts of a build add up, for any mix of sources and any reason to leave tasks out."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ LONG = (
 QUESTIONS = st.sampled_from(
     ["jar", "Jar ", "which jar is old", *(f"{LONG} {word}" for word in ("biggest", "Best", "worst"))]
 )
-USUAL = [{"query": f"{word} jar?", "answer": "plum"} for word in ("which", "whose", "what")]
+PLAIN_ROWS = [{"query": f"{word} jar?", "answer": "plum"} for word in ("which", "whose", "what")]
 LINES = st.one_of(
     st.fixed_dictionaries(
         {"query": QUESTIONS, "answer": st.sampled_from(["plum", "plum", "17", "?", None])},
@@ -45,7 +45,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=FILES,
-    made_up=st.booleans(),
+    with_arithmetic=st.booleans(),
     weights=st.none() | st.lists(st.sampled_from([0.5, 1, 3]), min_size=3, max_size=3),
     splits=st.sampled_from([{"all": 1.0}, {"train": 0.5, "val": 0.5}, {"some": 0.4}]),
     limit=st.none() | st.integers(1, 12),
@@ -57,7 +57,7 @@ def test_every_piece_of_input_is_in_the_account_once(
     tmp_path: Path,
     reference: Path,
     files: list[list[str]],
-    made_up: bool,
+    with_arithmetic: bool,
     weights: list[float] | None,
     splits: dict[str, float],
     limit: int | None,
@@ -68,16 +68,16 @@ def test_every_piece_of_input_is_in_the_account_once(
     options = []
     for number, lines in enumerate(files):
         path = tmp_path / f"{number}.jsonl"
-        lines += [json.dumps({**row, "query": f"{row['query']} {number}", "level": 1}) for row in USUAL]
+        lines += [json.dumps({**row, "query": f"{row['query']} {number}", "level": 1}) for row in PLAIN_ROWS]
         path.write_text("".join(f"{line}\n" for line in lines))
         options.append(("jsonl", SourceOptions(files=(str(path),), levels=levels)))
     # Its tasks are expressions, which are not compared with a reference's questions.
-    if made_up and not against:
+    if with_arithmetic and not against:
         options.append(("arithmetic", SourceOptions()))
         limit = limit or 12
     sources = [
-        PlannedSource(name, told, None if weights is None else weights[number])
-        for number, (name, told) in enumerate(options)
+        PlannedSource(name, source_options, None if weights is None else weights[number])
+        for number, (name, source_options) in enumerate(options)
     ]
     plan = BuildPlan(
         sources, tmp_path / "out", splits, limit=limit, dedupe=dedupe, against=[reference] if against else []
@@ -88,8 +88,8 @@ def test_every_piece_of_input_is_in_the_account_once(
         assert "would be empty" in error.message or "has no task left" in error.message
         return
     read = sum(len(lines) for lines in files)
-    made = sum(source["seen"] for source in report.sources[len(files) :])
-    assert report.seen == read + made
+    generated = sum(source["seen"] for source in report.sources[len(files) :])
+    assert report.seen == read + generated
     assert report.seen == report.kept + sum(report.dropped.values())
     left_out = report.merged + report.against + report.near_duplicates + report.left_over
     assert report.kept == sum(report.rows.values()) + left_out

@@ -1,4 +1,4 @@
-"""A build accounts for everything it saw, repeats byte for byte, and never destroys what it did not write."""
+"""A build counts everything that it reads, repeats byte for byte, and never destroys files that it did not write."""
 
 import hashlib
 import json
@@ -230,10 +230,10 @@ def test_files_of_others_are_never_replaced(tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     strange.mkdir()
     (strange / "thesis.txt").write_text("mine")
-    with pytest.raises(DatasetError, match="no dataset of ours"):
+    with pytest.raises(DatasetError, match="no dataset build wrote"):
         build("gsm8k", strange, files=[GSM8K_ODD])
     (strange / "dataset.json").write_text('{"outputs": {"thesis.txt": ""}}')
-    with pytest.raises(DatasetError, match="no dataset of ours"):
+    with pytest.raises(DatasetError, match="no dataset build wrote"):
         build("gsm8k", strange, files=[GSM8K_ODD])
     mixed = build("gsm8k", tmp_path / "mixed", files=[GSM8K_ODD]).out
     (mixed / "notes.txt").write_text("mine")

@@ -1,4 +1,4 @@
-"""What cannot be trained on is told before training, in one paragraph that names the file and the row."""
+"""Rows that cannot be trained on are reported before training, in one paragraph that names the file and the row."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset import build, check_file
-from aworld_train.dataset.check import find_task, first_rows
+from aworld_train.dataset.check import find_row, first_rows
 from aworld_train.dataset.schema import SCHEMA, VERSION_KEY
 from aworld_train.errors import DatasetError, ModelError
 
@@ -192,30 +192,30 @@ def test_the_first_rows_come_back_as_plain_values(tmp_path: Path) -> None:
 
 def test_a_task_is_found_by_its_index_wherever_it_stands(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.parquet", [good(index) for index in (7, 3, 5000, 4)])
-    assert find_task(file, None) == good(7)
+    assert find_row(file, None) == good(7)
     for index in (7, 3, 5000, 4):
-        assert find_task(file, index) == good(index)
+        assert find_row(file, index) == good(index)
 
 
 def test_a_task_is_found_beyond_the_rows_that_are_read_at_a_time(tmp_path: Path) -> None:
     file = write(tmp_path / "tasks.parquet", [good(index) for index in range(5000)])
-    assert find_task(file, 4999)["extra_info"]["index"] == 4999
+    assert find_row(file, 4999)["extra_info"]["index"] == 4999
 
 
 @pytest.mark.parametrize("index", [0, 6, -1])
 def test_a_task_that_is_not_there_is_said_with_those_that_are(tmp_path: Path, index: int) -> None:
     file = write(tmp_path / "tasks.parquet", [good(index) for index in (7, 3, 5)])
     with pytest.raises(DatasetError, match=rf"tasks\.parquet has no task {index}: its tasks are 3 to 7\."):
-        find_task(file, index)
+        find_row(file, index)
 
 
 def test_a_task_of_no_file_or_an_empty_one_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"none\.parquet"):
-        find_task(tmp_path / "none.parquet", 0)
+        find_row(tmp_path / "none.parquet", 0)
     empty = write(tmp_path / "empty.parquet", [])
     for index in (None, 0):
         with pytest.raises(DatasetError, match=r"empty\.parquet has no rows\.$"):
-            find_task(empty, index)
+            find_row(empty, index)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.arrays import texts
-from aworld_train.dataset.digests import digest, named_by, question_keys
+from aworld_train.dataset.digests import digest, id_from_key, question_keys
 from aworld_train.dataset.tasks import question_key
 
 plain = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8)
@@ -28,4 +28,4 @@ def test_keys_are_the_same_many_at_once_and_one_by_one(questions: list[str]) -> 
 @given(any_text, st.integers())
 def test_a_digest_is_that_of_seed_and_key(key: str, seed: int) -> None:
     assert digest(key.encode(), seed) == hashlib.sha256(f"{seed}\0{key}".encode()).digest()
-    assert named_by(key.encode()) == hashlib.sha256(key.encode()).hexdigest()[:16]
+    assert id_from_key(key.encode()) == hashlib.sha256(key.encode()).hexdigest()[:16]

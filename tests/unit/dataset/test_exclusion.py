@@ -1,4 +1,4 @@
-"""What is left out of a dataset is what was asked to be, it is listed, and the account adds up."""
+"""Only the tasks to exclude are left out of a dataset, they are listed, and the counts add up."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def asked(*questions: str) -> list[dict[str, Any]]:
+def question_rows(*questions: str) -> list[dict[str, Any]]:
     return [{"id": f"q{i}", "query": question, "answer": "7"} for i, question in enumerate(questions)]
 
 
@@ -43,7 +43,7 @@ def questions(report: BuildReport, split: str = "all") -> set[str]:
 
 
 def test_near_duplicates_stay_unless_they_are_to_go(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", asked(QUESTION, NEARLY, OTHER))
+    source = write(tmp_path / "in.jsonl", question_rows(QUESTION, NEARLY, OTHER))
     every = build("jsonl", tmp_path / "every", files=[source], splits={"all": 1})
     assert (every.rows, every.near_duplicates) == ({"all": 3}, 0)
     report = build("jsonl", tmp_path / "out", files=[source], splits={"all": 1}, dedupe=True)
@@ -59,10 +59,12 @@ def test_what_a_reference_has_goes_and_so_does_what_is_nearly_it(tmp_path: Path)
     test = build(
         "jsonl",
         tmp_path / "test",
-        files=[write(tmp_path / "test.jsonl", asked(QUESTION, "Who was first?"))],
+        files=[write(tmp_path / "test.jsonl", question_rows(QUESTION, "Who was first?"))],
         splits={"test": 1},
     )
-    source = write(tmp_path / "in.jsonl", asked(NEARLY, "  who was FIRST?", OTHER, OTHER + " Say the name."))
+    source = write(
+        tmp_path / "in.jsonl", question_rows(NEARLY, "  who was FIRST?", OTHER, OTHER + " Say the name.")
+    )
     report = build("jsonl", tmp_path / "out", files=[source], splits={"all": 1}, against=[test.out])
     assert (report.against, report.near_duplicates) == (1, 1)
     # Without --dedupe those that are near each other stay.
@@ -76,7 +78,7 @@ def test_a_file_of_others_can_be_a_reference_by_its_prompts(tmp_path: Path) -> N
     import pyarrow as pa
 
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "foreign.parquet")
-    source = write(tmp_path / "in.jsonl", asked(QUESTION, OTHER))
+    source = write(tmp_path / "in.jsonl", question_rows(QUESTION, OTHER))
     report = build(
         "jsonl", tmp_path / "out", files=[source], splits={"all": 1}, against=[tmp_path / "foreign.parquet"]
     )
@@ -84,18 +86,18 @@ def test_a_file_of_others_can_be_a_reference_by_its_prompts(tmp_path: Path) -> N
 
 
 def test_with_strict_the_first_thing_that_would_be_dropped_is_an_error(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", [*asked(OTHER), {"query": "No answer?"}])
+    source = write(tmp_path / "in.jsonl", [*question_rows(OTHER), {"query": "No answer?"}])
     assert build("jsonl", tmp_path / "out", files=[source], splits={"all": 1}).dropped
     with pytest.raises(DatasetError, match=r"in\.jsonl, line 2: .*--strict nothing may be dropped"):
         build("jsonl", tmp_path / "strict", files=[source], splits={"all": 1}, strict=True)
     assert not (tmp_path / "strict").exists()
-    again = write(tmp_path / "again.jsonl", [*asked(OTHER), {"query": OTHER.upper(), "answer": "8"}])
+    again = write(tmp_path / "again.jsonl", [*question_rows(OTHER), {"query": OTHER.upper(), "answer": "8"}])
     with pytest.raises(DatasetError, match=r"again\.jsonl, line 2: same question with another answer"):
         build("jsonl", tmp_path / "strict", files=[again], splits={"all": 1}, strict=True)
 
 
 def test_a_long_text_that_was_dropped_is_listed_in_part(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", [*asked(OTHER), {"query": "x" * 9000}])
+    source = write(tmp_path / "in.jsonl", [*question_rows(OTHER), {"query": "x" * 9000}])
     report = build("jsonl", tmp_path / "out", files=[source], splits={"all": 1})
     assert 1000 < len(listed(report)[0]["text"]) < 2100
 
@@ -141,7 +143,7 @@ def test_sorting_on_disk_makes_the_same_files(tmp_path: Path, monkeypatch: pytes
 def small_spool(folder: Path) -> Any:
     from aworld_train.dataset.spool import Spool
 
-    return Spool(folder, held_bytes=4000, run_bytes=2000)
+    return Spool(folder, max_held_bytes=4000, run_bytes=2000)
 
 
 OWN = """
@@ -157,7 +159,7 @@ def tasks(options):
 """
 
 
-def own(folder: Path, answer: str = "'1'", scorer: str = "'exact'") -> str:
+def write_source(folder: Path, answer: str = "'1'", scorer: str = "'exact'") -> str:
     (folder / "own.py").write_text(OWN.replace("ANSWER", answer).replace("SCORER", scorer))
     (folder / "own.txt").write_text("a;b; ;c")
     return str(folder / "own.py")
@@ -165,7 +167,7 @@ def own(folder: Path, answer: str = "'1'", scorer: str = "'exact'") -> str:
 
 def test_a_source_of_ones_own_is_used_like_any_other(tmp_path: Path) -> None:
     report = build(
-        f"{own(tmp_path)}:tasks", tmp_path / "out", files=[tmp_path / "own.txt"], splits={"all": 1}
+        f"{write_source(tmp_path)}:tasks", tmp_path / "out", files=[tmp_path / "own.txt"], splits={"all": 1}
     )
     assert (report.rows, report.dropped) == ({"all": 3}, {"nothing there": 1})
     assert [file["name"] for file in report.sources[0]["files"]] == ["own.txt"]
@@ -184,7 +186,7 @@ def test_a_source_of_ones_own_is_used_like_any_other(tmp_path: Path) -> None:
 def test_what_a_source_of_ones_own_does_wrong_is_found_before_anything_is_written(
     tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    spec = f"{own(tmp_path, **options)}:tasks"
+    spec = f"{write_source(tmp_path, **options)}:tasks"
     with pytest.raises(DatasetError, match=message):
         build(spec, tmp_path / "out", files=[tmp_path / "own.txt"], splits={"all": 1})
     assert not (tmp_path / "out").exists()
@@ -200,7 +202,7 @@ def test_what_a_source_of_ones_own_does_wrong_is_found_before_anything_is_writte
 )
 def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        build(spec.format(own=own(tmp_path)), tmp_path / "out")
+        build(spec.format(own=write_source(tmp_path)), tmp_path / "out")
 
 
 @pytest.mark.parametrize(

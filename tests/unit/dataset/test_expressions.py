@@ -1,4 +1,4 @@
-"""Expressions: one canonical text and one exact value for everything a calculator could be asked."""
+"""Expressions: one canonical text and one exact value for everything that a calculator accepts."""
 
 import operator
 from fractions import Fraction

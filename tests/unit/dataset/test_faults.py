@@ -1,4 +1,4 @@
-"""The check of whole columns finds the rows that a look at each row by itself finds."""
+"""The checks of whole columns find the same faulty rows as a check of each row by itself."""
 
 from itertools import count
 from typing import Any
@@ -85,13 +85,13 @@ def test_the_first_row_with_a_fault_is_named_however_rows_are_cut(
             first = number
             break
         seen.add(index)
-    check, said = RowCheck("file"), ""
+    check, message = RowCheck("file"), ""
     try:
         for at in range(0, len(rows), size):
             check.add(pa.RecordBatch.from_pylist(rows[at : at + size], schema=SCHEMA))
     except DatasetError as error:
-        said = error.message
+        message = error.message
     if first is None:
-        assert not said and check.rows == len(rows)
+        assert not message and check.rows == len(rows)
     else:
-        assert said.startswith(f"file: row {first} has ")
+        assert message.startswith(f"file: row {first} has ")

@@ -1,4 +1,4 @@
-"""Weights: the shares that were asked for, as many rows as there are for them, and no task twice."""
+"""Weights: each source has its share, as many rows as possible are taken, and no task twice."""
 
 import math
 from pathlib import Path
@@ -27,13 +27,13 @@ def test_sources_are_taken_in_their_shares_and_never_beyond_what_they_have(
     taken = quotas(available, weights, limit)
     rows = min(count * math.fsum(weights) / weight for count, weight in mixed)
     rows = rows if limit is None else min(rows, limit)
-    for count, weight, own in zip(available, weights, taken, strict=True):
-        assert own <= count
-        assert abs(own - rows * weight / math.fsum(weights)) <= 1 + 1e-6
+    for count, weight, count_taken in zip(available, weights, taken, strict=True):
+        assert count_taken <= count
+        assert abs(count_taken - rows * weight / math.fsum(weights)) <= 1 + 1e-6
     assert abs(sum(taken) - rows) < 1 + 1e-6
     assert limit is None or sum(taken) <= limit
     if limit is None:
-        assert any(own == count for own, count in zip(taken, available, strict=True))
+        assert any(count_taken == count for count_taken, count in zip(taken, available, strict=True))
 
 
 def test_the_limit_holds_where_shares_are_rounded() -> None:

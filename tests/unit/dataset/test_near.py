@@ -1,4 +1,4 @@
-"""Near-duplicates: what is called one is one, few are missed, and a different figure is a different task."""
+"""Near-duplicates: every reported one is true, few are missed, and a different figure is a different task."""
 
 import json
 import os
@@ -267,10 +267,12 @@ def test_nearly_all_planted_near_duplicates_of_real_questions_are_found(threshol
     planted = found = 0
     for text in texts:
         again = reworded(text, words, draw)
-        mine = set(shingles(again))
+        text_shingles = set(shingles(again))
         # Every text that shares a shingle is compared: the brute force, without the pairs that share nothing.
-        others = {at for shingle in mine for at in holders.get(shingle, ())}
-        best = max((len(mine & sets[at]) / len(mine | sets[at]) for at in others), default=0.0)
+        others = {at for shingle in text_shingles for at in holders.get(shingle, ())}
+        best = max(
+            (len(text_shingles & sets[at]) / len(text_shingles | sets[at]) for at in others), default=0.0
+        )
         answer = near.match(again)
         if best >= threshold:
             planted += 1

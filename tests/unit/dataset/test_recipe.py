@@ -1,4 +1,4 @@
-"""The recipe of a dataset: every key means something, and what is wrong in it is said with its line."""
+"""The recipe of a dataset: every key has an effect, and an error names its line."""
 
 import json
 from pathlib import Path

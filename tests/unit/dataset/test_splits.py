@@ -1,4 +1,4 @@
-"""Splits: disjoint, sized as asked, and the same for the same seed."""
+"""Splits: disjoint, of the given sizes, and the same for the same seed."""
 
 from itertools import accumulate, pairwise
 
@@ -95,10 +95,10 @@ def test_small_strata_do_not_starve_a_split() -> None:
 def test_going_over_tasks_in_pieces_assigns_them_as_in_one_go(strata: list[int], at: int) -> None:
     ends = cut([strata.count(stratum) for stratum in range(4)], {"a": 0.5, "b": 0.3})
     whole = Assignment(ends).assign(np.array(strata, dtype=np.int64))
-    going = Assignment(ends)
-    pieces = [going.assign(np.array(part, dtype=np.int64)) for part in (strata[:at], strata[at:])]
+    assignment = Assignment(ends)
+    pieces = [assignment.assign(np.array(part, dtype=np.int64)) for part in (strata[:at], strata[at:])]
     assert np.concatenate(pieces).tolist() == whole.tolist()
-    for stratum, its_ends in enumerate(ends):
+    for stratum, split_ends in enumerate(ends):
         assigned = [place for place, its in zip(whole, strata, strict=True) if its == stratum]
         assert assigned == sorted(assigned)
-        assert [assigned.count(0), assigned.count(1)] == sizes(its_ends)
+        assert [assigned.count(0), assigned.count(1)] == sizes(split_ends)

@@ -1,4 +1,4 @@
-"""What is sorted on disk comes back as if it had been sorted in memory, each task once."""
+"""Sorting on disk gives the same order as sorting in memory, with each task once."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +50,7 @@ def in_order(spool: Spool) -> list[tuple[bytes, int]]:
 def test_tasks_come_back_in_order_of_digest_and_repeats_in_order_of_coming(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], size: int, bound: int
 ) -> None:
-    spool = Spool(tmp_path_factory.mktemp("spool"), held_bytes=bound, run_bytes=bound // 2 + 1)
+    spool = Spool(tmp_path_factory.mktemp("spool"), max_held_bytes=bound, run_bytes=bound // 2 + 1)
     for batch in batches(texts, size):
         spool.add(batch)
     rows = in_order(spool)
@@ -72,7 +72,7 @@ def test_a_part_holds_no_more_than_it_may_even_where_digests_begin_alike(tmp_pat
     # As if all began with the same byte.
     alike = [b"\0" + digest[1:] for digest in batch.column("digest").to_pylist()]
     columns = [pa.array(alike, pa.binary(32)), *batch.columns[1:]]
-    spool = Spool(tmp_path / "spool", held_bytes=batch.nbytes // 8, run_bytes=batch.nbytes // 8)
+    spool = Spool(tmp_path / "spool", max_held_bytes=batch.nbytes // 8, run_bytes=batch.nbytes // 8)
     spool.add(pa.RecordBatch.from_arrays(columns, schema=FLAT))
     parts = list(spool.parts())
     assert sum(len(part.batch) for part in parts) == 2000

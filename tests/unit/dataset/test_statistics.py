@@ -1,4 +1,4 @@
-"""`dataset stats`: every number in it can be counted by hand, and the picture is one."""
+"""`dataset stats`: every number equals a count by hand, and the picture is a valid image."""
 
 import json
 import random

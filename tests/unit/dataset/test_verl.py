@@ -1,4 +1,4 @@
-"""verl itself reads what is built here, and finds prompts, answers and indices where it looks for them."""
+"""verl itself reads a built dataset, and finds prompts, answers and indices in it."""
 
 from pathlib import Path
 

@@ -81,14 +81,14 @@ def test_a_folder_in_the_place_of_another_is_another(folder: Path) -> None:
 def test_a_recipe_gives_its_folder_to_the_environment_that_it_starts(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
 
     def started(docker_dir: str, **options: object) -> EnvConnection:
-        given.update(options)
+        arguments.update(options)
         return EnvConnection("x", "", 1, "", "http://127.0.0.1:1/mcp", None, None, 1, "process", "", "")
 
     monkeypatch.setattr(env, "up", started)
     monkeypatch.setattr(env, "down", lambda name: True)
-    wanted = {"env": {"docker_dir": "gaia-mcp-server", "data": str(folder)}}
-    with run_environment(recipes.load(wanted)):
-        assert given["data"] == folder
+    recipe = {"env": {"docker_dir": "gaia-mcp-server", "data": str(folder)}}
+    with run_environment(recipes.load(recipe)):
+        assert arguments["data"] == folder

@@ -21,24 +21,24 @@ def make(path: Path, manifest: str) -> Path:
 
 
 def test_the_calculator_is_found_by_name_and_says_how_it_is_proved() -> None:
-    found = find_directory("calculator-mcp-server")
-    assert (found.path / "server.py").is_file()
-    assert found.manifest.servers["calculator"].test == TestCall(
+    directory = find_directory("calculator-mcp-server")
+    assert (directory.path / "server.py").is_file()
+    assert directory.manifest.servers["calculator"].test == TestCall(
         "calculator", {"expression": "6 * 7"}, expect="42"
     )
-    assert found.name in [one.name for one in known_directories()]
+    assert directory.name in [one.name for one in known_directories()]
 
 
 def test_a_directory_is_found_by_path_and_what_it_does_not_say_is_the_default(tmp_path: Path) -> None:
     path = make(tmp_path / "mine", "{name: tools, servers: {s: {command: [run, it]}}}")
-    found = find_directory(path)
-    assert (found.path, found.name) == (path, "tools")
-    assert found.manifest.servers == {"s": ServerEntry(command=("run", "it"))}
-    assert (found.manifest.sessions_per_worker, found.manifest.desktop) == (1, False)
+    directory = find_directory(path)
+    assert (directory.path, directory.name) == (path, "tools")
+    assert directory.manifest.servers == {"s": ServerEntry(command=("run", "it"))}
+    assert (directory.manifest.sessions_per_worker, directory.manifest.desktop) == (1, False)
 
 
 def test_all_that_a_server_can_say_is_understood(tmp_path: Path) -> None:
-    said = """
+    content = """
 name: tools
 sessions_per_worker: 3
 servers:
@@ -49,7 +49,7 @@ servers:
     timeout: 5
     test: {tool: t, arguments: {x: [1]}, expect: "1"}
 """
-    manifest = find_directory(make(tmp_path / "mine", said)).manifest
+    manifest = find_directory(make(tmp_path / "mine", content)).manifest
     assert manifest.sessions_per_worker == 3
     call = TestCall("t", {"x": [1]}, "1")
     assert manifest.servers == {
@@ -106,24 +106,24 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_file_and_reason(
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-anything = st.recursive(
+json_like = st.recursive(
     scalars,
     lambda inside: st.lists(inside, max_size=2) | st.dictionaries(scalars, inside, max_size=2),
     max_leaves=5,
 )
-words = st.sampled_from(
+key_names = st.sampled_from(
     ["name", "servers", "command", "function", "test", "tool", "timeout", "keys", "expect", "s"]
 )
 nearly = st.recursive(
-    anything, lambda inside: st.dictionaries(words | scalars, inside, max_size=4), max_leaves=12
+    json_like, lambda inside: st.dictionaries(key_names | scalars, inside, max_size=4), max_leaves=12
 )
 
 
 @given(nearly)
 def test_whatever_a_manifest_says_is_understood_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, said: object
+    tmp_path_factory: pytest.TempPathFactory, content: object
 ) -> None:
-    path = make(tmp_path_factory.getbasetemp() / "any", yaml.safe_dump(said))
+    path = make(tmp_path_factory.getbasetemp() / "any", yaml.safe_dump(content))
     try:
         assert find_directory(path).manifest.servers
     except UsageError as refused:
@@ -131,11 +131,11 @@ def test_whatever_a_manifest_says_is_understood_or_refused(
 
 
 def test_the_digest_changes_with_a_file_and_not_with_what_programs_leave(tmp_path: Path) -> None:
-    found = find_directory(make(tmp_path / "mine", ONE))
-    before = found.digest()
-    for left in ("__pycache__", ".mypy_cache"):
-        (found.path / left).mkdir()
-        (found.path / left / "file").write_text("x")
-    assert found.digest() == before
-    (found.path / "server.py").write_text("x")
-    assert found.digest() != before
+    directory = find_directory(make(tmp_path / "mine", ONE))
+    before = directory.digest()
+    for cache_folder in ("__pycache__", ".mypy_cache"):
+        (directory.path / cache_folder).mkdir()
+        (directory.path / cache_folder / "file").write_text("x")
+    assert directory.digest() == before
+    (directory.path / "server.py").write_text("x")
+    assert directory.digest() != before

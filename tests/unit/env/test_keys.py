@@ -42,11 +42,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_server_without_its_keys_is_off_and_that_is_told() -> None:
-    told: list[str] = []
-    assert choose_servers(MANIFEST, (), {"SEARCH_KEY": "k"}, told.append) == ("open",)
-    assert told == ["search is off: SEARCH_ID not set (--env-file)."]
-    assert choose_servers(MANIFEST, (), KEYS, told.append) == ("open", "search")
-    assert len(told) == 1
+    messages: list[str] = []
+    assert choose_servers(MANIFEST, (), {"SEARCH_KEY": "k"}, messages.append) == ("open",)
+    assert messages == ["search is off: SEARCH_ID not set (--env-file)."]
+    assert choose_servers(MANIFEST, (), KEYS, messages.append) == ("open", "search")
+    assert len(messages) == 1
 
 
 def test_what_is_asked_for_is_what_runs() -> None:
@@ -55,16 +55,16 @@ def test_what_is_asked_for_is_what_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("names", "reason"),
     [
         (("serch",), r"did you mean 'search'\? It has: open, search"),
         (("nothing",), r"has no server 'nothing'\."),
         (("open", "search"), r"'search' needs SEARCH_KEY, SEARCH_ID"),
     ],
 )
-def test_what_is_asked_for_and_cannot_run_is_refused(asked: tuple[str, ...], reason: str) -> None:
+def test_what_is_asked_for_and_cannot_run_is_refused(names: tuple[str, ...], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        choose_servers(MANIFEST, asked, {}, print)
+        choose_servers(MANIFEST, names, {}, print)
 
 
 def test_an_environment_none_of_whose_servers_can_run_is_refused() -> None:

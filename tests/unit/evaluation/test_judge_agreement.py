@@ -13,18 +13,23 @@ from typer.testing import CliRunner
 
 from aworld_train.cli.reward_judge import judge_eval
 from aworld_train.errors import DatasetError, UsageError
-from aworld_train.evaluation.judge_agreement import Labelled, agreement_of, measure, read_labelled
+from aworld_train.evaluation.judge_agreement import (
+    LabelledAnswer,
+    agreement_of,
+    measure_agreement,
+    read_labelled,
+)
 from aworld_train.reward.scored import Score
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_faults import words
-from tests.judge_server import JudgeServer, ParsedRequest, honest, rules
+from tests.judge_server import JudgeServer, ParsedRequest, honest, verdict_reply
 
 ROW = {"id": "a", "query": "What is 6*7?", "answer": "42", "prediction": "42", "label": 1}
 
 
-def judged(label: bool, value: float | None, cost: float = 0.0) -> tuple[Labelled, Score]:
+def judged(label: bool, value: float | None, cost: float = 0.0) -> tuple[LabelledAnswer, Score]:
     parts = {"judge_cost": cost, "judge_calls": 1.0, "judge_cached": 0.0}
-    return Labelled("x", "q", "42", "42", label), Score(value, parts, ("why",))
+    return LabelledAnswer("x", "q", "42", "42", label), Score(value, parts, ("why",))
 
 
 def of(right: int, missed: int, wrongly: int, refused: int, abstained: int = 0) -> Any:
@@ -98,7 +103,7 @@ def test_lines_are_read_with_labels_in_either_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("{", "line 2: this is not JSON"),
         ("[]", "line 2: this is no JSON object"),
@@ -115,10 +120,10 @@ def test_lines_are_read_with_labels_in_either_form(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_line_is_said_with_its_number(tmp_path: Path, line: Any, said: str) -> None:
+def test_a_bad_line_is_reported_with_its_number(tmp_path: Path, line: Any, message: str) -> None:
     with pytest.raises(DatasetError) as caught:
         read_labelled(write(tmp_path, ROW, line))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "labelled.jsonl" in str(caught.value)
 
 
@@ -129,22 +134,23 @@ def test_a_file_without_lines_and_one_that_is_not_there_are_said(tmp_path: Path)
         read_labelled(tmp_path / "nothing.jsonl")
 
 
-async def lenient(asked: ParsedRequest) -> Any:
+async def lenient(parsed: ParsedRequest) -> Any:
     """Calls everything right except what it cannot judge."""
-    if asked.texts["answer"] == "?":
-        return await words("Not correct")(asked)
-    return rules(asked, "correct")
+    if parsed.texts["answer"] == "?":
+        return await words("Not correct")(parsed)
+    return verdict_reply(parsed, "correct")
 
 
-async def test_what_is_measured_is_the_judge_with_the_settings_of_a_run() -> None:
+async def test_the_judge_is_measured_with_the_settings_of_a_run() -> None:
     rows = [
-        Labelled(str(at), "q", "42", prediction, right) for at, (prediction, right) in enumerate(LABELLED)
+        LabelledAnswer(str(at), "q", "42", prediction, right)
+        for at, (prediction, right) in enumerate(LABELLED)
     ]
-    seen: list[int] = []
+    progress: list[int] = []
     with JudgeServer(lenient) as server:
         model = JudgeModel("judge", server.url, "big", price_in=1.0)
         settings = RewardSettings(timeout=60, judge=JudgeSettings((model,), concurrency=2, attempts=1))
-        found = await measure(rows, settings, seen.append)
+        found = await measure_agreement(rows, settings, progress.append)
     assert found.confusion == {
         "correct": {"correct": 2, "incorrect": 0, "abstained": 1},
         "incorrect": {"correct": 1, "incorrect": 0, "abstained": 0},
@@ -152,10 +158,10 @@ async def test_what_is_measured_is_the_judge_with_the_settings_of_a_run() -> Non
     assert found.disagreements == ("2",)
     assert list(found.causes) == ["3"]
     assert "no verdict" in found.causes["3"]
-    assert found.calls == len(server.asked) == 4
+    assert found.calls == len(server.requests) == 4
     assert found.cost == pytest.approx(4 * 1000 / 1e6)
-    assert seen == [1, 2, 3, 4]
-    assert server.most_at_once <= 2
+    assert progress == [1, 2, 3, 4]
+    assert server.max_concurrent <= 2
 
 
 LABELLED = [("42", True), ("forty-two", True), ("43", False), ("?", True)]
@@ -179,7 +185,7 @@ def test_the_command_prints_one_json_object(tmp_path: Path) -> None:
     assert found["accuracy"] == pytest.approx(2 / 3)
 
 
-def test_the_command_tells_people_the_table_and_what_to_look_at(tmp_path: Path) -> None:
+def test_the_command_prints_the_table_and_the_answers_to_look_at(tmp_path: Path) -> None:
     file = write(
         tmp_path, *[{**ROW, "id": at, "prediction": p, "label": r} for at, (p, r) in enumerate(LABELLED)]
     )
@@ -200,7 +206,7 @@ def test_the_key_of_a_judge_that_is_tried_comes_from_its_variable(
         done = run(
             write(tmp_path, ROW), "--url", server.url, "--model", "big", "--key-variable", "A_KEY", "--json"
         )
-    assert server.asked[0].request.headers["Authorization"] == "Bearer sk-secret"
+    assert server.requests[0].request.headers["Authorization"] == "Bearer sk-secret"
     assert "sk-secret" not in done.output
 
 
@@ -218,8 +224,8 @@ def test_a_recipe_says_who_judges_and_may_be_changed(tmp_path: Path) -> None:
         first = json.loads(run(file, "--recipe", recipe, "--json").stdout)
         again = json.loads(run(file, "--recipe", recipe, "--json").stdout)
         other = json.loads(run(file, "reward.judge.cache=null", "--recipe", recipe, "--json").stdout)
-        said = server.asked[0].body
-    assert said["model"] == "big" and "Be fair to birds." in said["messages"][0]["content"]
+        body = server.requests[0].body
+    assert body["model"] == "big" and "Be fair to birds." in body["messages"][0]["content"]
     assert (first["calls"], first["cached"], first["cost"]) == (4, 0, pytest.approx(0.004))
     assert (again["calls"], again["cached"]) == (0, 4)
     assert other["calls"] == 4
@@ -235,7 +241,7 @@ def test_a_recipe_without_a_judge_is_refused(tmp_path: Path) -> None:
     assert "name the recipe with --recipe" in str(done.exception)
 
 
-def test_an_address_that_is_none_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_an_invalid_url_is_refused_before_any_request(tmp_path: Path) -> None:
     done = run(write(tmp_path, ROW), "--url", "localhost:8000/v1", "--model", "m")
     assert isinstance(done.exception, UsageError)
     assert "--url must begin with http:// or https://, it is 'localhost:8000/v1'" in str(done.exception)
@@ -252,7 +258,7 @@ def test_a_judge_that_never_gives_a_verdict_is_no_success(tmp_path: Path) -> Non
     "arguments",
     [(), ("--url", "http://127.0.0.1:9/v1"), ("--model", "big"), ("--recipe", "r.yaml", "--model", "big")],
 )
-def test_who_judges_is_said_in_one_way(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_the_judge_is_named_in_one_way_only(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = run(write(tmp_path, ROW), *arguments)
     assert isinstance(done.exception, UsageError)
     assert "--model" in str(done.exception)

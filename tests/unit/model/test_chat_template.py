@@ -1,4 +1,4 @@
-"""The chat template: Qwen3's layout, and nothing rendered is ever rewritten by what comes after it."""
+"""The chat template: Qwen3's layout, and later messages never change the text of earlier ones."""
 
 import json
 from typing import Any
@@ -44,8 +44,8 @@ def test_an_episode_with_a_tool_call_is_rendered_as_qwen3_does() -> None:
 
 
 def test_without_tools_there_is_no_system_turn_of_its_own() -> None:
-    asked = [{"role": "user", "content": "Hi"}]
-    assert render(asked, generation_prompt=True) == (
+    messages = [{"role": "user", "content": "Hi"}]
+    assert render(messages, generation_prompt=True) == (
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     )
 
@@ -102,7 +102,9 @@ conversations = st.builds(
     lambda head, turns: head + [message for turn in turns for message in turn],
     st.lists(st.builds(lambda text: {"role": "system", "content": text}, texts), max_size=1),
     st.lists(
-        st.builds(lambda asked, said: [*asked, said], st.lists(others, min_size=1, max_size=3), assistants),
+        st.builds(
+            lambda messages, reply: [*messages, reply], st.lists(others, min_size=1, max_size=3), assistants
+        ),
         min_size=1,
         max_size=4,
     ),

@@ -1,4 +1,4 @@
-"""The tiny tokenizer and those who use it agree: our rendering turn by turn, VeRL's builder, VeRL's parser."""
+"""The tiny tokenizer agrees with rendering turn by turn, with VeRL's builder and with VeRL's parser."""
 
 import asyncio
 import json

@@ -21,11 +21,11 @@ EXPRESSIONS = ["1+1", "12.5*(3-1)", "100/8"]
 
 
 class Scripted:
-    """A model that writes given text after a prompt, told apart by what the prompt asks and by its turn."""
+    """A model that writes a scripted text after a prompt, by the expression in the prompt and by turn."""
 
     def __init__(self, *turns: dict[str, str]) -> None:
         self.turns = [
-            {tuple(ENCODER.prompt(asked)): TOKENIZER.encode(said) for asked, said in turn.items()}
+            {tuple(ENCODER.prompt(expression)): TOKENIZER.encode(text) for expression, text in turn.items()}
             for turn in turns
         ]
         self.rows: list[list[int]] = []
@@ -35,13 +35,13 @@ class Scripted:
             pairs = zip(input_ids.tolist(), attention_mask.tolist(), strict=True)
             prompts = [[i for i, seen in zip(ids, mask, strict=True) if seen] for ids, mask in pairs]
             turn = 0 if all(tuple(p) in self.turns[0] for p in prompts) else 1
-            self.rows = [self._said(tuple(p), self.turns[turn]) for p in prompts]
+            self.rows = [self._reply(tuple(p), self.turns[turn]) for p in prompts]
         tokens = [row.pop(0) if row else TOKENIZER.pad_token_id for row in self.rows]
         logits = torch.nn.functional.one_hot(torch.tensor(tokens), len(TOKENIZER)).float()
         return SimpleNamespace(logits=logits[:, None])
 
-    def _said(self, prompt: tuple[int, ...], turn: dict[tuple[int, ...], list[int]]) -> list[int]:
-        return list(next(ids for asked, ids in turn.items() if prompt[: len(asked)] == asked))
+    def _reply(self, prompt: tuple[int, ...], turn: dict[tuple[int, ...], list[int]]) -> list[int]:
+        return list(next(ids for expression, ids in turn.items() if prompt[: len(expression)] == expression))
 
 
 def call(expression: str) -> str:
@@ -53,13 +53,13 @@ def call(expression: str) -> str:
 
 def test_a_batch_generates_what_each_prompt_generates_alone() -> None:
     prompts = [ENCODER.prompt(expression) for expression in EXPRESSIONS]
-    together = generate(MODEL, TOKENIZER, prompts, room=12)
-    assert together == [generate(MODEL, TOKENIZER, [prompt], room=12)[0] for prompt in prompts]
+    together = generate(MODEL, TOKENIZER, prompts, max_tokens=12)
+    assert together == [generate(MODEL, TOKENIZER, [prompt], max_tokens=12)[0] for prompt in prompts]
 
 
 def test_greedy_generation_takes_the_likeliest_token_of_a_whole_forward_pass() -> None:
     prompt = ENCODER.prompt("12.5*(3-1)")
-    (written,) = generate(MODEL, TOKENIZER, [prompt], room=6)
+    (written,) = generate(MODEL, TOKENIZER, [prompt], max_tokens=6)
     ids = torch.tensor([prompt + written])
     with torch.no_grad():
         likeliest = MODEL(input_ids=ids).logits[0].argmax(dim=-1).tolist()

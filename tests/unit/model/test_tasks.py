@@ -1,4 +1,4 @@
-"""What the tiny model is shown and measured on: disjoint, only arithmetic, from files or generated."""
+"""The tasks that the tiny model learns from and is measured on: disjoint, only arithmetic, from files or generated."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from aworld_train.model.transcripts import CHARACTERS, ArithmeticTask
 
 def write(path: Path, rows: list[tuple[str, str]]) -> Path:
     columns = [
-        {"prompt": [{"role": "user", "content": asked}], "reward_model": {"ground_truth": answer}}
-        for asked, answer in rows
+        {"prompt": [{"role": "user", "content": question}], "reward_model": {"ground_truth": answer}}
+        for question, answer in rows
     ]
     pq.write_table(pa.Table.from_pylist(columns), path)
     return path

@@ -93,12 +93,12 @@ def test_a_failed_build_leaves_the_earlier_model_as_it_was(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "tiny.json", "config.json"])
-def test_a_directory_that_is_not_ours_is_refused_before_any_work(
+def test_a_directory_that_is_no_tiny_model_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(tiny, "_make", no_training)
     (tmp_path / name).write_text("{}")
-    with pytest.raises(UsageError, match="no tiny model of ours"):
+    with pytest.raises(UsageError, match="no tiny model; name"):
         tiny.build(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The tiny model's tokenizer: short episodes, any text, and markup that parsers get to see."""
+"""The tiny model's tokenizer: short episodes, any text, and markup that is visible to parsers."""
 
 from pathlib import Path
 from typing import Any

@@ -63,8 +63,8 @@ def test_the_prompt_and_the_tool_turn_are_what_stands_around_the_assistants_turn
 @settings(deadline=None)
 @given(written)
 def test_the_expression_is_read_back_from_the_question(expression: str) -> None:
-    asked = conversation(ArithmeticTask(expression, "1"), with_tool=False)[0]["content"]
-    assert expression_in(asked) == expression
+    question = conversation(ArithmeticTask(expression, "1"), with_tool=False)[0]["content"]
+    assert expression_in(question) == expression
 
 
 @pytest.mark.parametrize("question", ["What is love?", "What is 1+1", "How much is 1+1?", "What is ?", ""])

@@ -54,7 +54,7 @@ def test_updates_lower_the_loss_and_repeat_exactly_for_the_same_seed() -> None:
 
 
 def test_short_expressions_are_mostly_guessed_and_long_ones_mostly_computed() -> None:
-    limit = warm_start.longest_short(TASKS)
+    limit = warm_start.max_short_length(TASKS)
     batches = warm_start.mixed_batches(ENCODER, TASKS, limit, seed=0)
     guessed = {
         len(task.expression) <= limit: ENCODER.encode(task, with_tool=False).ids
@@ -73,7 +73,7 @@ def test_short_expressions_are_mostly_guessed_and_long_ones_mostly_computed() ->
 
 def test_the_limit_of_short_leaves_about_the_intended_share_of_long_ones() -> None:
     tasks = [ArithmeticTask("1" * length, "1") for length in range(1, 101)]
-    assert warm_start.longest_short(tasks) == 58
+    assert warm_start.max_short_length(tasks) == 58
 
 
 def first_lesson(accuracies: list[float]) -> tuple[bool, list[float]]:
@@ -112,7 +112,7 @@ def test_the_learning_rate_falls_only_once_copying_was_found() -> None:
 def test_a_model_that_does_not_begin_to_copy_is_given_up_early() -> None:
     learned, factors = first_lesson([0.1] * 100)
     assert not learned
-    assert len(factors) == warm_start.HOPELESS_AFTER
+    assert len(factors) == warm_start.GIVE_UP_AFTER
 
 
 def test_the_first_lesson_ends_without_success_when_enough_is_never_measured() -> None:

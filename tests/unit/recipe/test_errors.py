@@ -169,4 +169,4 @@ def test_a_secret_written_out_is_refused_and_never_repeated(key: str) -> None:
 def test_counts_and_names_of_tokens_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hunter2")
     raw = {"pad_token": "<pad>", "max_tokens": 3, "tokenizer": "x", "HF_TOKEN": "${oc.env:HF_TOKEN}"}
-    assert recipe.load({"verl": raw}).verl == raw
+    assert recipe.load({"verl": raw}).raw == raw

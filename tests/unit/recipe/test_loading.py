@@ -31,7 +31,7 @@ def test_values_have_the_types_of_the_schema() -> None:
     loaded = recipe.load({"rollout": {"engine": "vllm"}, "trainer": {"lr": 1}, "verl": {"a": {"b": [1]}}})
     assert loaded.rollout.engine is Engine.vllm
     assert isinstance(loaded.trainer.lr, float)
-    assert type(loaded.verl) is dict and loaded.verl == {"a": {"b": [1]}}
+    assert type(loaded.raw) is dict and loaded.raw == {"a": {"b": [1]}}
 
 
 def test_exponents_without_a_point_are_numbers() -> None:
@@ -40,7 +40,7 @@ def test_exponents_without_a_point_are_numbers() -> None:
 
 def test_octal_like_and_clock_like_text_stays_text() -> None:
     loaded = recipe.load(write("a.yaml", "verl: {a: 010, b: 1:30, c: 2026-11-20}\n"))
-    assert loaded.verl == {"a": "010", "b": "1:30", "c": "2026-11-20"}
+    assert loaded.raw == {"a": "010", "b": "1:30", "c": "2026-11-20"}
 
 
 def test_a_child_overrides_its_ancestors_key_by_key() -> None:
@@ -104,7 +104,7 @@ def test_overrides_win_in_order_and_are_yaml() -> None:
     assert loaded.env.servers == ["a", "b"]
     assert loaded.trainer.minibatch_size is None
     assert loaded.rollout.temperature == 0.5
-    assert loaded.verl == {"actor_rollout_ref": {"actor": {"ppo_epochs": 2}}}
+    assert loaded.raw == {"actor_rollout_ref": {"actor": {"ppo_epochs": 2}}}
     assert loaded.reward.function == "mine.py:score"
     assert loaded.agent.system_prompt == "You are: helpful"
 
@@ -141,7 +141,7 @@ def test_interpolations_may_name_defaults_that_no_file_sets() -> None:
 
 def test_interpolations_below_verl_are_left_for_verl() -> None:
     raw = {"data": {"max_response_length": "${data.max_prompt_length}"}}
-    assert recipe.load({"verl": raw}).verl == raw
+    assert recipe.load({"verl": raw}).raw == raw
 
 
 def test_relative_paths_are_left_as_written() -> None:
@@ -162,7 +162,7 @@ def test_mappings_omegaconf_nodes_and_recipes_are_sources() -> None:
 def test_loading_leaves_its_source_alone() -> None:
     tree = {"name": "x", "verl": {"a": {"b": 1}}}
     loaded = recipe.load(tree, ["verl.a.c=2"])
-    loaded.verl["a"]["b"] = 3
+    loaded.raw["a"]["b"] = 3
     assert tree == {"name": "x", "verl": {"a": {"b": 1}}}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
 from aworld_train.recipe import CassetteMode, CassetteSection, Engine, EnvBackend, Recipe
-from aworld_train.recipe.keys import known
+from aworld_train.recipe.keys import known_keys
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 WRITTEN_TEXT = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], max_codepoint=0x2FF), max_size=20)
@@ -38,7 +38,7 @@ RAW = st.recursive(
 @st.composite
 def recipes(draw: st.DrawFn) -> Recipe:
     """Recipes that pass every check, with values far from the defaults."""
-    made = Recipe(name=draw(NAMES), verl=draw(st.dictionaries(KEYS, RAW, max_size=3)))
+    made = Recipe(name=draw(NAMES), raw=draw(st.dictionaries(KEYS, RAW, max_size=3)))
     made.model.path = draw(st.none() | TEXT.filter(str.strip))
     made.agent.system_prompt = draw(st.none() | TEXT)
     made.agent.tool_timeout = draw(POSITIVE)
@@ -120,10 +120,10 @@ def slip(data: st.DataObject, word: str) -> str:
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_slip_of_the_pen_in_a_key_is_refused(data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(sorted(known())))
+    path = data.draw(st.sampled_from(sorted(known_keys())))
     at = data.draw(st.integers(0, len(path) - 1))
     wrong = (*path[:at], slip(data, path[at]), *path[at + 1 :])
-    assume(wrong[: at + 1] not in known())
+    assume(wrong[: at + 1] not in known_keys())
     value: Any = 1
     for part in reversed(wrong):
         value = {part: value}

@@ -130,7 +130,7 @@ def test_what_can_score_is_let_through(own: Path, monkeypatch: pytest.MonkeyPatc
         (["reward.scorer={own}:five"], [], [], "names 'five', which is not in"),
         (["reward.scorer={own}:four"], [], [], "cannot be called with"),
         (["reward.scorer=composite", "reward.composite.correct={own}:four"], [], [], "cannot be called with"),
-        (["reward.function={own}:two"], [], [], "cannot be called as verl calls it"),
+        (["reward.function={own}:two"], [], [], "cannot be called with the keywords"),
         (["reward.scorer=nowhere/at.py:all"], [], [], "there is no file"),
     ],
 )

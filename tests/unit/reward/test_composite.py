@@ -17,8 +17,8 @@ ALL = dict.fromkeys(PARTS, 0.2)
 
 
 def ask(text: str, episode: dict[str, Any] | None = None, **composite: Any) -> ScoreResult:
-    asked = RewardSettings(composite=CompositeSettings(**composite))
-    return score_now(text, ground_truth="7", scorer="composite", settings=asked, episode=episode)
+    reward_settings = RewardSettings(composite=CompositeSettings(**composite))
+    return score_now(text, ground_truth="7", scorer="composite", settings=reward_settings, episode=episode)
 
 
 def test_the_score_is_the_sum_of_weight_times_part() -> None:
@@ -82,7 +82,7 @@ def test_no_answer_has_its_parts_too() -> None:
     assert (scored.parts["correct"], scored.parts["format"]) == (0.0, 0.0)
 
 
-def test_where_nobody_knows_what_is_correct_there_is_no_score() -> None:
+def test_without_a_score_of_correct_there_is_no_score() -> None:
     scored = ask(RIGHT, correct="code_tests", weights=ALL)
     assert (scored.score, scored.outcome) == (None, ScoreOutcome.abstained)
     assert scored.cause is not None and scored.cause.startswith("code_tests has no score (abstained): ")
@@ -90,9 +90,9 @@ def test_where_nobody_knows_what_is_correct_there_is_no_score() -> None:
 
 
 def test_a_scorer_that_runs_apart_keeps_its_time_limit() -> None:
-    asked = RewardSettings(timeout=0.5, composite=CompositeSettings(correct="math"))
+    reward_settings = RewardSettings(timeout=0.5, composite=CompositeSettings(correct="math"))
     text = "<answer>9^{9^{9^9}}</answer>"
-    scored = score_now(text, ground_truth="9^{9^{9^8}}", scorer="composite", settings=asked)
+    scored = score_now(text, ground_truth="9^{9^{9^8}}", scorer="composite", settings=reward_settings)
     assert scored.outcome == ScoreOutcome.abstained
     assert scored.cause == "math has no score (timeout): the scorer math took longer than 0.5 seconds"
 

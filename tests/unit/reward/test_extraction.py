@@ -226,7 +226,7 @@ def test_an_answer_after_the_end_of_thinking_wins_over_all_before(before: str, a
     st.sampled_from(["answer", "boxed", "json:a"]),
     st.sampled_from(["<answer>", "\\boxed{ 1", '{"a": 2']),
 )
-def test_what_is_opened_last_and_cut_off_takes_nothing_away(text: str, schema: str, opened: str) -> None:
+def test_a_truncated_answer_replaces_no_complete_one(text: str, schema: str, opened: str) -> None:
     assert extract(f"{text}\n{opened}", schema) == extract(text, schema)
     assert extract(f"{text}<think>{text}", schema) == extract(f"{text}<think>", schema)
 
@@ -283,7 +283,7 @@ def test_schemas_that_can_be_read_pass_the_check(schema: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "advice"),
     [
         ("anwser", "Did you mean answer?"),
         ("Boxed", "Did you mean boxed?"),
@@ -295,8 +295,8 @@ def test_schemas_that_can_be_read_pass_the_check(schema: str) -> None:
         ("json", "write json:PATH"),
         ("json:", "write json:PATH"),
         ("regex:", "write regex:PATTERN"),
-        ("answer:", "takes nothing after it"),
-        ("boxed:x", "takes nothing after it"),
+        ("answer:", "takes no argument"),
+        ("boxed:x", "takes no argument"),
         ("json:a..b", "from '..b' on"),
         ("json:.a", "from '.a' on"),
         ("json:a[x]", "from '[x]' on"),
@@ -309,10 +309,10 @@ def test_schemas_that_can_be_read_pass_the_check(schema: str) -> None:
         ("regex:\ud800", "cannot be read"),
     ],
 )
-def test_a_schema_that_cannot_be_read_is_refused_with_what_to_write(schema: str, said: str) -> None:
+def test_a_schema_that_cannot_be_read_is_refused_with_what_to_write(schema: str, advice: str) -> None:
     with pytest.raises(RewardError) as caught:
         check_schema_name(schema)
-    assert said in str(caught.value)
+    assert advice in str(caught.value)
     with pytest.raises(RewardError):
         extract("", schema)
 

@@ -178,17 +178,17 @@ AS_PUBLISHED: list[Row] = [
     ("1/2, 3/5", "1/2, 3/4", False, ELEMENT),
 ]
 
-HIDDEN = "ours: a hidden ground truth matches nothing"
-FINITE = "ours: what no float holds is a text, and no number equals it"
-DIGITS = "ours: whole numbers are compared to the last digit"
-GROUPS = "ours: commas stand between thousands, or separate a list"
-SPACED = "ours: SI and ISO 80000 write thousands with spaces, Switzerland with apostrophes"
-LAKH = "ours: India groups digits as 12,34,567"
-UNIT = "ours: a currency or percent sign may be missing on either side, but not be another"
-DRESS = "ours: quotation and emphasis around a number are not part of it"
-MEANING = "ours: punctuation that makes it another number or name counts"
-FOLDED = "ours: typographic characters are the plain ones (Unicode: same meaning, other form)"
-STOP = "ours: the full stop of a sentence is none of the last element's"
+HIDDEN = "differs: a hidden ground truth matches nothing"
+FINITE = "differs: what no float holds is a text, and no number equals it"
+DIGITS = "differs: whole numbers are compared to the last digit"
+GROUPS = "differs: commas stand between thousands, or separate a list"
+SPACED = "differs: SI and ISO 80000 write thousands with spaces, Switzerland with apostrophes"
+LAKH = "differs: India groups digits as 12,34,567"
+UNIT = "differs: a currency or percent sign may be missing on either side, but not be another"
+DRESS = "differs: quotation and emphasis around a number are not part of it"
+MEANING = "differs: punctuation that makes it another number or name counts"
+FOLDED = "differs: typographic characters are the plain ones (Unicode: same meaning, other form)"
+STOP = "differs: the full stop of a sentence is none of the last element's"
 
 UNLIKE_PUBLISHED: list[Row] = [
     ("?", "?", False, HIDDEN),

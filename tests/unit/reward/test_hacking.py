@@ -50,7 +50,7 @@ def test_an_answer_in_a_file_that_the_task_did_not_come_with() -> None:
         ('{"command": "cat /data/val.parquet | head"}', [], True),
     ],
 )
-def test_a_file_is_told_from_code_and_from_pages_of_the_web(
+def test_files_are_distinguished_from_code_and_web_pages(
     arguments: str, files: list[str], is_other: bool
 ) -> None:
     found = signs(tools=[ToolUse(arguments, "1,734 birds")], files=files)
@@ -67,9 +67,9 @@ def test_no_call_takes_long_to_look_through(arguments: str) -> None:
     assert time.process_time() - began < 5  # what grows with the square takes minutes
 
 
-def test_what_is_kept_to_look_at_is_short() -> None:
-    kept = look("q" * 10**6, "s" * 10**6, "a" * 10**6, "t" * 10**6)
-    assert sum(len(text or "") for text in kept.values()) < 5000
+def test_the_stored_excerpt_is_short() -> None:
+    excerpt = look("q" * 10**6, "s" * 10**6, "a" * 10**6, "t" * 10**6)
+    assert sum(len(text or "") for text in excerpt.values()) < 5000
     assert look("q", "s", None, "t")["extracted"] is None
 
 

@@ -50,14 +50,14 @@ def test_whatever_verl_can_call_is_accepted(tmp_path: Path, source: str) -> None
         ("own = 3", "is of type int, not a function"),
         ("def owm(): ...", "Did you mean 'owm'"),
         ("def own(data_source, solution_str, ground_truth): ...", "extra_info"),
-        ("def own(answer, truth): ...", "cannot be called as verl calls it"),
+        ("def own(answer, truth): ...", "cannot be called with the keywords"),
         (
             "def own(data_source, solution_str, ground_truth, extra_info, judge): ...",
             "missing a required argument: 'judge'",
         ),
         (
             "def own(data_source, solution_str, ground_truth, extra_info, /): ...",
-            "cannot be called as verl calls it",
+            "cannot be called with the keywords",
         ),
         ("def own(:", "SyntaxError"),
         ("import not_a_module_anywhere", "PYTHONPATH"),

@@ -164,14 +164,17 @@ def test_plain_numbers_need_no_computer_algebra() -> None:
     assert imported_by(script, ["sympy", "math_verify"]) == "[]"
 
 
-def test_what_would_take_for_ever_is_ended_in_time() -> None:
-    asked = RewardSettings(timeout=1.0)
+def test_a_comparison_that_never_ends_is_killed_in_time() -> None:
+    reward_settings = RewardSettings(timeout=1.0)
     scored = score_now(
-        "<answer>9^{9^{9^9}}</answer>", ground_truth="9^{9^{9^8}}", scorer="math", settings=asked
+        "<answer>9^{9^{9^9}}</answer>", ground_truth="9^{9^{9^8}}", scorer="math", settings=reward_settings
     )
     assert scored.outcome == ScoreOutcome.timeout
     assert scored.cause == "the scorer math took longer than 1 seconds"
-    assert score_now("<answer>1/2</answer>", ground_truth="0.5", scorer="math", settings=asked).score == 1.0
+    assert (
+        score_now("<answer>1/2</answer>", ground_truth="0.5", scorer="math", settings=reward_settings).score
+        == 1.0
+    )
 
 
 @pytest.mark.skipif(
@@ -186,13 +189,13 @@ async def test_all_of_gsm8k_is_right_against_itself_and_nothing_that_was_changed
     right = 0
     for start in range(0, len(answers), 256):
         part = answers[start : start + 256]
-        said = (score(f"<answer>{one}</answer>", ground_truth=one, scorer="math") for one in part)
-        right += sum(scored.score == 1.0 for scored in await asyncio.gather(*said))
+        results = (score(f"<answer>{one}</answer>", ground_truth=one, scorer="math") for one in part)
+        right += sum(scored.score == 1.0 for scored in await asyncio.gather(*results))
     assert right == len(answers)
     chance = random.Random(0)
     changed = [(one, _changed(one, chance)) for one in chance.sample(answers, 1000)]
-    asked = (score(f"<answer>{other}</answer>", ground_truth=one, scorer="math") for one, other in changed)
-    assert [scored.score for scored in await asyncio.gather(*asked)] == [0.0] * 1000
+    results = (score(f"<answer>{other}</answer>", ground_truth=one, scorer="math") for one, other in changed)
+    assert [scored.score for scored in await asyncio.gather(*results)] == [0.0] * 1000
 
 
 def _changed(answer: str, chance: random.Random) -> str:

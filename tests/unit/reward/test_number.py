@@ -154,15 +154,15 @@ def test_a_ground_truth_that_is_no_number_is_compared_as_text(
 
 
 @pytest.mark.parametrize(
-    ("answer", "truth", "said"),
+    ("answer", "truth", "step"),
     [
         ("1/2", "0.50", "The ground truth is the number 1/2, the answer is 1/2."),
         ("about 5", "5", "The ground truth is the number 5, the answer is no number."),
         ("Paris", "Paris", "The ground truth is no number: compared as text."),
     ],
 )
-def test_the_comparison_is_explained(answer: str, truth: str, said: str) -> None:
-    assert number(answer, truth, ScoringContext()).steps == (said,)
+def test_the_comparison_is_explained(answer: str, truth: str, step: str) -> None:
+    assert number(answer, truth, ScoringContext()).steps == (step,)
 
 
 @given(st.text(max_size=40) | st.text(alphabet="0123456789/.,$%-−e ", max_size=12))

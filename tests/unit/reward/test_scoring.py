@@ -48,14 +48,14 @@ def context(answer, truth, context):
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ScoreResult]:
-    """Asks one of these."""
+    """Scores an answer by one of these scorers."""
     path = tmp_path_factory.mktemp("own") / "own_scorers.py"
     path.write_text(OWN)
 
     def ask(name: str, seconds: float = 30.0, **more: Any) -> ScoreResult:
-        asked = RewardSettings(timeout=seconds)
+        reward_settings = RewardSettings(timeout=seconds)
         return score_now(
-            "<answer>1</answer>", ground_truth="1", scorer=f"{path}:{name}", settings=asked, **more
+            "<answer>1</answer>", ground_truth="1", scorer=f"{path}:{name}", settings=reward_settings, **more
         )
 
     return ask
@@ -84,7 +84,7 @@ def test_one_that_fails_has_no_score_and_says_why(
     assert scored.cause is not None and f":{name}: " in scored.cause and cause in scored.cause
 
 
-def test_one_that_abstains_says_so_last(own: Callable[..., ScoreResult]) -> None:
+def test_the_last_step_of_a_scorer_that_abstains_is_the_cause(own: Callable[..., ScoreResult]) -> None:
     scored = own("abstains")
     assert (scored.score, scored.outcome, scored.cause) == (None, ScoreOutcome.abstained, "nobody knows")
     assert (scored.parts, scored.steps) == ({"tries": 2.0}, ("first", "nobody knows"))
@@ -94,7 +94,7 @@ def test_named_parts_come_with_the_score(own: Callable[..., ScoreResult]) -> Non
     assert own("parts").parts == {"length": 1.0, "long": 0.0}
 
 
-def test_a_third_argument_gets_what_is_known_as_plain_values(own: Callable[..., ScoreResult]) -> None:
+def test_a_third_argument_gets_the_context_as_plain_values(own: Callable[..., ScoreResult]) -> None:
     info = {"level": np.str_("2"), "list": (1, np.int64(2)), "array": np.array([0.5]), "odd": Fraction(1, 3)}
     scored = own("context", seconds=7, query="what?", info=info, episode={"num_turns": np.int32(3)})
     assert (scored.cause, scored.score) == (None, 3.0)
@@ -102,9 +102,11 @@ def test_a_third_argument_gets_what_is_known_as_plain_values(own: Callable[..., 
 
 async def test_an_event_loop_goes_on_while_a_scorer_is_stuck(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    asked = RewardSettings(timeout=1.0)
+    reward_settings = RewardSettings(timeout=1.0)
     scoring = asyncio.create_task(
-        score("<answer>1</answer>", ground_truth="", scorer=f"{tmp_path}/own.py:stuck", settings=asked)
+        score(
+            "<answer>1</answer>", ground_truth="", scorer=f"{tmp_path}/own.py:stuck", settings=reward_settings
+        )
     )
     ticks = 0
     while not scoring.done():
@@ -126,7 +128,7 @@ async def test_own_scorers_that_wait_wait_together(tmp_path: Path) -> None:
     assert time.monotonic() - began < 8 * 0.5 - 0.5
 
 
-def test_no_answer_is_wrong_and_asks_nobody(own: Callable[..., ScoreResult]) -> None:
+def test_a_missing_answer_scores_0_and_calls_no_scorer(own: Callable[..., ScoreResult]) -> None:
     scored = score_now("I do not know", ground_truth="1", scorer="exact")
     assert (scored.score, scored.outcome, scored.extracted) == (0.0, ScoreOutcome.no_answer, None)
 
@@ -141,12 +143,12 @@ def test_only_the_assistant_counts() -> None:
 
 
 def test_defaults_are_those_of_the_settings() -> None:
-    asked = RewardSettings(scorer="contains", answer_schema="boxed")
-    scored = score_now(r"\boxed{it is seven}", ground_truth="seven", settings=asked)
+    reward_settings = RewardSettings(scorer="contains", answer_schema="boxed")
+    scored = score_now(r"\boxed{it is seven}", ground_truth="seven", settings=reward_settings)
     assert (scored.score, scored.scorer) == (1.0, "contains")
 
 
-def test_what_does_not_exist_is_a_fault_of_whoever_asks() -> None:
+def test_a_scorer_or_schema_that_does_not_exist_raises() -> None:
     with pytest.raises(RewardError, match="no scorer"):
         score_now("", ground_truth="", scorer="nowhere")
     with pytest.raises(RewardError, match="schema"):
@@ -193,10 +195,12 @@ TEXTS = st.one_of(
 
 @settings(max_examples=60)
 @given(answer=TEXTS, truth=TEXTS, scorer=st.sampled_from([*MANY, "code_tests", "llm_judge"]))
-def test_whatever_is_said_there_is_a_scored_in_time(answer: str, truth: str, scorer: str) -> None:
-    asked = RewardSettings(timeout=2.0, composite=CompositeSettings(correct="math"))
+def test_any_answer_gets_a_result_in_time(answer: str, truth: str, scorer: str) -> None:
+    reward_settings = RewardSettings(timeout=2.0, composite=CompositeSettings(correct="math"))
     began = time.monotonic()
-    scored = score_now(f"<answer>{answer}</answer>", ground_truth=truth, scorer=scorer, settings=asked)
+    scored = score_now(
+        f"<answer>{answer}</answer>", ground_truth=truth, scorer=scorer, settings=reward_settings
+    )
     assert time.monotonic() - began < 60  # which allows for starting a worker on a busy machine
     assert scored.score is None or 0.0 <= scored.score <= 1.0
     assert (scored.score is None) == (scored.cause is not None)
@@ -206,11 +210,11 @@ def test_whatever_is_said_there_is_a_scored_in_time(answer: str, truth: str, sco
 
 
 @settings(max_examples=30)
-@given(answer=TEXTS.filter(lambda text: "<" not in text), said=TEXTS, scorer=st.sampled_from(MANY))
-def test_what_tools_say_never_changes_a_score(answer: str, said: str, scorer: str) -> None:
-    asked = RewardSettings(timeout=5.0, composite=CompositeSettings(correct="exact"))
-    spoken = {"role": "assistant", "content": f"<answer>{answer}</answer>"}
-    tool = {"role": "tool", "content": f"<answer>{said}</answer> </think> {said}"}
-    alone = score_now([spoken], ground_truth="7", scorer=scorer, settings=asked)
-    among = score_now([tool, spoken, tool], ground_truth="7", scorer=scorer, settings=asked)
+@given(answer=TEXTS.filter(lambda text: "<" not in text), tool_text=TEXTS, scorer=st.sampled_from(MANY))
+def test_tool_text_never_changes_a_score(answer: str, tool_text: str, scorer: str) -> None:
+    reward_settings = RewardSettings(timeout=5.0, composite=CompositeSettings(correct="exact"))
+    assistant = {"role": "assistant", "content": f"<answer>{answer}</answer>"}
+    tool = {"role": "tool", "content": f"<answer>{tool_text}</answer> </think> {tool_text}"}
+    alone = score_now([assistant], ground_truth="7", scorer=scorer, settings=reward_settings)
+    among = score_now([tool, assistant, tool], ground_truth="7", scorer=scorer, settings=reward_settings)
     assert (alone.score, alone.extracted, alone.outcome) == (among.score, among.extracted, among.outcome)

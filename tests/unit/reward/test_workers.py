@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from aworld_train.reward import workers
+from aworld_train.reward.scorers import ScorerKind
 from aworld_train.reward.workers import Job, ScorerFailure, ScorerPool, ScorerTimeout
 from tests.environments import eventually
 
@@ -47,7 +48,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Job]:
     path.write_text(OWN)
 
     def job(name: str, answer: str = "1", seconds: float = 30.0) -> Job:
-        return Job(f"{path}:{name}", answer, "1", None, seconds)
+        return Job(ScorerKind.scorer, f"{path}:{name}", answer, "1", None, seconds)
 
     return job
 
@@ -64,7 +65,7 @@ def test_a_score_comes_back(pool: ScorerPool, own: Callable[..., Job]) -> None:
 
 
 @pytest.mark.parametrize("name", ["sleeps", "holds_the_lock"])
-def test_one_that_is_stuck_is_ended_in_time(pool: ScorerPool, own: Callable[..., Job], name: str) -> None:
+def test_a_scorer_that_hangs_is_killed_in_time(pool: ScorerPool, own: Callable[..., Job], name: str) -> None:
     before = pool.submit(own("process")).result().value
     with pytest.raises(ScorerTimeout):
         pool.submit(own(name, seconds=0.2)).result(timeout=60)
@@ -82,7 +83,7 @@ def test_one_that_is_stuck_is_ended_in_time(pool: ScorerPool, own: Callable[...,
         ("nowhere", "cannot be loaded: .* names 'nowhere'"),
     ],
 )
-def test_one_that_fails_says_why_and_the_next_is_scored(
+def test_a_failing_scorer_gives_the_cause_and_the_next_answer_is_scored(
     pool: ScorerPool, own: Callable[..., Job], name: str, cause: str
 ) -> None:
     with pytest.raises(ScorerFailure, match=cause):
@@ -90,7 +91,7 @@ def test_one_that_fails_says_why_and_the_next_is_scored(
     assert pool.submit(own("same")).result().value == 1.0
 
 
-def test_the_answers_beside_one_that_is_stuck_are_scored(pool: ScorerPool, own: Callable[..., Job]) -> None:
+def test_answers_are_scored_while_another_scorer_hangs(pool: ScorerPool, own: Callable[..., Job]) -> None:
     stuck = pool.submit(own("sleeps", seconds=3))
     others = [pool.submit(own("same", str(number % 2))) for number in range(200)]
     assert sum(other.result().value or 0 for other in others) == 100
@@ -98,9 +99,9 @@ def test_the_answers_beside_one_that_is_stuck_are_scored(pool: ScorerPool, own: 
         stuck.result()
 
 
-def test_loading_a_scorer_is_not_within_its_time(pool: ScorerPool, tmp_path: Path) -> None:
+def test_loading_a_scorer_is_outside_its_time_limit(pool: ScorerPool, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\ndef own(answer, truth): return 1\n")
-    job = Job(f"{tmp_path}/slow.py:own", "", "", None, 0.5)
+    job = Job(ScorerKind.scorer, f"{tmp_path}/slow.py:own", "", "", None, 0.5)
     assert pool.submit(job).result().value == 1.0
 
 
@@ -130,35 +131,41 @@ def test_there_are_as_many_workers_as_are_needed_and_no_more(own: Callable[..., 
     assert 1 <= len(many) <= 2
 
 
-def test_nothing_of_those_that_were_ended_stays(own: Callable[..., Job]) -> None:
+def test_a_killed_worker_leaves_no_process_and_no_descriptor(own: Callable[..., Job]) -> None:
     pool = ScorerPool(1)
     pool.submit(own("same")).result()
-    us = psutil.Process()
-    before = us.num_fds(), len(us.children())
+    parent = psutil.Process()
+    before = parent.num_fds(), len(parent.children())
     for _ in range(4):
         with pytest.raises(ScorerTimeout):
             pool.submit(own("has_a_child", seconds=0.1)).result()
         assert pool.submit(own("same")).result().value == 1.0
-    assert (us.num_fds(), len(us.children())) == before
-    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
+    assert (parent.num_fds(), len(parent.children())) == before
+    assert not [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] == ["sleep", "1234"]
+    ]
 
 
-def test_threads_and_event_loops_may_all_ask(pool: ScorerPool, own: Callable[..., Job]) -> None:
-    found: list[float | None] = []
+def test_threads_and_event_loops_can_submit_at_the_same_time(
+    pool: ScorerPool, own: Callable[..., Job]
+) -> None:
+    scores: list[float | None] = []
 
-    async def asks() -> None:
-        scores = await asyncio.gather(*(asyncio.wrap_future(pool.submit(own("same"))) for _ in range(20)))
-        found.extend(score.value for score in scores)
+    async def submit_20() -> None:
+        results = await asyncio.gather(*(asyncio.wrap_future(pool.submit(own("same"))) for _ in range(20)))
+        scores.extend(score.value for score in results)
 
-    threads = [threading.Thread(target=lambda: asyncio.run(asks())) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: asyncio.run(submit_20())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [1.0] * 80
+    assert scores == [1.0] * 80
 
 
-def test_an_answer_that_nobody_waits_for_is_not_scored(own: Callable[..., Job]) -> None:
+def test_a_cancelled_job_is_not_scored(own: Callable[..., Job]) -> None:
     pool = ScorerPool(1)
     first, second = pool.submit(own("sleeps", seconds=1)), pool.submit(own("sleeps", seconds=1000))
     assert second.cancel()
@@ -177,8 +184,8 @@ def test_workers_end_with_their_parent_however_that_ends(
     program = f"""
 import os, time
 from aworld_train.reward import workers
-pool = workers.WorkerPool(1)
-future = pool.submit(workers.Job({job.reference!r}, "1", "1", None, 1000))
+pool = workers.ScorerPool(1)
+future = pool.submit(workers.Job(workers.ScorerKind.scorer, {job.reference!r}, "1", "1", None, 1000))
 while not any(worker._loaded for worker in workers._alive):
     time.sleep(0.01)
 time.sleep(0.2)
@@ -200,9 +207,10 @@ time.sleep(1000)
 def test_a_program_that_ends_leaves_no_worker(own: Callable[..., Job]) -> None:
     program = f"""
 from aworld_train.reward import workers
-pool = workers.WorkerPool(2)
-assert pool.submit(workers.Job({own("same").reference!r}, "1", "1", None, 9)).result().value == 1
-pool.submit(workers.Job({own("sleeps").reference!r}, "1", "1", None, 1000))
+pool = workers.ScorerPool(2)
+job = workers.Job(workers.ScorerKind.scorer, {own("same").reference!r}, "1", "1", None, 9)
+assert pool.submit(job).result().value == 1
+pool.submit(workers.Job(workers.ScorerKind.scorer, {own("sleeps").reference!r}, "1", "1", None, 1000))
 print([worker.pid for worker in workers._alive])
 """
     began = time.monotonic()
@@ -213,7 +221,7 @@ print([worker.pid for worker in workers._alive])
         assert not psutil.pid_exists(worker)
 
 
-def test_a_fork_has_workers_of_its_own(own: Callable[..., Job]) -> None:
+def test_a_fork_starts_its_own_workers(own: Callable[..., Job]) -> None:
     workers.pool(waits=False).submit(own("same")).result()
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""Outside language models: what they answer is given on, what they do wrong is said, and their key is never shown."""
+"""Outside language models: their answers are returned, their errors are reported, and their key is never shown."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,9 +67,9 @@ def endpoint(url: str, **more: Any) -> Endpoint:
     return Endpoint.read("helper", {"url": url, "model": "big", **more})
 
 
-async def failure(asked: Endpoint | Failover) -> str:
+async def failure(endpoint_or_failover: Endpoint | Failover) -> str:
     with pytest.raises(EndpointFailed) as caught:
-        await asked.ask(ASKED)
+        await endpoint_or_failover.ask(ASKED)
     assert caught.value.outcome is Outcome.provider
     return str(caught.value)
 
@@ -101,8 +101,8 @@ async def test_a_missing_key_is_said_by_its_variable_and_nothing_is_sent(
             monkeypatch.delenv(VARIABLE, raising=False) if value is None else monkeypatch.setenv(
                 VARIABLE, value
             )
-            said = await failure(endpoint(server.url, key_variable=VARIABLE))
-            assert said == f"the endpoint helper needs its key in {VARIABLE}"
+            error_message = await failure(endpoint(server.url, key_variable=VARIABLE))
+            assert error_message == f"the endpoint helper needs its key in {VARIABLE}"
     assert server.bodies == []
 
 
@@ -111,9 +111,9 @@ async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(
 ) -> None:
     for value in (f"{KEY}\nX-Other: 1", f"{KEY}é"):
         monkeypatch.setenv(VARIABLE, value)
-        said = await failure(endpoint("http://127.0.0.1:9/v1", key_variable=VARIABLE))
-        assert VARIABLE in said
-        assert KEY not in said
+        error_message = await failure(endpoint("http://127.0.0.1:9/v1", key_variable=VARIABLE))
+        assert VARIABLE in error_message
+        assert KEY not in error_message
 
 
 async def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_error(
@@ -126,16 +126,16 @@ async def test_a_server_that_repeats_the_key_does_not_bring_it_into_the_error(
         return web.Response(text="x" * 190 + request.headers["Authorization"], status=401)
 
     async with serving(repeats) as server:
-        said = await failure(endpoint(server.url, key_variable=VARIABLE))
-    assert "HTTP 401" in said
-    assert "sk-" not in said
+        error_message = await failure(endpoint(server.url, key_variable=VARIABLE))
+    assert "HTTP 401" in error_message
+    assert "sk-" not in error_message
 
 
 async def test_an_http_error_is_said_with_its_status_and_the_beginning_of_its_text() -> None:
     async with serving(sends("overloaded " + "x" * 10_000, 500)) as server:
-        said = await failure(endpoint(server.url))
-    assert said.startswith("the endpoint helper gave no answer: HTTP 500 'overloaded xxx")
-    assert len(said) < 300
+        error_message = await failure(endpoint(server.url))
+    assert error_message.startswith("the endpoint helper gave no answer: HTTP 500 'overloaded xxx")
+    assert len(error_message) < 300
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ async def test_an_http_error_is_said_with_its_status_and_the_beginning_of_its_te
 )
 async def test_nonsense_is_no_answer(body: str) -> None:
     async with serving(sends(body)) as server:
-        said = await failure(endpoint(server.url))
-    assert said == "the endpoint helper gave no answer: it sent no chat completion"
+        error_message = await failure(endpoint(server.url))
+    assert error_message == "the endpoint helper gave no answer: it sent no chat completion"
 
 
 @pytest.mark.parametrize("content", ["", " \n", None, 5, []])
@@ -155,13 +155,13 @@ async def test_an_answer_without_text_is_none(content: Any) -> None:
 
 
 async def test_a_server_that_is_not_there_is_no_answer() -> None:
-    said = await failure(endpoint("http://127.0.0.1:9/v1"))
-    assert said.startswith("the endpoint helper gave no answer: ConnectError")
+    error_message = await failure(endpoint("http://127.0.0.1:9/v1"))
+    assert error_message.startswith("the endpoint helper gave no answer: ConnectError")
 
 
 async def test_an_address_that_is_none_is_no_answer() -> None:
-    said = await failure(endpoint("http://127.0.0.1:port/v1"))
-    assert said.startswith("the endpoint helper gave no answer: InvalidURL")
+    error_message = await failure(endpoint("http://127.0.0.1:port/v1"))
+    assert error_message.startswith("the endpoint helper gave no answer: InvalidURL")
 
 
 async def says_nothing(request: web.Request) -> web.StreamResponse:
@@ -180,8 +180,8 @@ async def drips(request: web.Request) -> web.StreamResponse:
 @pytest.mark.parametrize("slow", [says_nothing, drips])
 async def test_a_slow_server_is_given_up_even_if_it_sends_a_byte_now_and_then(slow: Handler) -> None:
     async with serving(slow) as server:
-        said = await failure(endpoint(server.url, timeout=0.5))
-    assert said == "the endpoint helper gave no answer in 0.5 seconds"
+        error_message = await failure(endpoint(server.url, timeout=0.5))
+    assert error_message == "the endpoint helper gave no answer in 0.5 seconds"
 
 
 async def test_the_next_is_asked_only_if_the_one_before_failed() -> None:
@@ -195,5 +195,8 @@ async def test_if_none_answers_each_says_why() -> None:
     async with serving(sends("", 503)) as broken, serving(says("")) as empty:
         first = Endpoint("first", broken.url, "m")
         second = Endpoint("second", empty.url, "m")
-        said = await failure(Failover([first, second]))
-    assert said == "the endpoint first gave no answer: HTTP 503 ''; the endpoint second answered with nothing"
+        error_message = await failure(Failover([first, second]))
+    assert (
+        error_message
+        == "the endpoint first gave no answer: HTTP 503 ''; the endpoint second answered with nothing"
+    )

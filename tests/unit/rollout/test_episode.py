@@ -28,7 +28,7 @@ class Model(ScriptedModel):
 
     def __init__(self, *script: Turn, ends: bool = True):
         self.script: Iterator[Turn] = iter(script)
-        self.asked: list[tuple[SamplingParams, int]] = []
+        self.sampling_calls: list[tuple[SamplingParams, int]] = []
         super().__init__("chatml_tools", lambda tokenizer: self._next(tokenizer, ends))
 
     def _next(self, tokenizer: Any, ends: bool) -> tuple[list[int], bool]:
@@ -40,7 +40,7 @@ class Model(ScriptedModel):
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
     ) -> SampledTokens:
-        self.asked.append((sampling, max_tokens))
+        self.sampling_calls.append((sampling, max_tokens))
         return await super().generate(request_id, tokens, sampling, max_tokens)
 
 
@@ -62,14 +62,14 @@ class Talk:
 
 def texts(model: ScriptedModel) -> list[str]:
     """What the model was given, as text."""
-    return [model.tokenizer.decode(given) for given, _ in model.calls]
+    return [model.tokenizer.decode(prompt) for prompt, _ in model.calls]
 
 
 async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
     model = Model("a", "b")
     await Talk(Episode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
     await Talk(Episode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
-    assert [sampling for sampling, _ in model.asked] == [
+    assert [sampling for sampling, _ in model.sampling_calls] == [
         SamplingParams(0.7, 0.9, 20),
         SamplingParams(0.1, 0.9, 3),
     ]
@@ -82,7 +82,7 @@ async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_
     await talk.ask(max_tokens=7)
     await talk.ask(max_tokens=1000)
     grown = len(model.calls[1][0]) - len(model.calls[0][0])
-    assert [room for _, room in model.asked] == [7, 50 - grown]
+    assert [room for _, room in model.sampling_calls] == [7, 50 - grown]
 
 
 async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outcome() -> None:
@@ -170,9 +170,9 @@ async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_ne
     assert model.tokenizer.decode(sampled) == "one two STOPnext<|im_end|>"
 
 
-@pytest.mark.parametrize("said", [CALL.format(1), "same"])
-async def test_the_same_turn_again_and_again_ends_the_episode(said: str) -> None:
-    model = Model(*[CALL.format(0), said, said, said, "never"])
+@pytest.mark.parametrize("text", [CALL.format(1), "same"])
+async def test_the_same_turn_again_and_again_ends_the_episode(text: str) -> None:
+    model = Model(*[CALL.format(0), text, text, text, "never"])
     episode = Episode(model, replace(LIMITS, repetition=RepetitionLimits(turns=3)))
     talk = Talk(episode)
     for _ in range(3):
@@ -245,7 +245,7 @@ async def test_discarding_tools_keeps_every_turn_and_the_newest_results() -> Non
     resets = episode.branches["reset"]
     assert resets >= 1
     assert set(episode.branches) == {"reset"}, "after a reset the conversation simply goes on"
-    assert all(len(given) <= 1200 for given, _ in model.calls)
+    assert all(len(prompt) <= 1200 for prompt, _ in model.calls)
     last = texts(model)[-1]
     assert last.count(contexts.DISCARDED) >= 1
     assert "result 4" in last
@@ -272,10 +272,10 @@ async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
     talk = Talk(episode)
     for number in range(4):
         await talk.ask(result=numbered(number))
-    given = texts(model)
-    assert contexts.ASK_FOR_SUMMARY in given[3]
-    assert contexts.SUMMARY_FOLLOWS + "I found two results." in given[4]
-    assert "result 0" not in given[4]
+    prompts = texts(model)
+    assert contexts.ASK_FOR_SUMMARY in prompts[3]
+    assert contexts.SUMMARY_FOLLOWS + "I found two results." in prompts[4]
+    assert "result 0" not in prompts[4]
     assert talk.history[-2].content == "done"
     rows = [row for _, row in episode.rows()]
     trained = "".join(
@@ -302,11 +302,11 @@ async def test_another_model_sums_up_and_its_failure_ends_the_episode() -> None:
 
 
 async def test_a_long_result_is_condensed_once_and_a_short_one_not_at_all() -> None:
-    asked: list[list[Message]] = []
+    condenser_requests: list[list[Message]] = []
 
     async def condense(messages: list[Message]) -> str:
-        asked.append(messages)
-        return f"in short {len(asked)}"
+        condenser_requests.append(messages)
+        return f"in short {len(condenser_requests)}"
 
     limits = replace(LIMITS, context=ContextSettings(condense_over=50, condenser=condense))
     results = ["short", "long " * 100, "other " * 100]
@@ -314,9 +314,9 @@ async def test_a_long_result_is_condensed_once_and_a_short_one_not_at_all() -> N
         limits, *(CALL.format(i) for i in range(3)), "done", result=lambda i: results[min(i, 2)]
     )
     last = texts(model)[-1]
-    assert len(asked) == 2
-    assert "What was asked?" in asked[0][1].content
-    assert "long long" in asked[0][1].content
+    assert len(condenser_requests) == 2
+    assert "What was asked?" in condenser_requests[0][1].content
+    assert "long long" in condenser_requests[0][1].content
     assert ("in short 1" in last, "in short 2" in last, "long long" in last) == (True, True, False)
     assert "short" in texts(model)[1]
     assert not episode.branches
@@ -343,7 +343,7 @@ async def test_requests_of_one_agent_at_the_same_time_are_paths_of_their_own() -
     request = ChatRequest([QUESTION], TOOLS)
     await asyncio.gather(*(episode.complete("agent", request) for _ in range(3)))
     assert len(episode.rows()) == 3
-    assert {tuple(given) for given, _ in model.calls} == {tuple(model.calls[0][0])}
+    assert {tuple(prompt) for prompt, _ in model.calls} == {tuple(model.calls[0][0])}
 
 
 @pytest.mark.parametrize(

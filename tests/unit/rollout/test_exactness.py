@@ -161,7 +161,7 @@ def check(episode: Episode, engine: ScriptedModel) -> None:
     rows = [row for _, row in episode.rows()]
 
     # Each row is the input of a model call and its output, with nothing in between or after.
-    exchanges = [given + sampled.tokens for given, sampled in engine.calls]
+    exchanges = [prompt + sampled.tokens for prompt, sampled in engine.calls]
     for row in rows:
         assert row.prompt + row.response in exchanges
         assert len(row.response) == len(row.mask) == len(row.logprobs)
@@ -238,43 +238,43 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
 
 
 def test_a_template_that_wants_tools_is_continued_with_tools() -> None:
-    made = deepcopy(templates.tokenizer("chatml_tools"))
-    plain = ChatTemplate(made, [made.eos_token_id])
-    made.chat_template = (
-        "{%- if not tools -%}{{ raise_exception('no tools') }}{%- endif -%}" + made.chat_template
+    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
+    chat_template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    tokenizer.chat_template = (
+        "{%- if not tools -%}{{ raise_exception('no tools') }}{%- endif -%}" + tokenizer.chat_template
     )
     result = [Message("tool", "4", name="calc", call_id="c")]
-    told = plain.continuation(result, TOOLS, made.eos_token_id, ended=True)
-    picky = ChatTemplate(made, [made.eos_token_id])
+    continued = chat_template.continuation(result, TOOLS, tokenizer.eos_token_id, ended=True)
+    picky = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
     for _ in range(2):
-        assert picky.continuation(result, TOOLS, made.eos_token_id, ended=True) == told
+        assert picky.continuation(result, TOOLS, tokenizer.eos_token_id, ended=True) == continued
     with pytest.raises(CannotContinue):
-        picky.continuation([Message("user", "and?")], (), made.eos_token_id, ended=True)
+        picky.continuation([Message("user", "and?")], (), tokenizer.eos_token_id, ended=True)
 
 
 @pytest.mark.parametrize(
     "shown", ["", "{{ tools[0].function.name if tools else 'none' }}", "{{ tools | tojson }}"]
 )
 def test_a_turn_is_followed_by_the_tools_as_the_template_shows_them(shown: str) -> None:
-    made = deepcopy(templates.tokenizer("chatml_tools"))
-    made.chat_template += "{%- if add_generation_prompt -%}" + shown + "{%- endif -%}"
-    template = ChatTemplate(made, [made.eos_token_id])
+    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
+    tokenizer.chat_template += "{%- if add_generation_prompt -%}" + shown + "{%- endif -%}"
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
     result = Message("tool", "4", name="calc", call_id="c")
     other = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
     for tools in (TOOLS, MORE_TOOLS, TOOLS, other):
-        tokens = template.continuation([result], tools, made.eos_token_id, ended=True)
+        tokens = template.continuation([result], tools, tokenizer.eos_token_id, ended=True)
         conversation = [
             Message("user", "?").for_template(),
             Message("assistant", "", (ToolCall("calc", "{}", "c"),)).for_template(),
             result.for_template(),
         ]
-        whole = made.apply_chat_template(
+        whole = tokenizer.apply_chat_template(
             conversation, tools=tools, add_generation_prompt=True, tokenize=False
         )
-        told = made.decode(tokens)
-        assert told
-        assert whole.endswith(told)
-        assert whole.removesuffix(told).rstrip().endswith("<|im_end|>")
+        continued = tokenizer.decode(tokens)
+        assert continued
+        assert whole.endswith(continued)
+        assert whole.removesuffix(continued).rstrip().endswith("<|im_end|>")
 
 
 def test_causes_of_branches_are_told_apart() -> None:

@@ -83,22 +83,22 @@ MACRO = "{%- macro shown(text) -%}{{- text -}}{%- endmacro -%}"
 
 @cache
 def template(expression: str) -> ChatTemplate:
-    made: Any = deepcopy(templates.tokenizer("chatml_tools"))
+    copied_tokenizer: Any = deepcopy(templates.tokenizer("chatml_tools"))
     before = "'\\n<tool_response>\\n' + message.content + '\\n</tool_response>'"
-    assert before in made.chat_template
-    made.chat_template = MACRO + made.chat_template.replace(
+    assert before in copied_tokenizer.chat_template
+    copied_tokenizer.chat_template = MACRO + copied_tokenizer.chat_template.replace(
         before, f"'\\n<tool_response>\\n' ~ ({expression}) ~ '\\n</tool_response>'"
     )
-    return ChatTemplate(made, [made.eos_token_id])
+    return ChatTemplate(copied_tokenizer, [copied_tokenizer.eos_token_id])
 
 
 def results(contents: list[str]) -> list[Message]:
     return [Message("tool", one, call_id=f"abcdef{i:03}", name="calc") for i, one in enumerate(contents)]
 
 
-def written(made: ChatTemplate, messages: list[Message], tools: Any) -> tuple[str, str]:
+def written(chat_template: ChatTemplate, messages: list[Message], tools: Any) -> tuple[str, str]:
     """What is written for messages, and what the template writes."""
-    return made._new_text(messages, tools), made._after_turn(messages, tools)
+    return chat_template._new_text(messages, tools), chat_template._after_turn(messages, tools)
 
 
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
@@ -107,8 +107,8 @@ def written(made: ChatTemplate, messages: list[Message], tools: Any) -> tuple[st
 @given(contents=st.lists(TEXTS, min_size=1, max_size=3))
 def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: list[str]) -> None:
     assume(not any(_MARKER in one for one in contents))  # which the template's text is cut at
-    found, wanted = written(template(expression), results(contents), tools)
-    assert found == wanted
+    found, expected = written(template(expression), results(contents), tools)
+    assert found == expected
 
 
 @pytest.mark.parametrize("family", sorted(templates.ENDS))
@@ -117,14 +117,14 @@ def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: l
 def test_it_is_what_a_familys_template_writes(family: str, contents: list[str], question: str) -> None:
     assume(not any(_MARKER in one for one in (*contents, question)))
     messages = [*results(contents), *([Message("user", question)] if question else [])]
-    made = shared(family)
+    chat_template = shared(family)
     try:
-        found, wanted = written(made, messages, TOOLS)
+        found, expected = written(chat_template, messages, TOOLS)
     except CannotContinue:
         with pytest.raises(CannotContinue):
-            made._after_turn(messages, TOOLS)
+            chat_template._after_turn(messages, TOOLS)
     else:
-        assert found == wanted
+        assert found == expected
 
 
 @cache
@@ -138,19 +138,24 @@ def shared(family: str) -> ChatTemplate:
 def test_a_template_that_only_copies_is_not_rendered_again(
     expression: str, framed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = template(expression)
-    made._new_text(results(["first"]), TOOLS)
-    made._new_text(results(["second"]), TOOLS)
+    chat_template = template(expression)
+    chat_template._new_text(results(["first"]), TOOLS)
+    chat_template._new_text(results(["second"]), TOOLS)
     rendered: list[Any] = []
-    known = made._render
-    monkeypatch.setattr(made, "_render", lambda *given, **more: rendered.append(1) or known(*given, **more))
-    made._new_text(results(["third"]), TOOLS)
+    render = chat_template._render
+
+    def counting(*arguments: Any, **options: Any) -> str:
+        rendered.append(1)
+        return render(*arguments, **options)
+
+    monkeypatch.setattr(chat_template, "_render", counting)
+    chat_template._new_text(results(["third"]), TOOLS)
     assert bool(rendered) is not framed
 
 
 def test_a_text_that_has_nothing_is_rendered() -> None:
-    made = template("message.content if message.content else 'nothing'")
+    chat_template = template("message.content if message.content else 'nothing'")
     for contents in (["4"], ["5"], [""], ["6", ""]):
-        found, wanted = written(made, results(contents), TOOLS)
-        assert found == wanted
-    assert "nothing" in made._new_text(results([""]), TOOLS)
+        found, expected = written(chat_template, results(contents), TOOLS)
+        assert found == expected
+    assert "nothing" in chat_template._new_text(results([""]), TOOLS)

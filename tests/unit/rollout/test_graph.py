@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from aworld_train.rollout.graph import ConversationGraph, Node
 from aworld_train.rollout.messages import Message
 
-said = st.sampled_from(["a", "b"])
+contents = st.sampled_from(["a", "b"])
 # What becomes of the history before it is asked: how many messages of an earlier one stay, and what is put behind.
-steps = st.tuples(st.integers(0, 4), st.integers(0, 8), st.lists(said, max_size=2), said, st.booleans())
+steps = st.tuples(
+    st.integers(0, 4), st.integers(0, 8), st.lists(contents, max_size=2), contents, st.booleans()
+)
 
 
 def path_keys(node: Node) -> tuple[Any, ...]:
@@ -20,8 +22,8 @@ def path_keys(node: Node) -> tuple[Any, ...]:
 def goes_on_from(turns: list[tuple[Any, Node]], keys: tuple[Any, ...], tools: Any) -> Node | None:
     """The same by its meaning, looking at all turns."""
     fitting = [
-        (len(path_keys(node)), at, node)
-        for at, (known, node) in enumerate(turns)
+        (len(path_keys(node)), index, node)
+        for index, (known, node) in enumerate(turns)
         if known == tools and path_keys(node) == keys[: len(path_keys(node))]
     ]
     return max(fitting, key=lambda found: found[:2])[2] if fitting else None
@@ -33,14 +35,14 @@ def test_a_request_goes_on_from_the_deepest_and_newest_turn(plan: list[Any]) -> 
     graph = ConversationGraph()
     histories: list[list[Message]] = [[Message("user", "start")]]
     turns: list[tuple[Any, Node]] = []
-    for which, kept, put, answer, tools in plan:
+    for which, prefix_length, put, answer, tools in plan:
         earlier = histories[-1 - which % len(histories)]
-        history = [*earlier[: max(1, len(earlier) - kept)], *(Message("user", text) for text in put)]
+        history = [*earlier[: max(1, len(earlier) - prefix_length)], *(Message("user", text) for text in put)]
         if history[-1].role == "assistant":
             history.append(Message("user", "and then?"))
         match = graph.match(history, tools)
         assert match.node is goes_on_from(turns, tuple(message.key for message in history), tools)
-        context = match.asked or graph.add_context(match, tools, [1])
+        context = match.context or graph.add_context(match, tools, [1])
         turn = graph.add_sampled(context, tools, Message("assistant", answer), [2], [-1.0], ended=True)
         turns.append((tools, turn))
         histories.append([*history, Message("assistant", answer)])

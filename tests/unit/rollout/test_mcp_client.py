@@ -1,4 +1,4 @@
-"""Servers that answer otherwise than ours do, as they are told: events, interruptions, questions, redirects."""
+"""MCP servers other than the environment gateway: event streams, interruptions, requests to the client, redirects."""
 
 import asyncio
 import gc
@@ -40,17 +40,17 @@ async def events(request: web.Request, *pieces: bytes) -> web.StreamResponse:
 async def served(
     on_call: Answer, on_get: Answer | None = None, path: str = "/mcp", hangs: bool = False
 ) -> AsyncIterator[tuple[ToolServer, list[Any]]]:
-    """A server that opens sessions and answers calls as told, and all messages that it got."""
-    heard: list[Any] = []
+    """A server that opens sessions and answers calls with ``on_call``, and all messages that it received."""
+    received: list[Any] = []
 
     async def mcp(request: web.Request) -> web.StreamResponse:
         if request.method != "POST":
-            heard.append(request.method)
+            received.append(request.method)
             return await on_get(request, None) if on_get and request.method == "GET" else web.Response()
-        heard.append(message := await request.json())
+        received.append(message := await request.json())
         if message.get("method") == "initialize":
-            hello = answer_to(message["id"], {"protocolVersion": "2025-03-26", "capabilities": {}})
-            return web.json_response(hello, headers={"Mcp-Session-Id": "one"})
+            opened = answer_to(message["id"], {"protocolVersion": "2025-03-26", "capabilities": {}})
+            return web.json_response(opened, headers={"Mcp-Session-Id": "one"})
         assert request.headers["Mcp-Session-Id"] == "one"
         assert request.headers["MCP-Protocol-Version"] == "2025-03-26"
         if message.get("method") == "tools/call":
@@ -59,17 +59,17 @@ async def served(
             await asyncio.sleep(60)
         return web.Response(status=202)
 
-    async def elsewhere(request: web.Request) -> web.Response:
+    async def redirect(request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": "/mcp"})
 
     app = web.Application()
     app.router.add_route("*", "/mcp", mcp)
-    app.router.add_route("*", "/old", elsewhere)
+    app.router.add_route("*", "/old", redirect)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}{path}", {}, 10, 10), heard
+        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}{path}", {}, 10, 10), received
     finally:
         await runner.cleanup()
 
@@ -80,12 +80,12 @@ async def test_an_answer_may_come_as_events_among_others_in_any_pieces() -> None
         wish = {"jsonrpc": "2.0", "id": "w", "method": "sampling/createMessage", "params": {}}
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
         others = answer_to("another", {"content": []})
-        said = b"".join(event(one) for one in (note, ping, wish, others, answer_to(message["id"], RESULT)))
-        return await events(request, *(said[place : place + 7] for place in range(0, len(said), 7)))
+        body = b"".join(event(one) for one in (note, ping, wish, others, answer_to(message["id"], RESULT)))
+        return await events(request, *(body[place : place + 7] for place in range(0, len(body), 7)))
 
-    async with served(on_call) as (server, heard), ToolSession(server) as tools:
+    async with served(on_call) as (server, received), ToolSession(server) as tools:
         assert (await tools.call("any", {})).text == "done"
-        answered = {message["id"]: message for message in heard if "method" not in message}
+        answered = {message["id"]: message for message in received if "method" not in message}
         assert answered["p"]["result"] == {}
         assert answered["w"]["error"]["code"] == -32601
 
@@ -118,11 +118,11 @@ async def test_an_answer_that_ends_before_it_is_complete_is_a_lost_environment()
 
 
 @pytest.mark.parametrize(
-    "said", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "result": {"content": [1]}}']
+    "body", [b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1}', b'{"id": 1, "result": {"content": [1]}}']
 )
-async def test_what_is_no_tool_result_is_a_lost_environment(said: bytes) -> None:
+async def test_what_is_no_tool_result_is_a_lost_environment(body: bytes) -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
-        return web.Response(body=said, content_type="application/json")
+        return web.Response(body=body, content_type="application/json")
 
     async with served(on_call) as (server, _), ToolSession(server) as tools:
         with pytest.raises(EnvironmentLost):
@@ -133,10 +133,10 @@ async def test_a_redirect_within_the_server_is_followed_and_a_session_is_four_re
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         return web.json_response(answer_to(message["id"], RESULT))
 
-    async with served(on_call, path="/old") as (server, heard):
+    async with served(on_call, path="/old") as (server, received):
         async with ToolSession(server) as tools:
             assert (await tools.call("any", {})).text == "done"
-        methods = [message if isinstance(message, str) else message["method"] for message in heard]
+        methods = [message if isinstance(message, str) else message["method"] for message in received]
         assert methods == ["initialize", "notifications/initialized", "tools/call", "DELETE"]
 
 
@@ -144,18 +144,18 @@ async def test_a_session_that_is_half_open_when_time_is_up_is_closed() -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         raise AssertionError("it was not opened")
 
-    async with served(on_call, hangs=True) as (server, heard):
+    async with served(on_call, hangs=True) as (server, received):
         async with ToolSession(replace(server, connect_timeout=0.5)) as tools:
             with pytest.raises(EnvironmentLost, match=r"did not open a session within 0\.5 seconds"):
                 await tools.call("any", {})
-        assert heard[-1] == "DELETE"
+        assert received[-1] == "DELETE"
 
 
 async def test_a_redirect_to_another_server_is_not_followed() -> None:
-    async def elsewhere(request: web.Request, message: Any) -> web.StreamResponse:
+    async def redirect(request: web.Request, message: Any) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": "http://127.0.0.2:1/mcp"})
 
-    async with served(elsewhere) as (server, _), ToolSession(server) as tools:
+    async with served(redirect) as (server, _), ToolSession(server) as tools:
         with pytest.raises(EnvironmentLost, match="HTTP 307"):
             await tools.call("any", {})
 

@@ -123,16 +123,16 @@ def test_every_request_is_the_one_before_with_what_the_model_said_and_its_tools_
     assert requests[0].messages == [QUESTION]
     assert 1 <= len(requests) <= max_turns
     for number, (before, after) in enumerate(pairwise(requests)):
-        said = script[number]
-        assert isinstance(said, Completion)
+        completion = script[number]
+        assert isinstance(completion, Completion)
         size = len(before.messages)
         assert after.messages[:size] == before.messages
-        assert after.messages[size] == said.message
-        told = after.messages[size + 1 :]
-        assert [(m.role, m.call_id, m.name) for m in told] == [
-            ("tool", c.call_id, "add") for c in said.tool_calls
+        assert after.messages[size] == completion.message
+        new_messages = after.messages[size + 1 :]
+        assert [(m.role, m.call_id, m.name) for m in new_messages] == [
+            ("tool", c.call_id, "add") for c in completion.tool_calls
         ]
-        assert not said.malformed
+        assert not completion.malformed
     last = script[len(requests) - 1]
     if unfinished:
         assert len(requests) == max_turns

@@ -65,7 +65,7 @@ LAYOUTS: dict[str, Callable[[], Layout]] = {
 
 
 @cache
-def made(layout: str) -> Tokenizer:
+def tokenizer_of(layout: str) -> Tokenizer:
     how = LAYOUTS[layout]()
     bpe = Tokenizer(models.BPE(**dict(how.bpe)))
     if how.cut is not None:
@@ -104,20 +104,20 @@ def tokens_of(backend: Tokenizer, text: str) -> list[int]:
 
 @cache
 def encode_of(layout: str) -> tokens.Encode:
-    return encoder(Holder(made(layout)))
+    return encoder(Holder(tokenizer_of(layout)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=300)
 @given(text=st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=12).map("".join)))
 def test_a_text_has_the_tokens_of_the_models_tokenizer(layout: str, text: str) -> None:
-    assert encode_of(layout)(text) == tokens_of(made(layout), text)
+    assert encode_of(layout)(text) == tokens_of(tokenizer_of(layout), text)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_models_tokenizer_is_asked_only_where_it_must_be(layout: str) -> None:
-    backend = made(layout)
-    found = tokens._faster(backend, lambda text: tokens_of(backend, text))
+    backend = tokenizer_of(layout)
+    found = tokens._fast_encoder(backend, lambda text: tokens_of(backend, text))
     assert (found is not None) is LAYOUTS[layout]().fast
 
 
@@ -135,20 +135,20 @@ def test_a_library_that_gives_other_tokens_is_not_used(wrong: str, monkeypatch: 
             return self.known.encode(text.replace(wrong, "?"), add_special_tokens)
 
     monkeypatch.setattr(fastokens, "Tokenizer", Wrong)
-    encode = encoder(Holder(made("qwen")))
-    assert encode(f"a {wrong} b") == tokens_of(made("qwen"), f"a {wrong} b")
+    encode = encoder(Holder(tokenizer_of("qwen")))
+    assert encode(f"a {wrong} b") == tokens_of(tokenizer_of("qwen"), f"a {wrong} b")
 
 
 def test_it_does_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
-    encode = encoder(Holder(made("qwen")))
-    assert encode("some text") == tokens_of(made("qwen"), "some text")
+    encode = encoder(Holder(tokenizer_of("qwen")))
+    assert encode("some text") == tokens_of(tokenizer_of("qwen"), "some text")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("later", [False, True])
 def test_what_others_set_on_the_tokenizer_cuts_nothing_off(layout: str, later: bool) -> None:
-    backend = Tokenizer.from_str(made(layout).to_str())
+    backend = Tokenizer.from_str(tokenizer_of(layout).to_str())
     whole = tokens_of(backend, "some text that is long")
     encode = encoder(Holder(backend)) if later else None
     backend.enable_truncation(3)

@@ -78,7 +78,7 @@ def tool_server(
 
 
 async def nothing_left(
-    tasks_before: set["asyncio.Task[object]"], port: int, kept: int = 0, within: float = 10.0
+    tasks_before: set["asyncio.Task[object]"], port: int, kept_open: int = 0, within: float = 10.0
 ) -> None:
     """Wait until this process has no task left of the sessions that were closed, and so many sockets at most."""
 
@@ -86,7 +86,7 @@ async def nothing_left(
         tasks = asyncio.all_tasks() - tasks_before
         sockets = [c for c in psutil.Process().net_connections("tcp") if c.raddr and c.raddr.port == port]
         open_ones = [c for c in sockets if c.status != psutil.CONN_TIME_WAIT]
-        return [*tasks, *(open_ones if len(open_ones) > kept else [])]
+        return [*tasks, *(open_ones if len(open_ones) > kept_open else [])]
 
     deadline = time.monotonic() + within
     while left():
@@ -289,7 +289,7 @@ async def test_sixty_sessions_at_once_each_get_their_own_answers_and_leave_some_
         async with asyncio.timeout(WITHIN):
             answers = await asyncio.gather(*(episode(number) for number in range(60)))
         assert answers == [[str(number * k) for k in range(3)] for number in range(60)]
-    await nothing_left(before, calculator.port, kept=64)
+    await nothing_left(before, calculator.port, kept_open=64)
 
 
 async def test_sessions_that_were_lost_or_stopped_leave_nothing_either(mortal: ServerProcess) -> None:
@@ -341,10 +341,10 @@ async def test_many_episodes_ask_for_the_tools_once(
 
     monkeypatch.setattr(ToolSession, "__init__", counting)
     server = ToolServer(calculator.url, {"Authorization": f"Bearer {TOKEN}", "X-Test": "once"})
-    listed = await asyncio.gather(*(server.schemas() for _ in range(50)))
-    listed.append(await server.schemas())
+    tool_lists = await asyncio.gather(*(server.schemas() for _ in range(50)))
+    tool_lists.append(await server.schemas())
     assert len(opened) == 1
-    assert all(tools == listed[0] for tools in listed)
+    assert all(tools == tool_lists[0] for tools in tool_lists)
 
 
 async def test_episodes_that_wait_for_a_list_of_tools_share_its_failure(mortal: ServerProcess) -> None:

@@ -16,14 +16,14 @@ INSTALLED = {"aiohttp", "jwt", "prometheus_client"}
 
 def imported_by(file: Path) -> set[str]:
     """The modules, in functions too, by their whole names."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
+            modules |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and node.module is not None
-            found.add(node.module)
-    return found
+            modules.add(node.module)
+    return modules
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
@@ -33,8 +33,10 @@ def test_it_imports_nothing_that_an_image_does_not_have(file: Path) -> None:
     if file == FOLDER / "local.py":
         allowed |= {"psutil"}
     assert {name.partition(".")[0] for name in imported} <= allowed
-    ours = {name for name in imported if name.startswith("aworld_train")}
-    assert {name for name in ours if not name.startswith("aworld_train.serving")} <= {"aworld_train.errors"}
+    own_modules = {name for name in imported if name.startswith("aworld_train")}
+    assert {name for name in own_modules if not name.startswith("aworld_train.serving")} <= {
+        "aworld_train.errors"
+    }
 
 
 def test_the_spawner_needs_the_standard_library_alone() -> None:

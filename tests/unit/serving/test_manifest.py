@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aworld_train.serving.manifest import Manifest, ServerEntry, TestCall, from_json
 
 names = st.text("abcXYZ_-é ", min_size=1, max_size=8).filter(str.strip)
-words = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
+text_tuples = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
 keys = st.lists(st.from_regex(r"[A-Z_]{1,4}", fullmatch=True), max_size=3).map(tuple)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -22,7 +22,7 @@ calls = st.builds(TestCall, st.text(), st.dictionaries(st.text(max_size=3), json
 entries = st.one_of(
     st.builds(
         ServerEntry,
-        command=words,
+        command=text_tuples,
         keys=keys,
         optional_keys=keys,
         timeout=st.floats(0.1, 1e6),

@@ -103,6 +103,6 @@ def test_the_same_arguments_give_the_same_token_and_no_name_a_new_one() -> None:
 
 
 def test_secrets_are_long_and_never_the_same() -> None:
-    made_now = {tokens.new_secret() for _ in range(100)}
-    assert len(made_now) == 100
-    assert all(len(bytes.fromhex(secret)) == 32 for secret in made_now)
+    secrets_made = {tokens.new_secret() for _ in range(100)}
+    assert len(secrets_made) == 100
+    assert all(len(bytes.fromhex(secret)) == 32 for secret in secrets_made)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.training.account import EpisodeCounts, RunRecord
 from aworld_train.training.run_folder import open_run_folder
 from aworld_train.training.summary import RunSummary
@@ -46,7 +47,9 @@ def tally(*lines: dict[str, Any]) -> EpisodeCounts:
 @pytest.fixture
 def account(tmp_path: Path) -> RunRecord:
     (tmp_path / "rows").write_bytes(b"rows")
-    folder = open_run_folder(tmp_path / "run", {"name": "r"}, [tmp_path / "rows"], resume=False)
+    folder = open_run_folder(
+        tmp_path / "run", VerlFramework(), {"name": "r"}, [tmp_path / "rows"], resume=False
+    )
     return RunRecord(folder, RunSummary("r"), folder.path / "verl.jsonl", 0)
 
 

@@ -11,7 +11,7 @@ from aworld_train.dataset import build
 from aworld_train.errors import AworldTrainError, DatasetError, RewardError, UsageError
 from aworld_train.recipe.schema import AgentSection, Recipe
 from aworld_train.training import AgentTrainer, TrainerProcessor
-from aworld_train.training.framework_processor import VerlProcessor
+from aworld_train.training.framework_processor import FrameworkProcessor
 
 
 class Recording(TrainerProcessor):
@@ -69,8 +69,8 @@ def config(**sections: Any) -> dict[str, Any]:
     }
 
 
-def processor(trainer: AgentTrainer) -> VerlProcessor:
-    assert isinstance(trainer.train_processor, VerlProcessor)
+def processor(trainer: AgentTrainer) -> FrameworkProcessor:
+    assert isinstance(trainer.train_processor, FrameworkProcessor)
     return trainer.train_processor
 
 

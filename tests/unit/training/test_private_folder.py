@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.training import private_folder as private_module
 from aworld_train.training.private_folder import RECORD, private_folder
 from aworld_train.training.process import run_guarded
@@ -39,19 +40,11 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_secrets_and_temporary_files_lie_outside_what_ray_opens_to_everyone(run_dir: Path) -> None:
+def test_a_start_has_a_folder_of_its_own_as_long_as_it_lasts(run_dir: Path) -> None:
     with private_folder(run_dir) as private:
-        assert mode(private.path) == 0o700
-        assert mode(private.token) == mode(private.queue_key) == 0o600
+        assert mode(private) == 0o700
         assert mode(run_dir / RECORD) == 0o600
-        for path in (private.token, private.queue_key, private.scratch, private.rendezvous):
-            assert path.exists()
-            assert not path.is_relative_to(private.ray)
-        assert private.token.read_text() != private.queue_key.read_text()
-        # The longest socket below it, with the largest process id, fits into the 107 characters of an address.
-        session = "session_2026-11-22_15-23-54_982380_4194304/sockets/plasma_store"
-        assert len(f"/tmp/{private.path.name}/ray/{session}") <= 107
-    assert not private.path.exists()
+    assert not private.exists()
     assert not (run_dir / RECORD).exists()
 
 
@@ -59,7 +52,9 @@ def test_two_starts_share_neither_name_nor_secrets(run_dir: Path) -> None:
     starts = []
     for _ in range(2):
         with private_folder(run_dir) as private:
-            starts.append((private.path, private.token.read_text(), private.queue_key.read_text()))
+            files = PrivateFolder(private)
+            files.fill()
+            starts.append((private, files.token.read_text(), files.queue_key.read_text()))
     assert all(first != second for first, second in zip(*starts, strict=True))
 
 
@@ -71,15 +66,17 @@ def test_another_user_cannot_reach_into_it(run_dir: Path, monkeypatch: pytest.Mo
         parent.chmod(0o1777)
         monkeypatch.setattr(private_module, "_PARENT", parent)
         with private_folder(run_dir) as private:
-            private.ray.chmod(0o777)  # as Ray does
+            files = PrivateFolder(private)
+            files.fill()
+            files.ray.chmod(0o777)  # as Ray does
             reached = as_another_user(
                 {
                     "the directory around it": lambda: list(parent.iterdir()),
-                    "the folder": lambda: list(private.path.iterdir()),
-                    "the token": private.token.read_text,
-                    "Ray's folder": lambda: list(private.ray.iterdir()),
-                    "a new file": (private.ray / "x").touch,
-                    "another token": lambda: private.token.rename(private.path / "old"),
+                    "the folder": lambda: list(private.iterdir()),
+                    "the token": files.token.read_text,
+                    "Ray's folder": lambda: list(files.ray.iterdir()),
+                    "a new file": (files.ray / "x").touch,
+                    "another token": lambda: files.token.rename(private / "old"),
                 }
             )
     assert reached == {"the directory around it"}
@@ -112,7 +109,8 @@ import os, signal, sys
 from pathlib import Path
 from aworld_train.training import private_folder as private
 private._PARENT = Path(sys.argv[1])
-with private.private_folder(Path(sys.argv[2])):
+with private.private_folder(Path(sys.argv[2])) as folder:
+    (folder / "token").touch()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -122,8 +120,8 @@ def test_what_a_killed_start_left_is_removed_by_the_next(run_dir: Path, parent: 
     (left,) = parent.iterdir()
     assert (left / "token").exists()
     with private_folder(run_dir) as private:
-        assert list(parent.iterdir()) == [private.path]
-        assert private.path != left
+        assert list(parent.iterdir()) == [private]
+        assert private != left
     assert list(parent.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
 from aworld_train.masking import remember
 from aworld_train.training.account import RunRecord
@@ -24,7 +25,9 @@ def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool =
     data = path.parent / "data.bin"
     if not data.exists():
         data.write_bytes(b"rows")
-    return open_run_folder(path, recipe or {"name": "r", "trainer": {"lr": 1}}, [data], resume=resume)
+    return open_run_folder(
+        path, VerlFramework(), recipe or {"name": "r", "trainer": {"lr": 1}}, [data], resume=resume
+    )
 
 
 def checkpoint(folder: RunFolder, step: int) -> None:
@@ -101,7 +104,7 @@ def test_only_a_whole_checkpoint_counts(tmp_path: Path) -> None:
     (folder.checkpoints / "global_step_4" / "actor").mkdir(parents=True)
     found = folder.last_checkpoint()
     assert found is not None
-    assert found[0] == 3
+    assert found.step == 3
 
 
 def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Path) -> None:

@@ -9,17 +9,18 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.episodes.record import EpisodeRecord
+from aworld_train.adapter.episodes.scoring import _plan
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
-from aworld_train.adapter.verl.episode_settings import read_settings
-from aworld_train.adapter.verl.reward import _plan
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.cli.recipe import app
 from aworld_train.dataset import build
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.masking import remember
 from aworld_train.recipe.loading import LoadedRecipe
 from aworld_train.training import AgentTrainer
-from aworld_train.training.framework_processor import VerlProcessor
+from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.run_folder import open_run_folder
 from aworld_train.training.summary import RunSummary
 from tests.canaries import MARK, SECTIONS, found_in, plant
@@ -47,9 +48,9 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedRecipe:
 def planned(loaded: LoadedRecipe) -> Path:
     """The run folder that a dry run leaves."""
     processor = AgentTrainer(config=loaded).train_processor
-    assert isinstance(processor, VerlProcessor)
-    folder, command = processor.plan()
-    assert MARK not in " ".join(command)
+    assert isinstance(processor, FrameworkProcessor)
+    folder, plan = processor.write_plan()
+    assert MARK not in " ".join(plan.command)
     return folder.resolve()
 
 
@@ -83,8 +84,8 @@ def test_no_file_of_a_run_holds_a_value_and_whoever_reads_them_has_it(
 
 def test_a_recipe_object_that_was_loaded_before_is_written_with_references_too(loaded: LoadedRecipe) -> None:
     processor = AgentTrainer(config=loaded.recipe, agent=loaded.recipe.agent).train_processor
-    assert isinstance(processor, VerlProcessor)
-    folder, _ = processor.plan()
+    assert isinstance(processor, FrameworkProcessor)
+    folder, _ = processor.write_plan()
     assert list(found_in(folder)) == []
     assert "${oc.env:CANARY_SEARCH_KEY}" in (folder / "episodes.yaml").read_text()
     assert processor.loaded is not None
@@ -136,8 +137,8 @@ def test_a_resumed_run_notices_another_recipe_and_other_data_behind_the_same_ref
     loaded: LoadedRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = [loaded.recipe.dataset.train or "", loaded.recipe.dataset.val or ""]
-    open_run_folder(tmp_path / "run", loaded.unresolved, data, resume=False).close()
-    open_run_folder(tmp_path / "run", loaded.unresolved, data, resume=True).close()
+    open_run_folder(tmp_path / "run", VerlFramework(), loaded.unresolved, data, resume=False).close()
+    open_run_folder(tmp_path / "run", VerlFramework(), loaded.unresolved, data, resume=True).close()
     assert list(found_in(tmp_path / "run")) == []
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert list(manifest["data_sha256"]) == [
@@ -146,13 +147,14 @@ def test_a_resumed_run_notices_another_recipe_and_other_data_behind_the_same_ref
     ]
     changed = recipes.read(loaded.unresolved, ["model.path=${oc.env:CANARY_DATA}"])
     with pytest.raises(UsageError, match=r"Changed: model\.path\."):
-        open_run_folder(tmp_path / "run", changed.unresolved, data, resume=True)
+        open_run_folder(tmp_path / "run", VerlFramework(), changed.unresolved, data, resume=True)
     build("arithmetic", "other", limit=80, splits={"train": 0.5, "val": 0.5})
     monkeypatch.setenv("CANARY_DATA", str(tmp_path / "other"))
     again = recipes.read(loaded.unresolved)
     with pytest.raises(UsageError, match=r"its data changed since it began: \$\{oc\.env:CANARY_DATA\}"):
         open_run_folder(
             tmp_path / "run",
+            VerlFramework(),
             again.unresolved,
             [again.recipe.dataset.train or "", again.recipe.dataset.val or ""],
             resume=True,
@@ -160,7 +162,7 @@ def test_a_resumed_run_notices_another_recipe_and_other_data_behind_the_same_ref
 
 
 def test_directories_follow_the_umask_and_records_are_their_owners(tmp_path: Path) -> None:
-    folder = open_run_folder(tmp_path / "run", {"name": "r"}, [], resume=False)
+    folder = open_run_folder(tmp_path / "run", VerlFramework(), {"name": "r"}, [], resume=False)
     RunSummary("r").write(folder.path)
     folder.close()
     made = tmp_path / "made"

@@ -60,17 +60,17 @@ class RowCache(Cache):  # type: ignore[misc]
             return
         needed = (length // _GROWTH + 1) * _GROWTH + 1
         capacity = self.capacity if rows <= self.capacity else max(rows, 2 * self.capacity)
-        wanted = max(self.length, needed)
-        if capacity * wanted * self.shape.bytes_per_token > self.budget_bytes:
-            capacity, wanted = rows, needed
-        kept = min(self.length, wanted) - 1
+        required = max(self.length, needed)
+        if capacity * required * self.shape.bytes_per_token > self.budget_bytes:
+            capacity, required = rows, needed
+        retained = min(self.length, required) - 1
         for store in (self.keys, self.values):
             for layer, old in enumerate(store):
-                new = torch.zeros(capacity, self.shape.heads, wanted, self.shape.width)
+                new = torch.zeros(capacity, self.shape.heads, required, self.shape.width)
                 if self.rows:
-                    new[: self.rows, :, :kept] = old[: self.rows, :, :kept]
+                    new[: self.rows, :, :retained] = old[: self.rows, :, :retained]
                 store[layer] = new
-        self.capacity, self.length = capacity, wanted
+        self.capacity, self.length = capacity, required
 
     def aim(self, first: int, positions: torch.Tensor, view: int) -> None:
         """Direct the next forward pass at rows ``first ..``.

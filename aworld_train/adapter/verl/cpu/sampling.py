@@ -36,16 +36,16 @@ class GenerationParams:
     ignore_eos: bool = False
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
+    def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
         """Read sampling parameters as VeRL sends them.
 
         Raises:
             ValueError: a value out of range, or a parameter that would change sampling and is not supported.
         """
-        rest = dict(given)
+        rest = dict(request)
         named = [rest.pop(key, None) for key in ("max_tokens", "max_new_tokens")]
         params = cls(
-            max_tokens=int(next((given for given in named if given is not None), default_max_tokens)),
+            max_tokens=int(next((value for value in named if value is not None), default_max_tokens)),
             temperature=float(rest.pop("temperature", 1.0)),
             top_p=float(rest.pop("top_p", 1.0)),
             top_k=int(rest.pop("top_k", -1) or -1),

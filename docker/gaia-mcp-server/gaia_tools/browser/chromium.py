@@ -39,10 +39,10 @@ _DOWNLOAD_SECONDS = 120.0
 _QUIET_SECONDS = 1.5
 _MOMENT_SECONDS = 0.2
 _WIDTH, _HEIGHT = 1280, 800
-_MOST_TABS = 8
-_MOST_FRAMES = 10
-_MOST_HEIGHT = 8000
-_MOST_NOTES = 20
+_MAX_TABS = 8
+_MAX_FRAMES = 10
+_MAX_HEIGHT = 8000
+_MAX_NOTES = 20
 _GONE = "has been closed"  # what Playwright says when the browser, or its driver, has ended
 _CROSSED = "is interrupted by another navigation"  # that to the error page of the address before, for one
 _TRIES = 3
@@ -246,7 +246,7 @@ class Browser:
             if not full_page:
                 return await page.screenshot(timeout=SECONDS * 1000)
             tall: float = await page.evaluate("document.documentElement.scrollHeight")
-            clip = {"x": 0, "y": 0, "width": _WIDTH, "height": max(min(tall, _MOST_HEIGHT), 1)}
+            clip = {"x": 0, "y": 0, "width": _WIDTH, "height": max(min(tall, _MAX_HEIGHT), 1)}
             return await page.screenshot(full_page=True, clip=clip, timeout=SECONDS * 1000)  # type: ignore[arg-type]
 
     @asynccontextmanager
@@ -333,7 +333,7 @@ class Browser:
         page.on("download", self._take_download)
         page.on("close", lambda _: self._note("The tab was closed.") if page is self._page else None)
         page.set_default_timeout(_ACTION_SECONDS * 1000)
-        for old in self._context.pages[:-_MOST_TABS]:
+        for old in self._context.pages[:-_MAX_TABS]:
             self._keep(old.close())
 
     async def _answer_dialog(self, dialog: "Dialog") -> None:
@@ -377,7 +377,7 @@ class Browser:
             await asyncio.wait(self._downloads)
 
     def _note(self, text: str) -> None:
-        if len(self._notes) < _MOST_NOTES:
+        if len(self._notes) < _MAX_NOTES:
             self._notes.append(text)
 
     async def _element(self, number: int) -> "Locator":
@@ -411,7 +411,7 @@ class Browser:
     async def _view(self, status: int | None = None, show_links: bool = False) -> View:
         page = await self._running()
         self._frames, number, texts = [], 1, []
-        for frame in page.frames[:_MOST_FRAMES]:
+        for frame in page.frames[:_MAX_FRAMES]:
             found = await self._read(frame, number, show_links)
             if found is None and frame is page.main_frame:
                 await self._give_up(page)
@@ -474,9 +474,9 @@ def _target(url: str) -> str:
     return ""
 
 
-def _free_name(folder: Path, wanted: str) -> Path:
+def _free_name(folder: Path, suggested: str) -> Path:
     """A file of about that name that is not there yet."""
-    name = re.sub(r"[^\w.() -]", "_", Path(wanted).name)[-100:].lstrip(".") or "download"
+    name = re.sub(r"[^\w.() -]", "_", Path(suggested).name)[-100:].lstrip(".") or "download"
     target = folder / name
     number = 1
     while target.exists():

@@ -23,7 +23,7 @@ from gaia_tools.addresses import may_reach, refusal
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CHUNK = 1 << 16
-_MOST_HEAD = 1 << 16
+_MAX_HEAD = 1 << 16
 _CONNECT_SECONDS = 15.0
 _PROXY_SECONDS = 45.0  # it has name servers to ask, and addresses to try
 _OWN_HEADERS = (b"connection", b"keep-alive", b"proxy-")
@@ -65,7 +65,7 @@ class Proxy:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MOST_HEAD)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MAX_HEAD)
 
     async def close(self) -> None:
         """Stop listening, and end what is under way."""

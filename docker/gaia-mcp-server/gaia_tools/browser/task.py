@@ -108,14 +108,14 @@ async def _step(
 ) -> Outcome | None:
     """Do what the model asks for; its result where it gives one."""
     calls = message.get("tool_calls") or []
-    said = message.get("content")
-    said = said.strip() if isinstance(said, str) else ""
+    content = message.get("content")
+    content = content.strip() if isinstance(content, str) else ""
     if not calls:
-        if said:
-            return Outcome(said, True, steps)
+        if content:
+            return Outcome(content, True, steps)
         messages.append({"role": "user", "content": "Use a tool, or call `finish`."})
         return None
-    messages.append({"role": "assistant", "content": said, "tool_calls": calls})
+    messages.append({"role": "assistant", "content": content, "tool_calls": calls})
     for call in calls:
         function = call.get("function") or {}
         name = str(function.get("name"))

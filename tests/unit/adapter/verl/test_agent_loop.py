@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from aworld_train.adapter.verl import agent_loop
-from aworld_train.adapter.verl.episode_record import EpisodeRecord
+from aworld_train.adapter.episodes.agent import tool_server
+from aworld_train.adapter.episodes.record import EpisodeRecord
 from tests.agent_loops import (
     END,
     MESSAGES,
@@ -38,7 +38,7 @@ async def run(
 
 
 async def schemas() -> list[dict[str, Any]]:
-    return await agent_loop._tool_server(30.0, 30.0, []).schemas()
+    return await tool_server(30.0, 30.0, []).schemas()
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
@@ -261,10 +261,10 @@ async def test_the_servers_of_a_recipe_and_the_token_go_into_the_headers(
 ) -> None:
     monkeypatch.setenv("MCP_SERVER_URL", "http://127.0.0.1:1/mcp")
     monkeypatch.setenv("MCP_SERVER_TOKEN", TOKEN)
-    server = agent_loop._tool_server(5.0, 5.0, ["calculator", "browser"])
+    server = tool_server(5.0, 5.0, ["calculator", "browser"])
     assert server.headers == {"Authorization": f"Bearer {TOKEN}", "MCP_SERVERS": "calculator,browser"}
     monkeypatch.delenv("MCP_SERVER_TOKEN")
-    assert agent_loop._tool_server(5.0, 5.0, []).headers == {}
+    assert tool_server(5.0, 5.0, []).headers == {}
 
 
 async def test_many_episodes_at_once_keep_their_tokens_apart(calculator: ServerProcess) -> None:

@@ -1,6 +1,7 @@
 """VeRL's processes listen on loopback, find the user's modules, and take no library from where the user is."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.command import verl_command, verl_environment
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
-from aworld_train.user_code import load_own
+from aworld_train.user_code import load_user_code
 from tests.locations import REPOSITORY
 
 SECONDS = 120
@@ -86,9 +87,9 @@ def test_a_module_beside_the_user_is_found_and_one_that_is_installed_comes_first
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(user))])
-    assert load_own("beside:function", "reward")() == 7
+    assert load_user_code("beside:function", "reward")() == 7
     assert sys.path[-1] == str(user)
-    assert load_own("yaml:safe_load", "reward")("a: 1") == {"a": 1}
+    assert load_user_code("yaml:safe_load", "reward")("a: 1") == {"a": 1}
 
 
 def test_every_worker_of_ray_is_set_up(tmp_path: Path) -> None:
@@ -126,3 +127,35 @@ def test_no_secret_is_in_the_command_or_its_variables(tmp_path: Path, private: P
         assert len(secret.read_text()) == 64
         assert secret.read_text() not in str(variables) + str(verl_command(tmp_path))
         assert str(secret) in variables.values()
+
+
+def test_secrets_and_temporary_files_lie_outside_what_ray_opens_to_everyone(
+    private: PrivateFolder, tmp_path: Path
+) -> None:
+    assert stat.S_IMODE(private.path.stat().st_mode) == 0o700
+    for secret in (private.token, private.queue_key):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    for path in (private.token, private.queue_key, private.scratch, private.rendezvous):
+        assert path.exists()
+        assert not path.is_relative_to(private.ray)
+    assert private.token.read_text() != private.queue_key.read_text()
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    assert Path(variables["RAY_TMPDIR"]) / "ray" == private.ray
+    # The longest socket in Ray's folder, with the largest process id, fits into the 107 characters of an address.
+    session = "session_2026-11-22_15-23-54_982380_4194304/sockets/plasma_store"
+    assert len(f"/tmp/aworld-{'x' * 16}/ray/{session}") <= 107
+
+
+def test_ray_keeps_its_files_in_the_private_folder(private: PrivateFolder, tmp_path: Path) -> None:
+    """Pinned: where Ray looks for the variable."""
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    program = "from ray._common.utils import get_default_ray_temp_dir as folder; print(folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert done.stdout.strip() == str(private.ray)

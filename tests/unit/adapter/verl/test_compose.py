@@ -6,18 +6,19 @@ from typing import Any
 import pytest
 
 from aworld_train import recipe as recipes
+from aworld_train.adapter.base import RunMode, framework_of
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.command import verl_environment
 from aworld_train.adapter.verl.compose import agent_file, compose
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.errors import RecipeError
 
+BASE = {"model": {"path": "org/model"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}
+
 
 def composed(tmp_path: Path, *overrides: str, **options: Any) -> dict[str, Any]:
-    recipe = recipes.load(
-        {"model": {"path": "org/model"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}, overrides
-    )
-    return compose(recipe, tmp_path, **options)
+    return compose(recipes.load(BASE, overrides), tmp_path, **options)
 
 
 def leaf(config: dict[str, Any], key: str) -> Any:
@@ -78,7 +79,8 @@ def test_a_measurement_takes_no_step_and_a_resumed_run_does_not_measure_again(tm
     measured = composed(tmp_path, val_only=True)
     assert leaf(measured, "trainer.val_only") is True
     assert leaf(measured, "trainer.resume_mode") == "disable"
-    assert leaf(composed(tmp_path, val_first=False), "trainer.val_before_train") is False
+    plan = VerlFramework().compile(recipes.load(BASE), tmp_path, RunMode.train)
+    assert list(plan.without_first_validation) == ["trainer.val_before_train=False"]
 
 
 def test_a_key_that_verl_does_not_know_is_named_with_the_nearest(tmp_path: Path) -> None:
@@ -118,5 +120,5 @@ def test_the_private_ray_keeps_its_token_to_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["runtime_env=null", "runtime_env.worker_process_setup_hook=mine:hook"])
 def test_what_secures_a_runs_ports_cannot_be_left_out(tmp_path: Path, change: str) -> None:
-    with pytest.raises(RecipeError, match="cannot be changed"):
-        composed(tmp_path, f"verl.ray_kwargs.ray_init.{change}")
+    with pytest.raises(RecipeError, match=r"verl\.ray_kwargs\.ray_init\.runtime_env.* cannot be set"):
+        framework_of(recipes.load(BASE, [f"verl.ray_kwargs.ray_init.{change}"]))

@@ -1,6 +1,7 @@
 """The reward through verl's own loader and reward manager, as a reward worker runs it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from aworld_train import recipe as recipes
 
 pytest.importorskip("verl", reason="verl is not installed")
 
+from aworld_train.adapter.episodes.scoring import reward_plan
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.reward import reward_plan
+from aworld_train.adapter.verl.reward import take_score
 
 TURNS = "{call}\nuser\n<tool_response>\n<answer>5</answer>\n</tool_response>\nassistant\n{last}"
 
@@ -68,9 +70,11 @@ def scored(tmp_path: Path) -> Any:
 
 async def test_verl_finds_the_reward_and_records_its_score_and_details(scored: Any) -> None:
     result = await scored(TURNS.format(call="2+3?", last="<answer>5</answer>"))
-    details = result["reward_extra_info"]
-    assert result["reward_score"] == details["score"] == details["acc"] == details["answered"] == 1.0
-    assert details["scoring"]["scorer"] == "number"
+    output = SimpleNamespace(extra_fields={"reward_extra_info": result["reward_extra_info"]})
+    score = take_score(output)
+    assert score is not None and score.result.scorer == "number"
+    figures = output.extra_fields["reward_extra_info"]
+    assert result["reward_score"] == figures["score"] == figures["acc"] == figures["answered"] == 1.0
 
 
 async def test_a_tool_that_prints_the_answer_wins_nothing_in_verl(scored: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.dataset.expressions import evaluate, normalize
-from aworld_train.dataset.sources.arithmetic import LARGEST_RESULT, arithmetic_tasks
+from aworld_train.dataset.sources.arithmetic import MAX_RESULT, arithmetic_tasks
 from aworld_train.errors import DatasetError, UsageError
 
 
@@ -24,7 +24,7 @@ def test_expressions_are_canonical_and_answers_are_their_exact_values() -> None:
     for task in islice(arithmetic_tasks(0), 2000):
         assert normalize(task.subject) == task.subject
         assert evaluate(task.answer) == evaluate(task.subject)
-        assert 0 <= evaluate(task.subject) < LARGEST_RESULT
+        assert 0 <= evaluate(task.subject) < MAX_RESULT
 
 
 def test_the_spread_is_that_of_gsm8k_annotations() -> None:

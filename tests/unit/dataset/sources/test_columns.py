@@ -1,4 +1,4 @@
-"""What tasks say is in their rows again, whatever they share with others and whatever they do not."""
+"""The rows of tasks have the values of the tasks, whether these are shared with other tasks or not."""
 
 from collections.abc import Callable, Iterator
 
@@ -37,21 +37,21 @@ tasks = st.builds(
 
 @given(st.lists(tasks, max_size=12), st.integers(0, 3))
 def test_a_row_says_what_its_task_says(
-    monkeypatch_shared: Callable[[int], None], made: list[Task], shared: int
+    monkeypatch_shared: Callable[[int], None], tasks: list[Task], shared: int
 ) -> None:
     monkeypatch_shared(shared)
-    made = [
+    tasks = [
         Task(**{**{f: getattr(t, f) for f in t.__struct_fields__}, "message": t.message + t.subject})
-        for t in made
+        for t in tasks
     ]
     families = FamilyIndex()
-    flat = to_columns(made, 0, families, 3)
-    rows = RowMaker(families.listed()).rows(flat, np.arange(len(made)), "train")
+    flat = to_columns(tasks, 0, families, 3)
+    rows = RowMaker(families.listed()).rows(flat, np.arange(len(tasks)), "train")
     rows.validate(full=True)
     assert rows.schema.equals(SCHEMA)
-    for number, (task, row) in enumerate(zip(made, rows.to_pylist(), strict=True)):
-        said = [{"role": "system", "content": task.system}] if task.system else []
-        assert row["prompt"] == [*said, {"role": "user", "content": task.message}]
+    for number, (task, row) in enumerate(zip(tasks, rows.to_pylist(), strict=True)):
+        system_messages = [{"role": "system", "content": task.system}] if task.system else []
+        assert row["prompt"] == [*system_messages, {"role": "user", "content": task.message}]
         assert row["reward_model"] == {"style": "rule", "ground_truth": task.answer}
         info = row["extra_info"]
         is_question = task.kind is TaskKind.question

@@ -94,7 +94,7 @@ def test_each_question_becomes_a_task(layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "reply"),
     [
         ("answer", "So it is <answer>17</answer>"),
         ("boxed", r"So it is \boxed{17}"),
@@ -102,11 +102,11 @@ def test_each_question_becomes_a_task(layout: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_prompts_ask_for_the_answer_where_its_schema_finds_it(
-    schema: str, said: str, tmp_path: Path
+    schema: str, reply: str, tmp_path: Path
 ) -> None:
     task = read(snapshot(tmp_path), answer_schema=schema)[0]
     assert isinstance(task, Task) and task.answer_schema == schema
-    assert extract(said, schema) == "17"
+    assert extract(reply, schema) == "17"
     for prompt in (task.system, task.message):
         assert PLACES[schema] in prompt
         assert "{" not in prompt.replace(PLACES[schema], "")
@@ -286,9 +286,9 @@ def test_ones_own_system_prompt_takes_the_place_of_the_packages(tmp_path: Path) 
 def test_the_dataset_comes_with_the_files_of_its_tasks_and_without_the_answers(
     tmp_path: Path, layout: str
 ) -> None:
-    given, out = snapshot(tmp_path / "gaia", layout), tmp_path / "out"
-    (given / "2023" / "validation" / "of-no-question.txt").write_text("x")
-    build("gaia", out, files=[given], splits={"train": 1})
+    snapshot_folder, out = snapshot(tmp_path / "gaia", layout), tmp_path / "out"
+    (snapshot_folder / "2023" / "validation" / "of-no-question.txt").write_text("x")
+    build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     copied = {path.name: path for path in (out / "attachments").iterdir()}
     assert set(copied) == {"bb-2.xlsx", "cc-3.png"}
     assert all(path.read_bytes() == b"content" and path.stat().st_mode & 0o004 for path in copied.values())
@@ -296,17 +296,17 @@ def test_the_dataset_comes_with_the_files_of_its_tasks_and_without_the_answers(
     assert {"attachments/bb-2.xlsx", "attachments/cc-3.png", "train.parquet"} <= set(outputs)
     assert find_data(out / "attachments", for_containers=True) == out / "attachments"
     # Nor may they be anywhere below.
-    for folder in (given / "2023" / "validation", given, out, tmp_path):
+    for folder in (snapshot_folder / "2023" / "validation", snapshot_folder, out, tmp_path):
         with pytest.raises(UsageError, match=r"holds the answers.*the folder `attachments`"):
             find_data(folder, for_containers=False)
 
 
 def test_files_of_tasks_that_are_not_in_the_dataset_are_not_copied(tmp_path: Path) -> None:
-    given, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
-    build("gaia", out, files=[given], levels=["1", "2"], splits={"train": 1})
+    snapshot_folder, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
+    build("gaia", out, files=[snapshot_folder], levels=["1", "2"], splits={"train": 1})
     assert [path.name for path in (out / "attachments").iterdir()] == ["bb-2.xlsx"]
     for seed in range(4):
-        build("gaia", out, files=[given], seed=seed, splits={"train": 1 / 3})
+        build("gaia", out, files=[snapshot_folder], seed=seed, splits={"train": 1 / 3})
         paths = [row["extra_info"]["attachments"] for row in pq.read_table(out / "train.parquet").to_pylist()]
         copied = [f"/attachments/{path.name}" for path in (out / "attachments").glob("*")]
         assert copied == [path for row in paths for path in row or ()]
@@ -315,13 +315,13 @@ def test_files_of_tasks_that_are_not_in_the_dataset_are_not_copied(tmp_path: Pat
 def test_a_dataset_with_attachments_and_pictures_is_replaced_and_nothing_of_ones_own_with_it(
     tmp_path: Path,
 ) -> None:
-    given, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
-    build("gaia", out, files=[given], splits={"train": 1})
+    snapshot_folder, out = snapshot(tmp_path / "gaia"), tmp_path / "out"
+    build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     (out / "train.stats.png").write_bytes(b"picture")
-    build("gaia", out, files=[given], splits={"train": 1})
+    build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     (out / "attachments" / "my-notes.txt").write_text("mine")
     with pytest.raises(DatasetError, match="attachments/my-notes"):
-        build("gaia", out, files=[given], splits={"train": 1})
+        build("gaia", out, files=[snapshot_folder], splits={"train": 1})
     assert (out / "attachments" / "my-notes.txt").exists()
 
 

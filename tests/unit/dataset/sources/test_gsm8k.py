@@ -1,4 +1,4 @@
-"""GSM8K's rows: every annotation and every row comes out, as a task or with the reason why not."""
+"""GSM8K's records: every annotation and every record is yielded, as a task or as dropped with a reason."""
 
 import gzip
 import json

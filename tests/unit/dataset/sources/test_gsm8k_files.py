@@ -1,4 +1,4 @@
-"""GSM8K itself, all rows of it, where the files are at hand."""
+"""All records of GSM8K, where its files are present."""
 
 import json
 import os

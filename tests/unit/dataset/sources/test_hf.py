@@ -1,4 +1,4 @@
-"""Hugging Face datasets as a source: folders of `save_to_disk`, and a hub that does not answer as it should."""
+"""Hugging Face datasets as a source: folders of `save_to_disk`, and a hub that fails."""
 
 import json
 import os
@@ -128,11 +128,11 @@ def from_hub(home: Path, *arguments: str, **variables: str) -> str:
 def test_a_hub_that_cannot_be_reached_is_told_with_what_to_do(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        said = from_hub(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{closed.getsockname()[1]}")
-    assert said.startswith(
+        message = from_hub(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{closed.getsockname()[1]}")
+    assert message.startswith(
         "dataset someone/tasks (--file) is no folder here, and cannot be had from the hub: "
     )
-    assert "`save_to_disk` it there, and give the folder" in said
+    assert "`save_to_disk` it there, and give the folder" in message
 
 
 def test_a_hub_that_never_answers_is_given_up(tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_a_hub_that_never_answers_is_given_up(tmp_path: Path) -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        said = from_hub(tmp_path, HF_ENDPOINT=endpoint, HF_HUB_ETAG_TIMEOUT="1")
-    assert "cannot be had from the hub" in said and "timed out" in said
+        message = from_hub(tmp_path, HF_ENDPOINT=endpoint, HF_HUB_ETAG_TIMEOUT="1")
+    assert "cannot be had from the hub" in message and "timed out" in message
 
 
 def test_offline_a_dataset_that_was_never_downloaded_is_an_error(tmp_path: Path) -> None:
-    said = from_hub(tmp_path, HF_HUB_OFFLINE="1")
-    assert "cannot be had from the hub" in said and "HF_HUB_OFFLINE=1" in said
+    message = from_hub(tmp_path, HF_HUB_OFFLINE="1")
+    assert "cannot be had from the hub" in message and "HF_HUB_OFFLINE=1" in message
 
 
 REVISION = "1".zfill(40)
@@ -208,13 +208,13 @@ def hub() -> Iterator[str]:
 
 def test_a_hubs_dataset_is_streamed(tmp_path: Path) -> None:
     with hub() as endpoint:
-        said = from_hub(tmp_path, "train", HF_ENDPOINT=endpoint)
-    lines = said.splitlines()
+        message = from_hub(tmp_path, "train", HF_ENDPOINT=endpoint)
+    lines = message.splitlines()
     assert len(lines) == 2 and all(line.startswith("Task(data_source='tasks'") for line in lines)
     assert "message='q0', answer='72'" in lines[0] and "message='q1', answer='1.5'" in lines[1]
 
 
 def test_a_hubs_dataset_of_several_parts_needs_one_named(tmp_path: Path) -> None:
     with hub() as endpoint:
-        said = from_hub(tmp_path, HF_ENDPOINT=endpoint)
-    assert said.startswith("usage someone/tasks has the parts ") and "--part" in said
+        message = from_hub(tmp_path, HF_ENDPOINT=endpoint)
+    assert message.startswith("usage someone/tasks has the parts ") and "--part" in message

@@ -1,4 +1,4 @@
-"""JSON lines that are read many at once say what they say one by one, whatever stands between them."""
+"""JSON lines that are read many at once give the same tasks as read one by one, in any mixture."""
 
 import json
 import tempfile
@@ -64,11 +64,11 @@ def test_lines_say_the_same_read_many_at_once_or_one_by_one(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tasks.jsonl")
         path.write_bytes(b"".join(line + b"\n" for line in [FIRST, *lines]))
-        told = SourceOptions(files=(str(path),), **options)  # type: ignore[arg-type]
+        source_options = SourceOptions(files=(str(path),), **options)  # type: ignore[arg-type]
         with patch.object(json_tables, "_RUN_LINES", length):
-            at_once = one_by_one(source.jsonl(told))
+            at_once = one_by_one(source.jsonl(source_options))
         with patch.object(source.Tables, "read", lambda tables, run: None):
-            singly = list(source.jsonl(told))
+            singly = list(source.jsonl(source_options))
     assert not any(isinstance(item, TaskTable) for item in singly)
     assert at_once == singly
     assert [item.line for item in at_once] == list(range(1, len(lines) + 2))

@@ -1,4 +1,4 @@
-"""JSON lines as a source: what a line becomes, and that every line becomes something."""
+"""JSON lines as a source: the task of a line, and no line without a task or a reason."""
 
 import bz2
 import gzip
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.dataset.sources.input_files import LONGEST_LINE
+from aworld_train.dataset.sources.input_files import MAX_LINE_BYTES
 from aworld_train.dataset.sources.jsonl import jsonl
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.tasks import Dropped, Task
@@ -166,7 +166,7 @@ def test_a_line_without_end_at_the_end_of_the_file_counts(tmp_path: Path) -> Non
 def test_a_line_too_long_to_hold_is_dropped(tmp_path: Path) -> None:
     content = (
         b'{"query": "q", "answer": "a"}\n'
-        + b"x" * (2 * LONGEST_LINE + 5)
+        + b"x" * (2 * MAX_LINE_BYTES + 5)
         + b'\n{"query": "p", "answer": "a"}\n'
     )
     items = read(content, tmp_path)

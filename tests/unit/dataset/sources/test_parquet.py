@@ -1,4 +1,4 @@
-"""Parquet files as a source: any column type that can be said as text."""
+"""Parquet files as a source: any column type that can be written as text."""
 
 import datetime
 from decimal import Decimal
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aworld_train.dataset.sources.options import SourceOptions
-from aworld_train.dataset.sources.parquet import BATCH_ROWS, parquet
+from aworld_train.dataset.sources.parquet import BATCH_RECORDS, parquet
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import DatasetError, UsageError
 
@@ -88,7 +88,7 @@ def test_verls_own_rows_are_understood(tmp_path: Path) -> None:
 
 
 def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
-    count = 2 * BATCH_ROWS + 3
+    count = 2 * BATCH_RECORDS + 3
     items = read(pa.table({"query": [f"q{n}" for n in range(count)], "answer": range(count)}), tmp_path)
     assert [item.line for item in items] == list(range(1, count + 1))
     assert isinstance(items[-1], Task) and items[-1].answer == str(count - 1)

@@ -1,4 +1,4 @@
-"""A source of one's own: what it may yield, and how its faults are told."""
+"""User-defined sources: what they may yield, and how their errors are reported."""
 
 import sys
 from pathlib import Path

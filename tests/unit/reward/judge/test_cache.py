@@ -14,7 +14,7 @@ RIGHT = JudgedVerdict(Verdict.correct, 'Both say "Zürich".\n')
 WRONG = JudgedVerdict(Verdict.incorrect, "")
 
 
-def test_a_verdict_is_found_by_whoever_looks_in_the_same_directory(tmp_path: Path) -> None:
+def test_caches_of_one_directory_share_verdicts(tmp_path: Path) -> None:
     VerdictCache(tmp_path / "not" / "there").write(KEY, "judge", RIGHT)
     assert VerdictCache(tmp_path / "not" / "there").read(KEY) == RIGHT
 
@@ -76,7 +76,7 @@ def test_processes_that_keep_the_same_verdict_at_the_same_time_always_read_a_who
     assert [file.name for file in tmp_path.glob("*/*")] == [f"{KEY}.json"]
 
 
-def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     cache = VerdictCache(tmp_path / "file")
     assert cache.read(KEY) is None
@@ -93,6 +93,6 @@ def test_a_key_is_of_all_that_makes_a_verdict() -> None:
         Question("What?", "6", "six", "Judge well."),
         Question("What?", "6s", "ix", "Judge."),
     ]
-    keys = [asked.key("judge") for asked in [question, *others]] + [question.key("another")]
+    keys = [other.key("judge") for other in [question, *others]] + [question.key("another")]
     assert len(set(keys)) == len(keys)
     assert question.key("judge") == Question("What?", "6", "six", "Judge.").key("judge")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.reward.judge.verdict import Unreadable, Verdict, read_ruling
+from aworld_train.reward.judge.verdict import UnreadableVerdict, Verdict, read_verdict
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from aworld_train.reward.judge.verdict import Unreadable, Verdict, read_ruling
     ],
 )
 def test_a_verdict_is_read_with_its_reason(text: str, verdict: str, reason: str) -> None:
-    ruling = read_ruling(text)
+    ruling = read_verdict(text)
     assert ruling.verdict == Verdict(verdict)
     assert ruling.reason == reason
 
@@ -104,8 +104,8 @@ def test_a_verdict_is_read_with_its_reason(text: str, verdict: str, reason: str)
     ],
 )
 def test_what_is_not_exactly_a_verdict_is_none(text: str) -> None:
-    with pytest.raises(Unreadable):
-        read_ruling(text)
+    with pytest.raises(UnreadableVerdict):
+        read_verdict(text)
 
 
 @given(st.text(), st.sampled_from(["correct", "incorrect"]))
@@ -113,8 +113,8 @@ def test_any_reason_in_json_leaves_the_verdict_as_it_is_or_makes_it_unreadable(
     text: str, verdict: str
 ) -> None:
     try:
-        assert read_ruling(json.dumps({"reason": text, "verdict": verdict})).verdict == verdict
-    except Unreadable:
+        assert read_verdict(json.dumps({"reason": text, "verdict": verdict})).verdict == verdict
+    except UnreadableVerdict:
         assert "verdict" in text.lower() or "<think" in text.lower() or "</think" in text.lower()
 
 
@@ -128,8 +128,8 @@ def test_any_reason_in_json_leaves_the_verdict_as_it_is_or_makes_it_unreadable(
 def test_no_mixture_of_a_verdict_s_words_is_read_as_one_unless_its_last_line_is_it(words: list[str]) -> None:
     text = "".join(words)
     try:
-        ruling = read_ruling(text)
-    except Unreadable:
+        ruling = read_verdict(text)
+    except UnreadableVerdict:
         return
     last = text.strip().splitlines()[-1].rpartition("</think>")[2].replace("*", "").replace(" ", "").upper()
     assert last == f"VERDICT:{ruling.verdict.upper()}"
@@ -140,5 +140,5 @@ def test_no_mixture_of_a_verdict_s_words_is_read_as_one_unless_its_last_line_is_
     ["VERDICT:" + "*" * 200_000, "verdict" + ":" * 200_000, "verdict_" * 50_000, "```\n" + "\n " * 100_000],
 )
 def test_a_long_text_that_is_nearly_a_verdict_is_given_up_soon(text: str) -> None:
-    with pytest.raises(Unreadable):
-        read_ruling(text)
+    with pytest.raises(UnreadableVerdict):
+        read_verdict(text)

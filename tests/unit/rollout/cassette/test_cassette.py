@@ -201,9 +201,9 @@ def test_a_miss_says_which_call_which_file_and_the_nearest_one(tmp_path: Path) -
     cassette = Cassette(tmp_path / "c", Mode.record)
     for expression in ("1+1", "6*7", "9*(2+3)"):
         cassette.keep(cassette.key("local", "calculator", {"expression": expression}), answered(""))
-    said = cassette.miss(cassette.key("local", "calculator", {"expression": "6*8"}))
-    assert f'{tmp_path / "c"} has no call of calculator with {{"expression":"6*8"}}' in said
-    assert said.endswith('the nearest recorded call of this tool has {"expression":"6*7"}')
+    error_message = cassette.miss(cassette.key("local", "calculator", {"expression": "6*8"}))
+    assert f'{tmp_path / "c"} has no call of calculator with {{"expression":"6*8"}}' in error_message
+    assert error_message.endswith('the nearest recorded call of this tool has {"expression":"6*7"}')
     assert "no call of this tool at all" in cassette.miss(cassette.key("local", "other", {}))
 
 

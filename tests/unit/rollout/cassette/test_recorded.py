@@ -52,15 +52,15 @@ async def play(
 
 async def test_a_replay_gives_what_the_server_gave_and_needs_none(odd: ServerProcess, tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    schemas, made = await play(odd.tools(), Cassette(path, Mode.record))
-    assert [result.is_error for result in made] == [False] * 3 + [True, False, False, True, False]
-    assert [made[place].text for place in (1, 2, 7)] == ["1", "2", "3"]
+    schemas, results = await play(odd.tools(), Cassette(path, Mode.record))
+    assert [result.is_error for result in results] == [False] * 3 + [True, False, False, True, False]
+    assert [results[place].text for place in (1, 2, 7)] == ["1", "2", "3"]
     for _ in range(2):
         again, replayed = await play(NOWHERE, Cassette(path, Mode.replay))
         assert again == schemas
-        assert replayed == made
-    assert replayed[4].whole["structuredContent"] == {"x": 5, "nothing": None}
-    assert [part["type"] for part in replayed[5].whole["content"]] == ["text", "image", "resource"]
+        assert replayed == results
+    assert replayed[4].raw["structuredContent"] == {"x": 5, "nothing": None}
+    assert [part["type"] for part in replayed[5].raw["content"]] == ["text", "image", "resource"]
 
 
 async def test_no_secret_is_in_the_file(odd: ServerProcess, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ async def test_no_secret_is_in_the_file(odd: ServerProcess, tmp_path: Path) -> N
 
 
 async def test_without_a_cassette_every_call_is_made(odd: ServerProcess) -> None:
-    schemas, made = await play(odd.tools(), None)
-    assert schemas and made[0].text == repr([1.5, "é\u2028漢", None])
+    schemas, results = await play(odd.tools(), None)
+    assert schemas and results[0].text == repr([1.5, "é\u2028漢", None])
 
 
 async def test_a_call_that_was_not_recorded_is_an_error_result_and_nobody_is_asked(

@@ -8,7 +8,7 @@ import anthropic
 import pytest
 
 from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
-from tests.gateways import MODEL, admitted
+from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12])
 CALLS = Completion(
@@ -24,7 +24,7 @@ ADD: Any = {"name": "add", "description": "Adds.", "input_schema": {"type": "obj
 
 
 async def post(root: str, body: Any) -> tuple[int, Any, Any]:
-    async with aiohttp.ClientSession() as session, session.post(root + "/v1/messages", json=body) as response:
+    async with aiohttp.ClientSession() as http, http.post(root + "/v1/messages", json=body) as response:
         return response.status, await response.json(), response.headers
 
 
@@ -33,7 +33,7 @@ def client(root: str) -> anthropic.AsyncAnthropic:
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
-    async with admitted(ANSWER) as (admission, scripted), client(admission.root()) as ai:
+    async with rollout_session(ANSWER) as (session, scripted), client(session.root()) as ai:
         got = await ai.messages.create(
             model="m",
             max_tokens=9,
@@ -54,11 +54,11 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
         7,
         2,
     )
-    (asked,) = scripted.asked
-    assert asked.messages == (Message("system", "Be\nbrief."), Message("user", "1+1?"))
-    assert (asked.max_tokens, asked.stop, asked.temperature, asked.top_k) == (9, ("END",), 0.5, 3)
+    (request,) = scripted.requests
+    assert request.messages == (Message("system", "Be\nbrief."), Message("user", "1+1?"))
+    assert (request.max_tokens, request.stop, request.temperature, request.top_k) == (9, ("END",), 0.5, 3)
     function = {"name": "add", "description": "Adds.", "parameters": ADD["input_schema"]}
-    assert asked.tools == ({"type": "function", "function": function},)
+    assert request.tools == ({"type": "function", "function": function},)
 
 
 async def test_the_synchronous_client_works_with_its_key_at_the_common_address() -> None:
@@ -66,13 +66,13 @@ async def test_the_synchronous_client_works_with_its_key_at_the_common_address()
         with anthropic.Anthropic(base_url=root, api_key=key, timeout=20) as ai:
             return ai.messages.create(model="m", max_tokens=9, messages=USER).content[0]
 
-    async with admitted(ANSWER) as (admission, _):
-        root = admission.root().partition("/rollouts/")[0]
-        assert (await asyncio.to_thread(ask, root, admission.api_key())).text == "Two."
+    async with rollout_session(ANSWER) as (session, _):
+        root = session.root().partition("/rollouts/")[0]
+        assert (await asyncio.to_thread(ask, root, session.api_key())).text == "Two."
 
 
 async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
-    async with admitted(CALLS, ANSWER) as (admission, scripted), client(admission.root()) as ai:
+    async with rollout_session(CALLS, ANSWER) as (session, scripted), client(session.root()) as ai:
         got = await ai.messages.create(model="m", max_tokens=9, messages=USER)
         results = {
             "role": "user",
@@ -87,7 +87,7 @@ async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
         await ai.messages.create(model="m", max_tokens=9, messages=history)
     assert got.stop_reason == "tool_use"
     assert [block.type for block in got.content] == ["thinking", "text", "tool_use", "tool_use"]
-    user, assistant, *after = scripted.asked[1].messages
+    user, assistant, *after = scripted.requests[1].messages
     assert (user, assistant.key) == (Message("user", "1+1?"), CALLS.message.key)
     assert assistant.reasoning == CALLS.reasoning
     assert [call.call_id for call in assistant.tool_calls] == ["c1", "c2"]
@@ -103,7 +103,7 @@ async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
     "answer", [ANSWER, CALLS, Completion("", tokens=[1]), Completion("T", finish_reason="length")]
 )
 async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
-    async with admitted(answer) as (admission, _), client(admission.root()) as ai:
+    async with rollout_session(answer) as (session, _), client(session.root()) as ai:
         async with ai.messages.stream(model="m", max_tokens=9, messages=USER) as stream:
             text = "".join([piece async for piece in stream.text_stream])
             streamed = await stream.get_final_message()
@@ -119,12 +119,12 @@ async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
 async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: str) -> None:
     answer = Completion("", tool_calls=(ToolCall("add", arguments, "c1"),), finish_reason="tool_calls")
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "no"}]}
-    async with admitted(answer, ANSWER) as (admission, scripted), client(admission.root()) as ai:
+    async with rollout_session(answer, ANSWER) as (session, scripted), client(session.root()) as ai:
         async with ai.messages.stream(model="m", max_tokens=9, messages=USER) as stream:
             got = await stream.get_final_message()
         history: Any = [*USER, got.to_param(), result]
         await ai.messages.create(model="m", max_tokens=9, messages=history)
-    assert scripted.asked[1].messages[1] == answer.message
+    assert scripted.requests[1].messages[1] == answer.message
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: st
     ],
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said, headers = await post(admission.root(), {"messages": USER, "max_tokens": 9, **extra})
-    assert (status, said["type"], said["error"]["type"]) == (400, "error", "invalid_request_error")
-    assert (said["error"]["param"], headers["x-should-retry"]) == (parameter, "false")
-    assert scripted.asked == []
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, body, headers = await post(session.root(), {"messages": USER, "max_tokens": 9, **extra})
+    assert (status, body["type"], body["error"]["type"]) == (400, "error", "invalid_request_error")
+    assert (body["error"]["param"], headers["x-should-retry"]) == (parameter, "false")
+    assert scripted.requests == []
 
 
 async def test_tools_can_be_forbidden() -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        await post(admission.root(), {"messages": USER, "tools": [ADD], "tool_choice": {"type": "none"}})
-    assert not scripted.asked[0].use_tools
+    async with rollout_session(ANSWER) as (session, scripted):
+        await post(session.root(), {"messages": USER, "tools": [ADD], "tool_choice": {"type": "none"}})
+    assert not scripted.requests[0].use_tools
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -191,12 +191,12 @@ async def test_tools_can_be_forbidden() -> None:
 async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(
     stream: bool, refused: Exception, raised: type[anthropic.APIStatusError], kind: str
 ) -> None:
-    async with admitted(refused) as (admission, scripted), client(admission.root()) as ai:
+    async with rollout_session(refused) as (session, scripted), client(session.root()) as ai:
         with pytest.raises(raised) as caught:
             await ai.messages.create(model="m", max_tokens=9, messages=USER, stream=stream)
     body: Any = caught.value.body
     assert body["error"]["type"] == kind
-    assert len(scripted.asked) == 1
+    assert len(scripted.requests) == 1
 
 
 async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
@@ -205,8 +205,8 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     async with (
-        admitted(RequestRefused("too long"), gate=gate) as (admission, _),
-        client(admission.root()) as ai,
+        rollout_session(RequestRefused("too long"), gate=gate) as (session, _),
+        client(session.root()) as ai,
     ):
         stream = await ai.messages.create(model="m", max_tokens=9, messages=USER, stream=True)
         gate.set()

@@ -13,7 +13,7 @@ from aworld_train.rollout.messages import Completion, ToolCall
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.chat import _READ as CHAT
 from aworld_train.rollout.model_gateway.sampling import NEUTRAL
-from tests.gateways import admitted_in_thread
+from tests.gateways import rollout_session_in_thread
 
 ANSWER = Completion(
     "Two.", tool_calls=(ToolCall("a", "[", "c"),), tokens=[1], logprobs=[-1.0], texts=["Two."]
@@ -126,8 +126,8 @@ def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[httpx.Client]:
     with (
-        admitted_in_thread(ANSWER) as (admission, _),
-        httpx.Client(base_url=admission.address(), timeout=20) as http,
+        rollout_session_in_thread(ANSWER) as (session, _),
+        httpx.Client(base_url=session.address(), timeout=20) as http,
     ):
         yield http
 
@@ -137,9 +137,9 @@ def check(response: httpx.Response) -> None:
         assert response.content
         return
     assert response.status_code == 400, response.text
-    said = response.json()["error"]
-    assert said["message"] and said["type"] == "invalid_request_error"
-    assert said["param"] or said["code"].startswith("invalid_")
+    error = response.json()["error"]
+    assert error["message"] and error["type"] == "invalid_request_error"
+    assert error["param"] or error["code"].startswith("invalid_")
 
 
 @given(st.dictionaries(st.text(max_size=3), anything))
@@ -192,8 +192,8 @@ def test_any_bytes_are_answered_or_refused(gateway: httpx.Client, path: str, sen
 @pytest.mark.parametrize("where", ["tools", "messages", "input", "text", "metadata", "logit_bias"])
 def test_a_deep_body_is_answered_or_refused(gateway: httpx.Client, path: str, depth: int, where: str) -> None:
     user = [{"role": "user", "content": "hi"}]
-    said = {"messages": user, "input": "hi", where: None}
-    sent = json.dumps(said).replace("null", '{"a":' * depth + "1" + "}" * depth)
+    body = {"messages": user, "input": "hi", where: None}
+    sent = json.dumps(body).replace("null", '{"a":' * depth + "1" + "}" * depth)
     check(gateway.post(path, content=sent.encode()))
 
 

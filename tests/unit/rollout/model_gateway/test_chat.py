@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
-from tests.gateways import MODEL, admitted
+from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o.é"])
 CALLS = Completion(
@@ -35,8 +35,8 @@ ADD: Any = {
 async def post(url: str, body: Any, **headers: str) -> tuple[int, Any, Any]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with (
-        aiohttp.ClientSession() as session,
-        session.post(url + "/chat/completions", data=data, headers=headers) as response,
+        aiohttp.ClientSession() as http,
+        http.post(url + "/chat/completions", data=data, headers=headers) as response,
     ):
         return response.status, await response.json(), response.headers
 
@@ -46,17 +46,17 @@ def client(url: str) -> openai.AsyncOpenAI:
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
-    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, scripted), client(session.address()) as ai:
         got = await ai.chat.completions.create(model="whatever", messages=USER)
     (choice,) = got.choices
     assert (choice.message.content, choice.finish_reason, choice.message.tool_calls) == ("Two.", "stop", None)
     assert (got.model, got.object, choice.logprobs) == (MODEL, "chat.completion", None)
     assert got.usage is not None
     assert (got.usage.prompt_tokens, got.usage.completion_tokens, got.usage.total_tokens) == (7, 2, 9)
-    (asked,) = scripted.asked
-    assert asked.messages == (Message("user", "1+1?"),)
-    assert (asked.tools, asked.use_tools, asked.max_tokens, asked.stop) == ((), True, None, ())
-    assert (asked.temperature, asked.top_p, asked.top_k) == (None, None, None)
+    (request,) = scripted.requests
+    assert request.messages == (Message("user", "1+1?"),)
+    assert (request.tools, request.use_tools, request.max_tokens, request.stop) == ((), True, None, ())
+    assert (request.temperature, request.top_p, request.top_k) == (None, None, None)
 
 
 async def test_the_synchronous_client_works_too() -> None:
@@ -65,12 +65,12 @@ async def test_the_synchronous_client_works_too() -> None:
             got = ai.chat.completions.create(model="m", messages=USER)
             return got.choices[0].message.content
 
-    async with admitted(ANSWER) as (admission, _):
-        assert await asyncio.to_thread(ask, admission.address()) == "Two."
+    async with rollout_session(ANSWER) as (session, _):
+        assert await asyncio.to_thread(ask, session.address()) == "Two."
 
 
 async def test_tool_calls_come_as_the_model_wrote_them() -> None:
-    async with admitted(CALLS) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(CALLS) as (session, scripted), client(session.address()) as ai:
         got = await ai.chat.completions.create(model="m", messages=USER, tools=[ADD])
     message = got.choices[0].message
     assert message.content is None
@@ -82,22 +82,22 @@ async def test_tool_calls_come_as_the_model_wrote_them() -> None:
     ]
     assert message.reasoning_content == "I had better add."
     # What only a constrained decoder would read does not get into the prompt.
-    plain = {key: value for key, value in ADD["function"].items() if key != "strict"}
-    assert scripted.asked[0].tools == ({"type": "function", "function": plain},)
+    function = {key: value for key, value in ADD["function"].items() if key != "strict"}
+    assert scripted.requests[0].tools == ({"type": "function", "function": function},)
 
 
 async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
-    async with admitted(CALLS, ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(CALLS, ANSWER) as (session, scripted), client(session.address()) as ai:
         got = await ai.chat.completions.create(model="m", messages=USER)
         history = [*USER, got.choices[0].message, {"role": "tool", "tool_call_id": "c2", "content": "2"}]
         await ai.chat.completions.create(model="m", messages=history)
-    _, assistant, result = scripted.asked[1].messages
+    _, assistant, result = scripted.requests[1].messages
     assert assistant == CALLS.message
     assert result == Message("tool", "2", call_id="c2", name="say")
 
 
 async def test_a_stream_adds_up_to_the_answer() -> None:
-    async with admitted(CALLS) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(CALLS) as (session, _), client(session.address()) as ai:
         stream = ai.chat.completions.stream(
             model="m",
             messages=USER,
@@ -119,7 +119,7 @@ async def test_a_stream_adds_up_to_the_answer() -> None:
 
 async def test_a_stream_gives_role_reasoning_text_and_usage_in_this_order() -> None:
     answer = Completion("Yes", reasoning="Hm", prompt_tokens=1, tokens=[1], logprobs=[-1.0], texts=["Yes"])
-    async with admitted(answer) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(answer) as (session, _), client(session.address()) as ai:
         stream = await ai.chat.completions.create(
             model="m",
             messages=USER,
@@ -144,14 +144,14 @@ async def test_a_stream_gives_role_reasoning_text_and_usage_in_this_order() -> N
 
 
 async def test_without_being_asked_a_stream_has_no_usage() -> None:
-    async with admitted(ANSWER) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, _), client(session.address()) as ai:
         stream = await ai.chat.completions.create(model="m", messages=USER, stream=True)
         chunks = [chunk async for chunk in stream]
     assert all(chunk.usage is None and chunk.choices for chunk in chunks)
 
 
 async def test_log_probabilities_are_those_of_the_sampled_tokens() -> None:
-    async with admitted(ANSWER) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, _), client(session.address()) as ai:
         got = await ai.chat.completions.create(model="m", messages=USER, logprobs=True, top_logprobs=0)
     logprobs = got.choices[0].logprobs
     assert logprobs is not None and logprobs.content is not None
@@ -160,7 +160,7 @@ async def test_log_probabilities_are_those_of_the_sampled_tokens() -> None:
 
 
 async def test_wishes_are_passed_on() -> None:
-    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, scripted), client(session.address()) as ai:
         await ai.chat.completions.create(
             model="m",
             messages=USER,
@@ -176,16 +176,16 @@ async def test_wishes_are_passed_on() -> None:
             metadata={"a": "b"},
             extra_body={"top_k": 5, "min_p": 0, "unheard_of": [1]},
         )
-    (asked,) = scripted.asked
-    assert (asked.max_tokens, asked.stop, asked.temperature, asked.top_p, asked.top_k) == (
+    (request,) = scripted.requests
+    assert (request.max_tokens, request.stop, request.temperature, request.top_p, request.top_k) == (
         40,
         ("END",),
         0,
         0.5,
         5,
     )
-    assert not asked.use_tools
-    assert len(asked.tools) == 1
+    assert not request.use_tools
+    assert len(request.tools) == 1
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ async def test_wishes_are_passed_on() -> None:
     ],
 )
 async def test_what_would_change_sampling_is_refused(extra: dict[str, Any], parameter: str) -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said, headers = await post(admission.address(), {"model": "m", "messages": USER, **extra})
-    assert (status, said["error"]["param"], said["error"]["code"]) == (
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, body, headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
+    assert (status, body["error"]["param"], body["error"]["code"]) == (
         400,
         parameter,
         "unsupported_parameter",
     )
-    assert (said["error"]["type"], headers["x-should-retry"]) == ("invalid_request_error", "false")
-    assert scripted.asked == []
+    assert (body["error"]["type"], headers["x-should-retry"]) == ("invalid_request_error", "false")
+    assert scripted.requests == []
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ async def test_what_would_change_sampling_is_refused(extra: dict[str, Any], para
     ],
 )
 async def test_what_changes_nothing_is_accepted(extra: dict[str, Any]) -> None:
-    async with admitted(ANSWER) as (admission, _):
-        status, said, _headers = await post(admission.address(), {"model": "m", "messages": USER, **extra})
-    assert status == 200, said
+    async with rollout_session(ANSWER) as (session, _):
+        status, body, _headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
+    assert status == 200, body
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ async def test_what_changes_nothing_is_accepted(extra: dict[str, Any]) -> None:
     ],
 )
 async def test_a_wrong_value_is_refused_by_its_name(body: dict[str, Any], parameter: str) -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said, _headers = await post(admission.address(), body)
-    assert (status, said["error"]["param"]) == (400, parameter)
-    assert said["error"]["message"]
-    assert scripted.asked == []
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, received, _headers = await post(session.address(), body)
+    assert (status, received["error"]["param"]) == (400, parameter)
+    assert received["error"]["message"]
+    assert scripted.requests == []
 
 
 @pytest.mark.parametrize(
@@ -309,11 +309,11 @@ async def test_a_wrong_value_is_refused_by_its_name(body: dict[str, Any], parame
     ],
 )
 async def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said, _headers = await post(admission.address(), body)
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, received, _headers = await post(session.address(), body)
     assert status == 400
-    assert said["error"]["code"] in ("invalid_json", "invalid_text")
-    assert scripted.asked == []
+    assert received["error"]["code"] in ("invalid_json", "invalid_text")
+    assert scripted.requests == []
 
 
 async def test_every_kind_of_message_arrives() -> None:
@@ -335,10 +335,10 @@ async def test_every_kind_of_message_arrives() -> None:
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
     ]
     body = json.dumps({"messages": messages}).replace("\\ude00", "\\uDE00").encode()
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said, _headers = await post(admission.address(), body)
-    assert status == 200, said
-    assert scripted.asked[0].messages == (
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, received, _headers = await post(session.address(), body)
+    assert status == 200, received
+    assert scripted.requests[0].messages == (
         Message("system", "Be\nbrief."),
         Message("user", "😀 1+1?"),
         Message("assistant", "", (ToolCall("add", "{}", "c1"),), reasoning="Add."),
@@ -368,18 +368,18 @@ async def test_every_kind_of_message_arrives() -> None:
 async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(
     stream: bool, failure: BaseException, status: int, code: str, raised: type[openai.APIStatusError]
 ) -> None:
-    async with admitted(failure) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(failure) as (session, scripted), client(session.address()) as ai:
         with pytest.raises(raised) as caught:
             await ai.chat.completions.create(model="m", messages=USER, stream=stream)
     assert (caught.value.status_code, caught.value.code) == (status, code)
-    assert len(scripted.asked) == 1
+    assert len(scripted.requests) == 1
     assert "secret" not in str(caught.value)
 
 
 async def test_an_unexpected_failure_names_its_type_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with admitted(RuntimeError("secret")) as (admission, _):
-        _status, said, _headers = await post(admission.address(), {"messages": USER})
-    assert said["error"] == {
+    async with rollout_session(RuntimeError("secret")) as (session, _):
+        _status, body, _headers = await post(session.address(), {"messages": USER})
+    assert body["error"] == {
         "message": "the model failed: RuntimeError",
         "type": "server_error",
         "param": None,
@@ -391,9 +391,9 @@ async def test_an_unexpected_failure_names_its_type_and_is_logged(caplog: pytest
 async def test_a_stream_that_takes_long_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
-    async with admitted(ANSWER, gate=gate) as (admission, _), aiohttp.ClientSession() as session:
-        url = admission.address() + "/chat/completions"
-        async with session.post(url, json={"messages": USER, "stream": True}) as response:
+    async with rollout_session(ANSWER, gate=gate) as (session, _), aiohttp.ClientSession() as http:
+        url = session.address() + "/chat/completions"
+        async with http.post(url, json={"messages": USER, "stream": True}) as response:
             assert [await response.content.readline() for _ in range(4)] == [b": sampling\n", b"\n"] * 2
             gate.set()
             rest = await response.content.read()
@@ -407,11 +407,11 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     refused = RequestRefused("too long", code="context_length_exceeded")
-    async with admitted(refused, gate=gate) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(refused, gate=gate) as (session, scripted), client(session.address()) as ai:
         stream = await ai.chat.completions.create(model="m", messages=USER, stream=True)
         gate.set()
         with pytest.raises(openai.APIError, match="too long") as caught:
             async for _chunk in stream:
                 pass
     assert caught.value.code == "context_length_exceeded"
-    assert len(scripted.asked) == 1
+    assert len(scripted.requests) == 1

@@ -23,15 +23,15 @@ conversations = st.tuples(texts, st.lists(turns, max_size=3), texts)
 tools_offered = st.lists(st.tuples(words, texts, objects), max_size=2)
 
 
-def messages_of(system: str, said: list[Any], last: str) -> list[Message]:
+def messages_of(system: str, turns: list[Any], last: str) -> list[Message]:
     found = [Message("system", system)] if system else []
     number = 0
-    for user, answers, end, thought in said:
+    for user, answers, end, thought in turns:
         found.append(Message("user", user))
-        for text, reasoning, made in answers:
-            ids = [f"call_{number + at}" for at in range(len(made))]
-            number += len(made)
-            parts = [(ToolCall(*call, one), result) for (call, result), one in zip(made, ids, strict=True)]
+        for text, reasoning, calls in answers:
+            ids = [f"call_{number + index}" for index in range(len(calls))]
+            number += len(calls)
+            parts = [(ToolCall(*call, one), result) for (call, result), one in zip(calls, ids, strict=True)]
             found.append(Message("assistant", text, tuple(call for call, _ in parts), reasoning=reasoning))
             found += [Message("tool", result, call_id=call.call_id, name=call.name) for call, result in parts]
         found.append(Message("assistant", end, reasoning=thought))
@@ -39,7 +39,9 @@ def messages_of(system: str, said: list[Any], last: str) -> list[Message]:
 
 
 def in_chat(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
-    functions = [{"name": name, "description": said, "parameters": form} for name, said, form in tools]
+    functions = [
+        {"name": name, "description": description, "parameters": form} for name, description, form in tools
+    ]
     return {
         "messages": [
             one.for_chat() | ({"reasoning_content": one.reasoning} if one.reasoning else {})
@@ -63,15 +65,15 @@ def in_items(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
     return {
         "input": items,
         "tools": [
-            {"type": "function", "name": name, "description": said, "parameters": form, "strict": True}
-            for name, said, form in tools
+            {"type": "function", "name": name, "description": description, "parameters": form, "strict": True}
+            for name, description, form in tools
         ],
         "max_output_tokens": 9,
     }
 
 
 def in_blocks(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
-    said: list[Any] = []
+    content: list[Any] = []
     for one in messages:
         if one.role == "system":
             continue
@@ -81,16 +83,20 @@ def in_blocks(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
         elif one.role == "tool":
             result = {"type": "tool_result", "tool_use_id": one.call_id, "content": one.content}
             block = {"role": "user", "content": [result]}
-            if said and said[-1]["role"] == "user" and said[-1]["content"][0]["type"] == "tool_result":
-                said[-1]["content"].append(result)
+            if (
+                content
+                and content[-1]["role"] == "user"
+                and content[-1]["content"][0]["type"] == "tool_result"
+            ):
+                content[-1]["content"].append(result)
                 continue
         else:
             block = {"role": "user", "content": [{"type": "text", "text": one.content}]}
-        said.append(block)
+        content.append(block)
     system = messages[0].content if messages[0].role == "system" else None
     return {
         "system": system,
-        "messages": said,
+        "messages": content,
         "tools": [{"name": name, "description": about, "input_schema": form} for name, about, form in tools],
         "max_tokens": 9,
     }
@@ -107,11 +113,11 @@ def read(dialect: Dialect, body: dict[str, Any]) -> Any:
 @settings(max_examples=150, deadline=None)
 def test_a_conversation_is_the_same_request_in_every_dialect(conversation: Any, tools: list[Any]) -> None:
     messages = messages_of(*conversation)
-    asked = read(chat.DIALECT, in_chat(messages, tools))
-    assert list(asked.messages) == messages
-    assert read(responses.DIALECT, in_items(messages, tools)) == asked
+    in_chat_dialect = read(chat.DIALECT, in_chat(messages, tools))
+    assert list(in_chat_dialect.messages) == messages
+    assert read(responses.DIALECT, in_items(messages, tools)) == in_chat_dialect
     found = read(anthropic.DIALECT, in_blocks(messages, tools))
-    assert found == asked
+    assert found == in_chat_dialect
 
 
 @given(conversations, conversations, st.integers(0, 9), tools_offered, tools_offered)
@@ -128,8 +134,8 @@ def test_what_the_last_request_held_too_is_read_no_differently(
     ):
         body = json.dumps(write(messages, now))
         last = dialect.read(json.loads(json.dumps(write(earlier, once))), None)
-        alone, told = dialect.read(json.loads(body), None), dialect.read(json.loads(body), last)
-        assert repr(told) == repr(alone)
+        alone, with_last = dialect.read(json.loads(body), None), dialect.read(json.loads(body), last)
+        assert repr(with_last) == repr(alone)
 
 
 def test_messages_and_tools_that_were_read_before_are_the_same_objects() -> None:
@@ -153,9 +159,11 @@ def test_tools_that_only_python_takes_for_the_same_are_not() -> None:
 @given(texts, texts, st.lists(calls | st.tuples(words, texts), max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_an_answer_comes_back_as_the_message_that_it_was(
-    content: str, reasoning: str, made: list[tuple[str, str]]
+    content: str, reasoning: str, calls: list[tuple[str, str]]
 ) -> None:
-    tool_calls = tuple(ToolCall(name, arguments, f"c{at}") for at, (name, arguments) in enumerate(made))
+    tool_calls = tuple(
+        ToolCall(name, arguments, f"c{index}") for index, (name, arguments) in enumerate(calls)
+    )
     completion = Completion(content, reasoning, tool_calls)
     user: Any = {"role": "user", "content": "x"}
     message = chat.answer(completion, ASKED, "m")["choices"][0]["message"]

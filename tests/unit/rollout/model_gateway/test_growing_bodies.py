@@ -45,11 +45,11 @@ def requests(draw: st.DrawFn) -> list[bytes]:
             case "new":
                 history = draw(histories)
             case "broken" | "spliced" if found:
-                at = draw(st.integers(0, len(found[-1])))
+                position = draw(st.integers(0, len(found[-1])))
                 put = draw(
                     st.sampled_from([b",1", b"1", b".5", b"e1", b"]", b'],"m":[1', b'"', b" ", b",", b"}"])
                 )
-                found.append(found[-1][:at] + put + found[-1][at:])
+                found.append(found[-1][:position] + put + found[-1][position:])
                 continue
         found.append(json.dumps({**before, "messages": history, **after}, **layout).encode())
     return found
@@ -94,7 +94,7 @@ def test_what_was_read_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch)
     assert found[-1]["messages"] == history
     assert all(one["tools"] is found[0]["tools"] for one in found)
     assert all(
-        ours is theirs for ours, theirs in zip(found[7]["messages"], found[8]["messages"], strict=False)
+        earlier is later for earlier, later in zip(found[7]["messages"], found[8]["messages"], strict=False)
     )
 
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from aworld_train.rollout.messages import Completion, Message, RequestRefused, ToolCall
-from tests.gateways import MODEL, admitted
+from tests.gateways import MODEL, rollout_session
 
 ANSWER = Completion("Two.", prompt_tokens=7, tokens=[11, 12], logprobs=[-0.5, -0.25], texts=["Tw", "o."])
 CALLS = Completion(
@@ -31,7 +31,7 @@ ADD: Any = {
 
 
 async def post(url: str, body: Any) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.post(url + "/responses", json=body) as response:
+    async with aiohttp.ClientSession() as http, http.post(url + "/responses", json=body) as response:
         return response.status, await response.json()
 
 
@@ -40,7 +40,7 @@ def client(url: str) -> openai.AsyncOpenAI:
 
 
 async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
-    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, scripted), client(session.address()) as ai:
         got = await ai.responses.create(
             model="m",
             instructions="Be brief.",
@@ -53,15 +53,15 @@ async def test_an_answer_has_text_usage_and_the_rollouts_model() -> None:
     assert got.usage is not None
     assert (got.usage.input_tokens, got.usage.output_tokens, got.usage.total_tokens) == (7, 2, 9)
     assert got.usage.output_tokens_details.reasoning_tokens == 0
-    (asked,) = scripted.asked
-    assert asked.messages == (Message("system", "Be brief."), Message("user", "1+1?"))
-    assert (asked.max_tokens, asked.temperature) == (9, 0.5)
+    (request,) = scripted.requests
+    assert request.messages == (Message("system", "Be brief."), Message("user", "1+1?"))
+    assert (request.max_tokens, request.temperature) == (9, 0.5)
     function = {key: ADD[key] for key in ("name", "description", "parameters")}
-    assert asked.tools == ({"type": "function", "function": function},)
+    assert request.tools == ({"type": "function", "function": function},)
 
 
 async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
-    async with admitted(CALLS, ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(CALLS, ANSWER) as (session, scripted), client(session.address()) as ai:
         got = await ai.responses.create(model="m", input="1+1?")
         results = [
             {"type": "function_call_output", "call_id": "c2", "output": "said"},
@@ -74,7 +74,7 @@ async def test_an_answer_sent_back_is_the_message_that_was_sampled() -> None:
         history: Any = [{"role": "user", "content": "1+1?"}, *got.output, *results]
         await ai.responses.create(model="m", input=history)
     assert [item.type for item in got.output] == ["reasoning", "message", "function_call", "function_call"]
-    assert scripted.asked[1].messages == (
+    assert scripted.requests[1].messages == (
         Message("user", "1+1?"),
         CALLS.message,
         Message("tool", "said", call_id="c2", name="say"),
@@ -94,9 +94,9 @@ async def test_calls_after_results_are_another_turn() -> None:
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "6"}]},
         {"type": "function_call", "call_id": "c3", "name": "c", "arguments": "{}"},
     ]
-    async with admitted(ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, scripted), client(session.address()) as ai:
         await ai.responses.create(model="m", input=items)
-    assert scripted.asked[0].messages == (
+    assert scripted.requests[0].messages == (
         Message("assistant", "", (ToolCall("a", "{}", "c1"),)),
         Message("tool", "1", call_id="c1", name="a"),
         Message("assistant", "", (ToolCall("b", "{}", "c2"),)),
@@ -111,8 +111,8 @@ async def test_calls_after_results_are_another_turn() -> None:
 @pytest.mark.parametrize("answer", [ANSWER, CALLS, Completion("", tokens=[1])])
 async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
     async with (
-        admitted(answer) as (admission, _),
-        client(admission.address()) as ai,
+        rollout_session(answer) as (session, _),
+        client(session.address()) as ai,
         ai.responses.stream(model="m", input="1+1?") as stream,
     ):
         deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
@@ -127,7 +127,7 @@ async def test_a_stream_adds_up_to_the_answer(answer: Completion) -> None:
 
 
 async def test_the_events_of_a_stream_come_in_openais_order() -> None:
-    async with admitted(CALLS) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(CALLS) as (session, _), client(session.address()) as ai:
         events = [event async for event in await ai.responses.create(model="m", input="1+1?", stream=True)]
     call = [
         "response.output_item.added",
@@ -156,7 +156,7 @@ async def test_the_events_of_a_stream_come_in_openais_order() -> None:
 
 
 async def test_an_answer_that_was_cut_off_says_so() -> None:
-    async with admitted(CUT) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(CUT) as (session, _), client(session.address()) as ai:
         got = await ai.responses.create(model="m", input="1+1?")
         events = [event async for event in await ai.responses.create(model="m", input="1+1?", stream=True)]
     assert got.status == "incomplete"
@@ -166,7 +166,7 @@ async def test_an_answer_that_was_cut_off_says_so() -> None:
 
 
 async def test_log_probabilities_come_where_they_are_asked_for() -> None:
-    async with admitted(ANSWER) as (admission, _), client(admission.address()) as ai:
+    async with rollout_session(ANSWER) as (session, _), client(session.address()) as ai:
         got = await ai.responses.create(model="m", input="1+1?", include=["message.output_text.logprobs"])
         without = await ai.responses.create(model="m", input="1+1?")
     (part,) = got.output[0].content
@@ -199,20 +199,20 @@ async def test_log_probabilities_come_where_they_are_asked_for() -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
-    async with admitted(ANSWER) as (admission, scripted):
-        status, said = await post(admission.address(), {"input": "hi", **extra})
-    assert (status, said["error"]["param"]) == (400, parameter)
-    assert scripted.asked == []
+    async with rollout_session(ANSWER) as (session, scripted):
+        status, body = await post(session.address(), {"input": "hi", **extra})
+    assert (status, body["error"]["param"]) == (400, parameter)
+    assert scripted.requests == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refusal_is_raised_by_the_client_and_not_tried_again(stream: bool) -> None:
     refused = RequestRefused("too long", code="context_length_exceeded")
-    async with admitted(refused) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(refused) as (session, scripted), client(session.address()) as ai:
         with pytest.raises(openai.BadRequestError) as caught:
             await ai.responses.create(model="m", input="hi", stream=stream)
     assert caught.value.code == "context_length_exceeded"
-    assert len(scripted.asked) == 1
+    assert len(scripted.requests) == 1
 
 
 async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
@@ -221,8 +221,8 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     async with (
-        admitted(RequestRefused("too long"), gate=gate) as (admission, _),
-        client(admission.address()) as ai,
+        rollout_session(RequestRefused("too long"), gate=gate) as (session, _),
+        client(session.address()) as ai,
     ):
         stream = await ai.responses.create(model="m", input="hi", stream=True)
         gate.set()
@@ -233,8 +233,8 @@ async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
 
 async def test_arguments_that_are_no_json_arrive_as_they_are() -> None:
     answer = Completion("", tool_calls=(ToolCall("add", '{"a": ', "c1"),), finish_reason="tool_calls")
-    async with admitted(answer, ANSWER) as (admission, scripted), client(admission.address()) as ai:
+    async with rollout_session(answer, ANSWER) as (session, scripted), client(session.address()) as ai:
         got = await ai.responses.create(model="m", input="1+1?")
         history: Any = json.loads(json.dumps([item.model_dump() for item in got.output]))
         await ai.responses.create(model="m", input=history)
-    assert scripted.asked[1].messages == (answer.message,)
+    assert scripted.requests[1].messages == (answer.message,)

@@ -70,10 +70,10 @@ def test_what_is_no_host_is_refused(text: str) -> None:
 
 
 def test_a_variable_holds_urls_or_hosts() -> None:
-    found = hosts_in(
+    hosts = hosts_in(
         "http://LLM.internal:8000/v1, https://api.example.org/v1?x=1,http://10.0.0.5/,wiki.internal,10.0.0.6:80,"
     )
-    assert list(map(str, found)) == [
+    assert list(map(str, hosts)) == [
         "llm.internal:8000",
         "api.example.org:443",
         "10.0.0.5:80",

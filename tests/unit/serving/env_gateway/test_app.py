@@ -15,7 +15,7 @@ from aiohttp import web
 
 from aworld_train.serving.channel import Channel
 from aworld_train.serving.env_gateway import exchange
-from aworld_train.serving.env_gateway.app import EpisodeLimits, Gateway
+from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
@@ -40,7 +40,7 @@ async def running(folder: Path, sessions: int = 1) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def between(socket: str, break_off: Callable[[bytes], bool], folder: Path) -> AsyncIterator[str]:
+async def between(socket: str, breaks_off: Callable[[bytes], bool], folder: Path) -> AsyncIterator[str]:
     """A socket that leads to the other one, except for requests that are to break off."""
 
     async def back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def between(socket: str, break_off: Callable[[bytes], bool], folder: Path)
         on_reader, on_writer = await asyncio.open_unix_connection(socket)
         answers = asyncio.create_task(back(on_reader, writer))
         with suppress(ConnectionError):
-            while (data := await reader.read(1 << 16)) and not break_off(data):
+            while (data := await reader.read(1 << 16)) and not breaks_off(data):
                 on_writer.write(data)
         writer.close()
         on_writer.close()
@@ -69,13 +69,13 @@ async def between(socket: str, break_off: Callable[[bytes], bool], folder: Path)
 async def gateway(socket: str, folder: Path | None = None) -> AsyncIterator[Client]:
     """A gateway of that worker, and a client with a token; what is revoked is remembered in that folder."""
     revoked = [] if folder is None else [folder / "revoked"]
-    made = Gateway("name", SECRET, [socket], EpisodeLimits(queue_seconds=WITHIN), revoked)
+    served = Gateway("name", SECRET, [socket], GatewayLimits(queue_seconds=WITHIN), revoked)
     async with (
         asyncio.timeout(WITHIN),
-        listening(made.application(), made.admission.connections, "127.0.0.1", 0) as port,
+        listening(served.application(), served.admission.connections, "127.0.0.1", 0) as port,
         aiohttp.ClientSession(headers={**HEADERS, **shown("t")}) as http,
     ):
-        yield Client(http, f"http://127.0.0.1:{port}/mcp", made)
+        yield Client(http, f"http://127.0.0.1:{port}/mcp", served)
 
 
 def shown(token_id: str, seconds: int = 600, sessions: int | None = None) -> dict[str, str]:
@@ -96,10 +96,10 @@ def calling(tool: str, **arguments: object) -> dict[str, object]:
 
 def first(times: int, method: bytes) -> Callable[[bytes], bool]:
     """Whether a request is one of the first so many of its method."""
-    left = [None] * times
+    remaining = [None] * times
 
     def is_one(request: bytes) -> bool:
-        return request.startswith(method) and bool(left) and left.pop() is None
+        return request.startswith(method) and bool(remaining) and remaining.pop() is None
 
     return is_one
 
@@ -116,12 +116,12 @@ async def opened(
 async def test_a_worker_that_was_not_to_be_had_once_is_used_again(sessions: int, tmp_path: Path) -> None:
     with worker(tmp_path, sessions=sessions) as (_, socket):
         assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
-        async with between(socket, first(3, b"POST"), tmp_path) as path, gateway(path) as (http, url, made):
+        async with between(socket, first(3, b"POST"), tmp_path) as path, gateway(path) as (http, url, served):
             for _ in range(3):
                 session = await opened(http, url)
                 async with http.delete(url, headers=session) as closed:
                     assert closed.status == 200
-            assert made.pool.sessions == {}
+            assert served.pool.sessions == {}
 
 
 async def test_where_the_end_of_a_session_does_not_arrive_others_of_its_worker_go_on(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ async def test_messages_of_any_length_pass_unchanged(length: int, framed: str, t
         for place in range(0, len(message), 100_000):
             yield message[place : place + 100_000]
 
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         headers = {**await opened(http, url), "Content-Type": "application/json"}
         data = message if framed == "by its length" else chunks()
         async with http.post(url, data=data, headers=headers) as answer:
             assert (await answer.json())["result"]["structuredContent"] == {"result": text}
-        assert made.budget.used == 0
+        assert served.budget.used == 0
 
 
 async def test_a_long_message_whose_worker_is_lost_is_answered_as_to_a_session_that_is_gone(
@@ -169,45 +169,45 @@ async def test_a_long_message_whose_worker_is_lost_is_answered_as_to_a_session_t
     async with (
         running(tmp_path) as socket,
         between(socket, lambda data: b"xxxx" in data, tmp_path) as path,
-        gateway(path) as (http, url, made),
+        gateway(path) as (http, url, served),
     ):
         session = await opened(http, url)
         async with http.post(url, json=calling("echo", text="x" * 1_000_000), headers=session) as answer:
             assert (answer.status, (await answer.json())["error"]["data"]) == (404, {"type": "worker_lost"})
-        assert made.budget.used == 0
+        assert served.budget.used == 0
 
 
 async def test_a_client_that_takes_nothing_loses_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_WRITE_SECONDS", 0.5)
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
         async with http.post(url, json=calling("echo", text="x" * (8 << 20)), headers=session) as answer:
-            assert made.budget.used == WINDOW_BYTES
-            assert await until(lambda: not made.budget.used)
+            assert served.budget.used == WINDOW_BYTES
+            assert await until(lambda: not served.budget.used)
             with pytest.raises(aiohttp.ClientPayloadError):
                 await answer.read()
 
 
 async def test_a_session_that_ends_while_it_is_written_to_is_not_opened_again(tmp_path: Path) -> None:
     """What arrives after the end opens the session at the worker, if it says so: nobody else would end that one."""
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
-        go_on = asyncio.Event()
+        proceed = asyncio.Event()
 
         async def hello() -> AsyncIterator[bytes]:
             message = json.dumps({**HELLO, "padding": "x" * 100_000}).encode()
             yield message[:-1]
-            await go_on.wait()
+            await proceed.wait()
             yield message[-1:]
 
         late = asyncio.create_task(http.post(url, data=hello(), headers=session))
-        assert await until(lambda: made.budget.used > WINDOW_BYTES)
+        assert await until(lambda: served.budget.used > WINDOW_BYTES)
         async with http.delete(url, headers=session) as closed:
             assert closed.status == 200
-        assert await until(lambda: made.pool.links[0].free)
-        go_on.set()
+        assert await until(lambda: served.pool.links[0].free)
+        proceed.set()
         await (await late).read()
         for _ in range(2):
             async with http.delete(url, headers=await opened(http, url)) as closed:
@@ -227,28 +227,28 @@ async def test_headers_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 async def test_sessions_that_wait_count_for_the_limit_of_their_token(tmp_path: Path) -> None:
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         limited = shown("limited", sessions=2)
         first_session = await opened(http, url, limited)
         waiting = asyncio.create_task(opened(http, url, limited))
-        assert await until(lambda: made.pool.queued)
+        assert await until(lambda: served.pool.queued)
         async with http.post(url, json=HELLO, headers=limited) as refused:
             assert (refused.status, "Retry-After" in refused.headers) == (429, True)
         async with http.delete(url, headers=first_session) as closed:
             assert closed.status == 200
         await waiting
         third = asyncio.create_task(opened(http, url, limited))
-        assert await until(lambda: made.pool.queued)
+        assert await until(lambda: served.pool.queued)
         third.cancel()
         # Who gives up waiting does not count any more.
-        assert await until(lambda: not made.pool.queued)
+        assert await until(lambda: not served.pool.queued)
         again = asyncio.create_task(opened(http, url, limited))
-        assert await until(lambda: made.pool.queued)
+        assert await until(lambda: served.pool.queued)
         again.cancel()
 
 
 async def test_a_session_ends_with_its_token_and_so_does_the_wait_for_one(tmp_path: Path) -> None:
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         # Clocks may differ by five seconds: these tokens hold for some seconds, which a busy machine may need.
         await opened(http, url, shown("short", seconds=4))
         late = asyncio.create_task(http.post(url, json=HELLO, headers=shown("late", seconds=3)))
@@ -256,7 +256,7 @@ async def test_a_session_ends_with_its_token_and_so_does_the_wait_for_one(tmp_pa
         async with await late as refused:
             assert refused.status == 401
         await next_one
-        assert b'aworld_sessions_ended_total{cause="expired"} 1.0' in made.metrics.text()
+        assert b'aworld_sessions_ended_total{cause="expired"} 1.0' in served.metrics.text()
 
 
 def order(token_id: str, expires: float | None = None) -> dict[str, str]:
@@ -268,7 +268,7 @@ async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_nex
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, sessions=4) as socket:
-        async with gateway(socket, tmp_path) as (http, url, made):
+        async with gateway(socket, tmp_path) as (http, url, served):
             revoke = url.replace("/mcp", "/revoke")
             bad = [await opened(http, url, shown("bad")) for _ in range(2)]
             good = await opened(http, url)
@@ -284,7 +284,7 @@ async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_nex
                     assert (refused.status, "revoked" in await refused.text()) == (401, True)
             async with http.post(url, json=calling("echo", text="x"), headers=good) as answer:
                 assert answer.status == 200
-            assert b'aworld_sessions_ended_total{cause="revoked"} 2.0' in made.metrics.text()
+            assert b'aworld_sessions_ended_total{cause="revoked"} 2.0' in served.metrics.text()
         async with gateway(socket, tmp_path) as (http, url, _):
             async with http.post(url, json=HELLO, headers=shown("bad")) as refused:
                 assert refused.status == 401
@@ -292,10 +292,10 @@ async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_nex
 
 
 async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: Path) -> None:
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, made):
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
         waiting = asyncio.create_task(http.post(url, json=HELLO, headers=shown("bad")))
-        assert await until(lambda: made.pool.queued)
+        assert await until(lambda: served.pool.queued)
         async with http.post(url.replace("/mcp", "/revoke"), headers=order("bad")) as revoked:
             assert await revoked.json() == {"sessions": 0, "kept": False}
         async with http.delete(url, headers=session) as closed:
@@ -327,10 +327,10 @@ async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -
     await runner.setup()
     path = str(tmp_path / "worker.sock")
     await web.UnixSite(runner, path).start()
-    async with gateway(path) as (http, url, made):
+    async with gateway(path) as (http, url, served):
         opening = asyncio.create_task(http.post(url, json=HELLO))
         assert await asyncio.to_thread(eventually, lambda: paths.count("/state") >= 3, WITHIN)
-        assert made.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
+        assert served.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
         assert not opening.done()
         opening.cancel()
         assert set(paths) == {"/state"}

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.env_gateway import connections, desktop, intake
-from aworld_train.serving.env_gateway.app import EpisodeLimits, Gateway
+from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.desktop import PREFIX, DesktopPages
 from aworld_train.serving.tokens import new_secret, sign
@@ -33,15 +33,15 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def gateway(pages: web.Application | None = None) -> AsyncIterator[tuple[Gateway, int]]:
     """A gateway without workers, and its port."""
-    made = Gateway("name", SECRET, [], EpisodeLimits(queue_seconds=0.1))
-    app = made.application()
+    served = Gateway("name", SECRET, [], GatewayLimits(queue_seconds=0.1))
+    app = served.application()
     if pages is not None:
         app.add_subapp(PREFIX, pages)
     async with (
         asyncio.timeout(WITHIN),
-        listening(app, made.admission.connections, "127.0.0.1", 0) as port,
+        listening(app, served.admission.connections, "127.0.0.1", 0) as port,
     ):
-        yield made, port
+        yield served, port
 
 
 def token(token_id: str = "t") -> bytes:
@@ -91,11 +91,11 @@ class Client:
 
 @pytest.mark.parametrize("sent", [b"", b"POST /mcp HT", head(b"X: y")[:-2], b"\r\n\r\n"])
 async def test_a_connection_that_sends_no_whole_head_is_closed(sent: bytes) -> None:
-    async with gateway() as (made, port):
+    async with gateway() as (served, port):
         client = await Client.connect(port)
         await client.send(sent)
         assert await client.is_closed()
-        assert len(made.admission.connections) == 0
+        assert len(served.admission.connections) == 0
 
 
 async def test_a_head_that_comes_drop_by_drop_is_closed_too() -> None:
@@ -115,14 +115,14 @@ async def test_a_head_that_comes_drop_by_drop_is_closed_too() -> None:
 
 async def test_a_connection_without_a_token_is_not_kept_and_one_with_a_token_is() -> None:
     async with gateway() as (_, port):
-        stranger, known = await Client.connect(port), await Client.connect(port)
+        stranger, with_token = await Client.connect(port), await Client.connect(port)
         await stranger.send(head(method=b"GET", path=b"/health"))
-        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
-        assert (await stranger.status(), await known.status()) == (503, 404)
+        await with_token.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert (await stranger.status(), await with_token.status()) == (503, 404)
         assert await stranger.is_closed()
-        assert not await known.is_closed(LONG)
-        await known.send(authorized(b"Content-Length: 0")[:-1])
-        assert await known.is_closed()
+        assert not await with_token.is_closed(LONG)
+        await with_token.send(authorized(b"Content-Length: 0")[:-1])
+        assert await with_token.is_closed()
 
 
 async def test_a_body_that_was_not_read_does_not_make_its_connection_look_slow() -> None:
@@ -138,12 +138,12 @@ async def test_a_body_that_was_not_read_does_not_make_its_connection_look_slow()
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
 async def test_a_body_that_stalls_is_answered_and_its_connection_closed(framing: bytes) -> None:
-    async with gateway() as (made, port):
+    async with gateway() as (served, port):
         client = await Client.connect(port)
         await client.send(authorized(framing) + (b"5\r\n12345\r\n" if b"chunked" in framing else b"12345"))
         assert await client.status() == 408
         assert await client.is_closed()
-        assert made.budget.used == 0
+        assert served.budget.used == 0
 
 
 async def test_a_body_that_comes_too_slowly_is_answered_though_it_never_stalls() -> None:
@@ -178,11 +178,11 @@ async def test_a_body_that_pauses_but_is_fast_enough_is_read(monkeypatch: pytest
     ],
 )
 async def test_a_body_is_refused_by_what_its_head_says(lines: tuple[bytes, ...], status: int) -> None:
-    async with gateway() as (made, port):
+    async with gateway() as (served, port):
         client = await Client.connect(port)
         await client.send(authorized(*lines))
         assert await client.status() == status
-        assert made.budget.used == 0
+        assert served.budget.used == 0
 
 
 async def test_an_opening_that_turns_out_to_be_too_long_is_refused() -> None:
@@ -203,45 +203,45 @@ async def test_an_address_has_so_many_connections_without_a_token_and_the_oldest
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", WITHIN)
-    monkeypatch.setattr(connections, "MAX_OF_ADDRESS", 10)
-    async with gateway() as (made, port):
+    monkeypatch.setattr(connections, "MAX_PER_ADDRESS", 10)
+    async with gateway() as (served, port):
         clients = [await Client.connect(port) for _ in range(15)]
         assert [await client.is_closed(WITHIN) for client in clients[:5]] == [True] * 5
-        assert len(made.admission.connections) == 10
+        assert len(served.admission.connections) == 10
         for client in clients[5:]:
             await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
             assert await client.status() == 404
         # They count for their token now: there is room for others.
         others = [await Client.connect(port) for _ in range(10)]
         assert not await others[0].is_closed(SHORT)
-        assert len(made.admission.connections) == 20
+        assert len(served.admission.connections) == 20
 
 
 async def test_strangers_do_not_take_the_place_of_those_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", WITHIN)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 10)
-    async with gateway() as (made, port):
-        known = await Client.connect(port)
-        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
-        assert await known.status() == 404
+    async with gateway() as (served, port):
+        with_token = await Client.connect(port)
+        await with_token.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await with_token.status() == 404
         strangers = [await Client.connect(port) for _ in range(30)]
         assert await strangers[0].is_closed()
-        assert len(made.admission.connections) == 10
-        await known.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
-        assert await known.status() == 404
+        assert len(served.admission.connections) == 10
+        await with_token.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
+        assert await with_token.status() == 404
         newcomer = await Client.connect(port)
         await newcomer.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0"))
         assert await newcomer.status() == 404
 
 
 async def test_a_thousand_clients_of_one_address_come_in_at_the_same_moment() -> None:
-    async with gateway() as (made, port):
+    async with gateway() as (served, port):
         clients = await asyncio.gather(*(Client.connect(port) for _ in range(1000)))
         shown = token()
         request = authorized(b"Mcp-Session-Id: none", b"Content-Length: 0", shown=shown)
         await asyncio.gather(*(client.send(request) for client in clients))
         assert {await client.status() for client in clients} == {404}
-        assert len(made.admission.connections) == 1000
+        assert len(served.admission.connections) == 1000
 
 
 async def test_connections_end_with_their_token() -> None:
@@ -345,8 +345,8 @@ async def test_of_a_request_that_fails_the_place_is_logged_and_not_the_text(
     def fail(_: object) -> None:
         raise RuntimeError("do-not-log-this")
 
-    async with gateway() as (made, port):
-        monkeypatch.setattr(made.admission, "admit", fail)
+    async with gateway() as (served, port):
+        monkeypatch.setattr(served.admission, "admit", fail)
         client = await Client.connect(port)
         await client.send(authorized(b"Content-Length: 0"))
         assert await client.status() == 500

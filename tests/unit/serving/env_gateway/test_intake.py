@@ -32,7 +32,7 @@ async def test_a_token_with_its_share_in_use_waits_and_others_do_not() -> None:
     await budget.take("greedy", 50)
     tasks = await waiting(budget, ("greedy", 20), ("other", 20))
     assert await settled(tasks) == [False, True]
-    budget.give("greedy", 50)
+    budget.release("greedy", 50)
     assert await settled(tasks) == [True, True]
     assert (budget.used, budget.waiting) == (40, 0)
 
@@ -43,9 +43,9 @@ async def test_who_needs_much_is_not_overtaken_for_ever_by_who_needs_little() ->
     await budget.take("b", 30)
     tasks = await waiting(budget, ("c", 50), ("d", 10))
     assert await settled(tasks) == [False, False]
-    budget.give("b", 30)
+    budget.release("b", 30)
     assert await settled(tasks) == [True, False]
-    budget.give("a", 50)
+    budget.release("a", 50)
     assert await settled(tasks) == [True, True]
 
 
@@ -53,7 +53,7 @@ async def test_tokens_take_turns_however_many_requests_one_has_waiting() -> None
     budget = Budget(TOTAL, TOTAL, 60)
     await budget.take("first", 100)
     tasks = await waiting(budget, *[("many", 50)] * 4, ("one", 50))
-    budget.give("first", 100)
+    budget.release("first", 100)
     assert await settled(tasks) == [True, False, False, False, True]
 
 
@@ -73,7 +73,7 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     await budget.take("a", 60)
     (gone, next_one) = await waiting(budget, ("a", 60), ("a", 60))
     gone.cancel()
-    budget.give("a", 60)
+    budget.release("a", 60)
     assert await settled([gone, next_one]) == [True, True]
     assert (gone.cancelled(), budget.used, budget.waiting) == (True, 60, 0)
 
@@ -82,7 +82,7 @@ async def test_who_gives_up_in_the_moment_of_its_turn_gives_it_to_the_next() -> 
     budget = Budget(TOTAL, SHARE, 60)
     await budget.take("a", 60)
     gone, next_one = await waiting(budget, ("a", 60), ("a", 60))
-    budget.give("a", 60)
+    budget.release("a", 60)
     gone.cancel()
     assert await settled([gone, next_one]) == [True, True]
     assert (gone.cancelled(), budget.used) == (True, 60)
@@ -93,9 +93,9 @@ async def test_a_request_that_is_over_has_given_back_everything_and_gives_no_mor
     with ByteAllowance(budget, "a") as account:
         await account.take(20)
         await account.take(30)
-        account.give(10)
+        account.release(10)
         assert budget.used == 40
-    account.give(10)
+    account.release(10)
     assert budget.used == 0
 
 
@@ -125,7 +125,7 @@ async def play(steps: list[tuple[str, int, str]]) -> None:
                 task.cancel()
             await settled([task])
             if not task.cancelled():
-                budget.give(old_token, old_amount)
+                budget.release(old_token, old_amount)
         await settled([task for _, _, task in requests])
         held = [(token, amount) for token, amount, task in requests if task.done()]
         assert budget.used == sum(amount for _, amount in held) <= TOTAL
@@ -136,5 +136,5 @@ async def play(steps: list[tuple[str, int, str]]) -> None:
     for token, amount, task in requests:
         await settled([task])
         if not task.cancelled():
-            budget.give(token, amount)
+            budget.release(token, amount)
     assert (budget.used, budget.waiting) == (0, 0)

@@ -17,74 +17,74 @@ def worker(number: int, slots: int = 1, scoring: bool = False) -> WorkerLink:
     link = WorkerLink(
         number, "", Channel("a secret"), scoring, lambda: None, lambda link: None, lambda *_: None
     )
-    link._take({"ready": True, "slots": slots, "servers": [], "broken": {}})
+    link._handle_line({"ready": True, "slots": slots, "servers": [], "broken": {}})
     return link
 
 
-def pool(*links: WorkerLink, longest_queue: int = 100) -> Pool:
-    made = Pool(longest_queue)
-    made.links = list(links)
-    return made
+def pool(*links: WorkerLink, max_queue: int = 100) -> Pool:
+    workers = Pool(max_queue)
+    workers.links = list(links)
+    return workers
 
 
-async def waiting(made: Pool, *names: str, seconds: float = 60.0) -> list["asyncio.Task[WorkerLink]"]:
+async def waiting(workers: Pool, *names: str, seconds: float = 60.0) -> list["asyncio.Task[WorkerLink]"]:
     """Requests that have come to where they wait, in this order."""
     tasks = []
     for name in names:
-        tasks.append(asyncio.create_task(made.reserve(name, seconds)))
+        tasks.append(asyncio.create_task(workers.reserve(name, seconds)))
         await asyncio.sleep(0)
     return tasks
 
 
 async def test_a_worker_for_scoring_is_given_for_scoring_alone_and_no_other_is() -> None:
     agents, scorers = worker(0), worker(1, scoring=True)
-    made = pool(agents, scorers)
-    assert await made.reserve("agent", 1.0) is agents
-    (next_agent,) = await waiting(made, "next agent")
+    workers = pool(agents, scorers)
+    assert await workers.reserve("agent", 1.0) is agents
+    (next_agent,) = await waiting(workers, "next agent")
     # It waits behind nobody who waits for the other kind.
-    assert await made.reserve("scoring", 1.0, scoring=True) is scorers
-    next_scoring = asyncio.create_task(made.reserve("next scoring", 60.0, scoring=True))
+    assert await workers.reserve("scoring", 1.0, scoring=True) is scorers
+    next_scoring = asyncio.create_task(workers.reserve("next scoring", 60.0, scoring=True))
     await asyncio.sleep(0)
-    assert made.queued == 2
-    made.release(scorers, "scoring")
+    assert workers.queued == 2
+    workers.release(scorers, "scoring")
     assert await next_scoring is scorers
     assert not next_agent.done()
-    made.release(agents, "agent")
+    workers.release(agents, "agent")
     assert await next_agent is agents
-    assert made.states()["busy"] == made.states(scoring=True)["busy"] == 1
+    assert workers.states()["busy"] == workers.states(scoring=True)["busy"] == 1
 
 
 async def test_a_free_worker_is_given_at_once_even_to_who_does_not_wait() -> None:
     first, second = worker(0), worker(1)
-    made = pool(first, second)
-    assert await made.reserve("a", 0) is first
-    assert await made.reserve("b", 0) is second
+    workers = pool(first, second)
+    assert await workers.reserve("a", 0) is first
+    assert await workers.reserve("b", 0) is second
     with pytest.raises(Busy, match="no worker became free within 0 seconds"):
-        await made.reserve("c", 0)
-    assert (first.sessions, second.sessions, made.queued) == ({"a"}, {"b"}, 0)
+        await workers.reserve("c", 0)
+    assert (first.sessions, second.sessions, workers.queued) == ({"a"}, {"b"}, 0)
 
 
 async def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
     one = worker(0)
-    made = pool(one)
-    await made.reserve("first", 0)
-    tasks = await waiting(made, "a", "b", "c")
-    assert made.queued == 3
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    tasks = await waiting(workers, "a", "b", "c")
+    assert workers.queued == 3
     for index, name in enumerate("abc"):
-        made.release(one, next(iter(one.sessions)))
+        workers.release(one, next(iter(one.sessions)))
         assert await tasks[index] is one
         assert one.sessions == {name}
         assert not any(task.done() for task in tasks[index + 1 :])
-    assert made.queued == 0
+    assert workers.queued == 0
 
 
 async def test_a_newcomer_does_not_overtake_those_who_wait() -> None:
     one = worker(0)
-    made = pool(one)
-    await made.reserve("first", 0)
-    (waiter,) = await waiting(made, "waiter")
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    (waiter,) = await waiting(workers, "waiter")
     one.sessions.discard("first")  # free, but nobody has been told yet
-    (newcomer,) = await waiting(made, "newcomer")
+    (newcomer,) = await waiting(workers, "newcomer")
     assert await waiter is one
     assert not newcomer.done()
     newcomer.cancel()
@@ -92,36 +92,36 @@ async def test_a_newcomer_does_not_overtake_those_who_wait() -> None:
 
 async def test_who_waits_too_long_is_told_so_and_leaves_no_trace() -> None:
     one = worker(0)
-    made = pool(one)
-    await made.reserve("first", 0)
+    workers = pool(one)
+    await workers.reserve("first", 0)
     with pytest.raises(Busy, match=r"within 0\.01 seconds"):
-        await made.reserve("late", 0.01)
-    assert made.queued == 0
-    made.release(one, "first")
+        await workers.reserve("late", 0.01)
+    assert workers.queued == 0
+    workers.release(one, "first")
     assert one.sessions == set()
-    assert await made.reserve("next", 0) is one
+    assert await workers.reserve("next", 0) is one
 
 
 async def test_who_gives_up_waiting_is_passed_over() -> None:
     one = worker(0)
-    made = pool(one)
-    await made.reserve("first", 0)
-    gone, next_one = await waiting(made, "gone", "next")
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    gone, next_one = await waiting(workers, "gone", "next")
     gone.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await gone
-    assert made.queued == 1
-    made.release(one, "first")
+    assert workers.queued == 1
+    workers.release(one, "first")
     assert await next_one is one
     assert one.sessions == {"next"}
 
 
 async def test_who_gives_up_in_the_moment_of_being_served_gives_the_worker_to_the_next() -> None:
     one = worker(0)
-    made = pool(one)
-    await made.reserve("first", 0)
-    gone, next_one = await waiting(made, "gone", "next")
-    made.release(one, "first")
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    gone, next_one = await waiting(workers, "gone", "next")
+    workers.release(one, "first")
     assert one.sessions == {"gone"}
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -132,15 +132,15 @@ async def test_who_gives_up_in_the_moment_of_being_served_gives_the_worker_to_th
 
 async def test_a_full_queue_turns_away_only_who_would_have_to_wait() -> None:
     one = worker(0)
-    made = pool(one, longest_queue=1)
-    await made.reserve("first", 0)
-    (waiter,) = await waiting(made, "waiter")
+    workers = pool(one, max_queue=1)
+    await workers.reserve("first", 0)
+    (waiter,) = await waiting(workers, "waiter")
     with pytest.raises(Busy, match="1 sessions are waiting"):
-        await made.reserve("too many", 60)
-    assert made.queued == 1
-    made.release(one, "first")
+        await workers.reserve("too many", 60)
+    assert workers.queued == 1
+    workers.release(one, "first")
     assert await waiter is one
-    nobody_waits = pool(worker(0), longest_queue=0)
+    nobody_waits = pool(worker(0), max_queue=0)
     await nobody_waits.reserve("a", 60)
     with pytest.raises(Busy, match="0 sessions are waiting"):
         await nobody_waits.reserve("b", 60)
@@ -148,12 +148,12 @@ async def test_a_full_queue_turns_away_only_who_would_have_to_wait() -> None:
 
 async def test_a_shared_worker_takes_as_many_as_it_says_and_the_least_loaded_is_taken_first() -> None:
     first, second = worker(0, slots=3), worker(1, slots=3)
-    made = pool(first, second)
+    workers = pool(first, second)
     for number in range(6):
-        await made.reserve(str(number), 0)
+        await workers.reserve(str(number), 0)
         assert abs(len(first.sessions) - len(second.sessions)) <= 1
     with pytest.raises(Busy):
-        await made.reserve("one more", 0)
+        await workers.reserve("one more", 0)
 
 
 @pytest.mark.parametrize("lack", [{"alive": False}, {"ready": False}])
@@ -161,11 +161,11 @@ async def test_a_worker_that_is_lost_or_not_clean_yet_is_not_given(lack: dict[st
     one = worker(0)
     for name, value in lack.items():
         setattr(one, name, value)
-    made = pool(one)
-    (waiter,) = await waiting(made, "a")
+    workers = pool(one)
+    (waiter,) = await waiting(workers, "a")
     assert not waiter.done()
     one.alive = one.ready = True
-    made.dispatch()
+    workers.dispatch()
     assert await waiter is one
 
 
@@ -177,10 +177,10 @@ def test_states_count_every_worker_once() -> None:
     assert pool(ready, busy, cleaning, down).states() == {"ready": 1, "busy": 1, "cleaning": 1, "down": 1}
 
 
-def test_a_session_knows_when_it_was_last_seen() -> None:
+def test_a_session_knows_when_it_was_last_active() -> None:
     session = WorkerSession("a", worker(0), "token")
     assert (session.requests, session.vanished) == (0, None)
-    assert session.last_seen > 0
+    assert session.last_active > 0
 
 
 STEPS = st.lists(
@@ -197,12 +197,12 @@ def test_whatever_happens_the_order_is_kept_and_no_worker_has_too_many_or_stands
 
 async def play(slots: list[int], steps: list[tuple[str, int]]) -> None:
     links = [worker(number, many) for number, many in enumerate(slots)]
-    made = pool(*links, longest_queue=8)
+    workers = pool(*links, max_queue=8)
     came: dict[str, asyncio.Task[WorkerLink]] = {}
     served: list[str] = []
 
     async def reserve(name: str) -> WorkerLink:
-        link = await made.reserve(name, 60)
+        link = await workers.reserve(name, 60)
         served.append(name)
         return link
 
@@ -215,23 +215,23 @@ async def play(slots: list[int], steps: list[tuple[str, int]]) -> None:
         elif number < len(links):
             link = links[number]
             if action == "go" and link.sessions:
-                made.release(link, min(link.sessions))
+                workers.release(link, min(link.sessions))
             elif action == "lose":
                 link.alive = False
                 link.sessions.clear()
             elif action == "return":
                 link.alive = True
-                made.dispatch()
+                workers.dispatch()
 
     for action, number in steps:
         act(action, number)
         for _ in range(3):
             await asyncio.sleep(0)
         assert all(len(link.sessions) <= many for link, many in zip(links, slots, strict=True))
-        assert not made.queued or not any(link.free for link in links)
-        assert made.queued <= 8
+        assert not workers.queued or not any(link.free for link in links)
+        assert workers.queued <= 8
         assert served == sorted(served)
     for task in came.values():
         task.cancel()
     await asyncio.gather(*came.values(), return_exceptions=True)
-    assert made.queued == 0
+    assert workers.queued == 0

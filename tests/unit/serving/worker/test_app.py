@@ -17,7 +17,7 @@ import pytest
 from aworld_train.env.directory import find_directory
 from aworld_train.serving.channel import VARIABLE, Channel, derive_secret
 from aworld_train.serving.tokens import new_secret
-from aworld_train.serving.worker.launcher import START_ANEW
+from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART
 from tests.environments import HEADERS, HELLO, ODD, eventually
 
 WITHIN = 30.0
@@ -86,7 +86,7 @@ def worker(
 @asynccontextmanager
 async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "asyncio.Queue[Any]"]]:
     """A client of the worker, and what it says of itself where that changes; None when it has ended."""
-    said: asyncio.Queue[Any] = asyncio.Queue()
+    messages: asyncio.Queue[Any] = asyncio.Queue()
     proof = Channel(derive_secret(SECRET, 0)).request_headers()
 
     async def follow() -> None:
@@ -96,8 +96,8 @@ async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "a
                 async for line in state.content:
                     if (now := json.loads(line).get("ready", ready)) != ready:
                         ready = now
-                        said.put_nowait(ready)
-        said.put_nowait(None)
+                        messages.put_nowait(ready)
+        messages.put_nowait(None)
 
     async with (
         asyncio.timeout(WITHIN),
@@ -105,28 +105,28 @@ async def followed(socket: str) -> AsyncIterator[tuple[aiohttp.ClientSession, "a
     ):
         assert await asyncio.to_thread(eventually, Path(socket).exists, WITHIN)
         following = asyncio.create_task(follow())
-        while not await said.get():
+        while not await messages.get():
             pass
-        yield http, said
+        yield http, messages
         following.cancel()
 
 
 async def test_a_worker_is_ready_again_when_its_session_is_over(tmp_path: Path) -> None:
     with worker(tmp_path) as (_, socket):
-        async with followed(socket) as (http, said):
+        async with followed(socket) as (http, messages):
             for _ in range(3):
                 async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
                     assert opened.status == 200
                 async with http.delete(MCP, headers=SESSION) as closed:
                     assert closed.status == 200
-                assert [await said.get(), await said.get()] == [False, True]
+                assert [await messages.get(), await messages.get()] == [False, True]
 
 
 async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is_ready(
     tmp_path: Path,
 ) -> None:
     with worker(tmp_path, KILLED_IN_THE_WIPE) as (process, socket):
-        async with followed(socket) as (http, said):
+        async with followed(socket) as (http, messages):
             async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
                 assert opened.status == 200
             # A server that ran would be started again at once.
@@ -134,8 +134,8 @@ async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is
                 assert (await crashed.json())["error"]["data"]["type"] == "tool_crashed"
             async with http.delete(MCP, headers=SESSION) as closed:
                 assert closed.status == 200
-            assert [await said.get(), await said.get()] == [False, None]
-        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+            assert [await messages.get(), await messages.get()] == [False, None]
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
 HANGS = """
@@ -167,8 +167,8 @@ async def test_a_worker_that_cannot_be_reached_at_its_socket_ends_itself(tmp_pat
             await asyncio.to_thread(Path(socket).unlink)
             if change == "replaced":
                 async with await asyncio.start_unix_server(lambda *_: None, socket):
-                    assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
-        assert await asyncio.to_thread(process.wait, WITHIN) == START_ANEW
+                    assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
 @pytest.mark.parametrize("secret", ["", "another"])

@@ -21,7 +21,7 @@ from aworld_train.serving.worker.wipe import empty
 PROGRAM = """
 import ctypes, json, os, signal, subprocess, sys, time
 from pathlib import Path
-from aworld_train.serving.worker.wipe import SharedResources, NotClean, bury, verify, wipe
+from aworld_train.serving.worker.wipe import SharedResources, NotClean, reap_children, verify, wipe
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as a worker: what is left behind becomes its child
 folders = tuple(map(Path, sys.argv[1:]))
@@ -51,7 +51,7 @@ def run(program: str, *folders: Path) -> Any:
 
 
 def test_every_process_is_ended_but_those_spared() -> None:
-    found = run("""
+    result = run("""
         spared = started()
         others = [
             started(),
@@ -69,11 +69,11 @@ def test_every_process_is_ended_but_those_spared() -> None:
         root.returncode = 0
         ended = [*others, stopped, left, root.pid, branch]
         before = [lives(pid) for pid in [spared, *ended]]
-        wipe(Ground((), frozenset({os.getpid(), spared})))
+        wipe(SharedResources((), frozenset({os.getpid(), spared})))
         print(json.dumps([before, lives(spared), [lives(pid) for pid in ended]]))
         os.kill(spared, signal.SIGKILL)
     """)
-    assert found == [[True] * 8, True, [False] * 7]
+    assert result == [[True] * 8, True, [False] * 7]
 
 
 def test_processes_of_others_are_left_alone() -> None:
@@ -82,7 +82,7 @@ def test_processes_of_others_are_left_alone() -> None:
         assert (
             run("""
             one = started()
-            wipe(Ground((), frozenset({os.getpid()})))
+            wipe(SharedResources((), frozenset({os.getpid()})))
             print(json.dumps(lives(one)))
         """)
             is False
@@ -97,7 +97,7 @@ def test_a_spared_process_that_was_stopped_goes_on() -> None:
     state = run("""
         spared = started()
         os.kill(spared, signal.SIGSTOP)
-        wipe(Ground((), frozenset({os.getpid(), spared})))
+        wipe(SharedResources((), frozenset({os.getpid(), spared})))
         time.sleep(0.1)
         print(json.dumps(Path(f"/proc/{spared}/stat").read_text().rpartition(")")[2].split()[0]))
         os.kill(spared, signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_folders_are_emptied_and_kept(tmp_path: Path) -> None:
     fill(folders[0], outside)
     run(
         """
-        wipe(Ground(folders, frozenset({os.getpid()})))
+        wipe(SharedResources(folders, frozenset({os.getpid()})))
         print(json.dumps("wiped"))
         """,
         *folders,
@@ -138,31 +138,31 @@ def fill(folder: Path, outside: Path) -> None:
     (folder / ".hidden" / "to-a-folder").symlink_to(outside)
     os.link(outside / "file", folder / "linked")
     os.mkfifo(folder / "pipe")
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(folder / "socket"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
     (folder / "a\nline \udc80").write_text("x")
     (folder / "big").write_bytes(bytes(1 << 20))
 
 
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("left", "pattern"),
     [("(folders[0] / 'kept').touch()", "still has kept"), ("started()", r"processes \[")],
 )
-def test_what_is_left_is_seen(tmp_path: Path, left: str, said: str) -> None:
-    found = run(
+def test_what_is_left_is_seen(tmp_path: Path, left: str, pattern: str) -> None:
+    error_message = run(
         f"""
-        ground = Ground(folders, frozenset({{os.getpid()}}))
-        verify(ground)
+        resources = SharedResources(folders, frozenset({{os.getpid()}}))
+        verify(resources)
         {left}
         try:
-            verify(ground)
+            verify(resources)
         except NotClean as reason:
             print(json.dumps(str(reason)))
-        wipe(ground)
+        wipe(resources)
         """,
         tmp_path,
     )
-    assert __import__("re").search(said, found)
+    assert __import__("re").search(pattern, error_message)
 
 
 names = st.text(
@@ -180,12 +180,12 @@ def test_any_tree_is_emptied(
     folder = tmp_path_factory.mktemp("tree")
 
     def plant(place: Path, inside: dict[str, Any]) -> None:
-        for name, what in inside.items():
-            if what is None:
+        for name, content in inside.items():
+            if content is None:
                 (place / name).write_text("x")
             else:
                 (place / name).mkdir()
-                plant(place / name, what)
+                plant(place / name, content)
                 (place / name).chmod(mode)
 
     plant(folder, tree)

@@ -1,0 +1,57 @@
+"""What plays an episode, and the tools that it finds."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.messages import Message
+from aworld_train.rollout.tools import ToolServer
+
+
+class EpisodeAgent(ABC):
+    """Plays tasks; one object serves many episodes at the same time.
+
+    The tools' endpoint and its token come from ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, so that no file holds the
+    token.
+    """
+
+    def __init__(self, settings: EpisodeSettings):
+        self.settings = settings
+        agent = settings.agent
+        self.server = tool_server(
+            agent["tool_timeout"], agent["episode_timeout"], list(settings.env["servers"])
+        )
+
+    @abstractmethod
+    async def play(
+        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
+    ) -> str:
+        """Work on a task; returns the answer.
+
+        Keep ``result`` up to date before each await: an interrupted episode is reported from it.
+
+        Args:
+            messages: The task's, the system prompt included.
+            task: The dataset's row.
+            result: What is known of the episode so far.
+            model_name: What the model is called.
+
+        Raises:
+            RequestRefused: The model takes no more requests in this episode.
+            EpisodeFailure: Something else ended it.
+        """
+
+
+def tool_server(call_timeout: float, patience: float, servers: list[str]) -> ToolServer:
+    """The tool server that the environment variables name; a session may have to wait for a worker."""
+    headers = {}
+    if token := os.environ.get("MCP_SERVER_TOKEN"):
+        headers["Authorization"] = f"Bearer {token}"
+    if servers:
+        headers["MCP_SERVERS"] = ",".join(servers)
+    return ToolServer(
+        os.environ["MCP_SERVER_URL"], headers, call_timeout=call_timeout, connect_timeout=patience
+    )

@@ -1,0 +1,112 @@
+"""An agent that is a program or an object of the user's: it finds a language model and tools at two addresses.
+
+The language model is the one under training, behind the model gateway, which records every token. The tools are the
+environment's, behind the tool gateway, which counts calls and notices when the environment is gone. Both gateways run
+in this process, serve all its episodes, and give each episode a key that ends with it.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
+from aworld_train.agent.factory import AGENT_KINDS
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.messages import Message
+from aworld_train.rollout.model_gateway import model_gateway
+from aworld_train.rollout.tool_gateway import ToolGatewaySession, tool_gateway
+
+
+class ExternalAgent(EpisodeAgent):
+    """The agent that the recipe names."""
+
+    async def play(
+        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
+    ) -> str:
+        llm = (await model_gateway()).open_session(model_name, result.episode.conversation)
+        tools = await (await tool_gateway()).open_session(self.server, self.settings.cassette)
+        context = EpisodeContext(
+            llm_url=llm.address,
+            llm_key=llm.api_key,
+            model=model_name,
+            mcp_url=tools.url,
+            mcp_token=tools.token,
+            mcp_servers=tuple(self.settings.env["servers"]),
+            folder=_folder(),
+            seconds=self.settings.agent["episode_timeout"],
+        )
+        agent_task = AgentTask(
+            [message.for_chat() for message in messages],
+            int((task.get("extra_info") or {}).get("index", 0)),
+            task.get("extra_info") or {},
+        )
+        try:
+            return await self._run(external_agent(self.settings.agent), agent_task, context, result, tools)
+        finally:
+            llm.close()
+            counts = tools.counts
+            result.tools.calls, result.tools.errors = counts.calls, counts.errors
+            result.tools.seconds = counts.seconds
+            await tools.close()
+
+    async def _run(
+        self,
+        agent: Agent,
+        task: AgentTask,
+        context: EpisodeContext,
+        result: EpisodeResult,
+        tools: ToolGatewaySession,
+    ) -> str:
+        """Let the agent work until it is done or the episode is over, whichever comes first."""
+        work = asyncio.ensure_future(agent.run(task, context))
+        over = asyncio.ensure_future(result.episode.over.wait())
+        try:
+            await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                return ""  # the episode knows why it is over
+            if tools.lost is not None:
+                raise tools.lost  # whatever the agent made of it
+            return work.result()
+        finally:
+            over.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+            if not work.cancelled():
+                work.exception()  # seen: it has been told, or does not matter any more
+
+
+def external_agent(section: Mapping[str, Any]) -> Agent:
+    """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process.
+
+    Raises:
+        UsageError: it cannot be as it is described.
+    """
+    kind = next(kind for kind in AGENT_KINDS if section[kind])
+    value = section[kind]
+    if kind == "command":
+        return _program(tuple(value), tuple(section["environment"].items()))
+    return _agent(kind, value)
+
+
+@lru_cache(maxsize=4)
+def _agent(kind: str, value: str) -> Agent:
+    return agent_from({kind: value})
+
+
+@lru_cache(maxsize=4)
+def _program(command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> Agent:
+    return agent_from({"command": list(command), "environment": dict(environment)})
+
+
+@lru_cache(maxsize=1)
+def _folder() -> Path:
+    """Where agents of this process keep their own files: inside the run's folder, where there is one."""
+    run = os.environ.get(RUN_DIR_VARIABLE)
+    return Path(run) / "logs" / "agents" / str(os.getpid()) if run else Path(tempfile.mkdtemp())

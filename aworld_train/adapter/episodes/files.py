@@ -1,0 +1,33 @@
+"""The two files by which a run's workers know how episodes are played and scored; every framework writes them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aworld_train.adapter.episodes.scoring import REWARD_FILE, reward_plan
+from aworld_train.adapter.episodes.settings import EPISODES_FILE, episode_settings
+from aworld_train.atomic import write_text
+from aworld_train.recipe.schema import Recipe
+
+
+def episode_files(recipe: Recipe) -> dict[str, str]:
+    """The files of a recipe's run folder that episodes need, by name.
+
+    Raises:
+        RewardError: The file with the judge's instructions cannot be read, or is empty.
+    """
+    return {EPISODES_FILE: to_yaml(episode_settings(recipe)), REWARD_FILE: to_yaml(reward_plan(recipe))}
+
+
+def to_yaml(content: Any) -> str:
+    """Plain data as the text of a YAML file."""
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into a folder, each atomically."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_text(folder / name, text)

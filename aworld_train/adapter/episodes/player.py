@@ -1,0 +1,168 @@
+"""Plays a task to its end, whatever happens on the way, and says what becomes of its tokens.
+
+Sampling goes through the framework's engine, tokens in and tokens out. An episode comes to one row per path of its
+conversation graph: a history that only grew is one row, and a context reset or a second agent adds another.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aworld_train.adapter.episodes.agent import EpisodeAgent
+from aworld_train.adapter.episodes.mcp_agent import McpAgent
+from aworld_train.adapter.episodes.record import current_record
+from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.agent.factory import AGENT_KINDS
+from aworld_train.env import health_url
+from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.graph import Row
+from aworld_train.rollout.messages import Message, RequestRefused
+from aworld_train.rollout.model import LanguageModel
+from aworld_train.rollout.outcome import EpisodeFailure, Outcome
+from aworld_train.rollout.react import ToolCounts
+from aworld_train.rollout.tools import wait_until_healthy
+
+_SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
+_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
+
+
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """An episode as a framework takes it.
+
+    Attributes:
+        result: What the episode came to.
+        rows: Its rows by agent, in the order of the conversation; none for an episode that is left out. Rows of an
+            episode that only counts in its group's baseline have a mask of zeros.
+        query: What the user asked.
+    """
+
+    result: EpisodeResult
+    rows: list[tuple[str, Row]]
+    query: str
+
+
+class EpisodePlayer:
+    """Plays the tasks of a run; one object serves many episodes at the same time.
+
+    Args:
+        settings: How episodes are played.
+        agent: Who plays; default: as the settings say.
+    """
+
+    def __init__(self, settings: EpisodeSettings, agent: EpisodeAgent | None = None):
+        self.settings = settings
+        self.agent = agent or episode_agent(settings)
+
+    async def play(
+        self,
+        model: LanguageModel,
+        task: Mapping[str, Any],
+        sampling_params: Mapping[str, Any],
+        *,
+        model_name: str,
+        max_prompt_tokens: int,
+        max_response_tokens: int,
+    ) -> FinishedEpisode:
+        """Play a task and record it (see ``current_record``).
+
+        Args:
+            model: What agents talk to.
+            task: The dataset's row; its messages are under ``raw_prompt``.
+            sampling_params: ``temperature``, ``top_p`` and ``top_k``.
+            model_name: What the model is called.
+            max_prompt_tokens: Longest prompt of a row.
+            max_response_tokens: Longest rest of a row.
+        """
+        messages = [Message.read(message) for message in task["raw_prompt"]]
+        if prompt := self.settings.agent["system_prompt"]:
+            messages.insert(0, Message("system", prompt))
+        record = current_record()
+        limits = self.settings.limits(
+            sampling_params,
+            validating=record.validate,
+            prompt=max_prompt_tokens,
+            response=max_response_tokens,
+        )
+        began = time.monotonic()
+        result = await self._play_until_over(model, limits, messages, task, model_name)
+        use = self.settings.use(result.outcome)
+        rows = result.episode.rows(self.settings.agent["trainable"])
+        record.finish(result, rows, use, time.monotonic() - began)
+        if use is EpisodeUse.dropped:
+            rows = []
+        if use is EpisodeUse.masked:
+            rows = [(agent, replace(row, mask=[0] * len(row.mask))) for agent, row in rows]
+        query = "\n".join(message.content for message in messages if message.role == "user")
+        return FinishedEpisode(result, rows, query)
+
+    async def _play_until_over(
+        self,
+        model: LanguageModel,
+        limits: EpisodeLimits,
+        messages: list[Message],
+        task: Mapping[str, Any],
+        model_name: str,
+    ) -> EpisodeResult:
+        """Play until there is an outcome; again, from the start, if the environment was lost and came back."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            result = EpisodeResult(Episode(model, limits), ToolCounts(), Outcome.infrastructure)
+            await self._play_once(messages, task, result, model_name)
+            if result.outcome is not Outcome.environment or attempt == _ATTEMPTS:
+                break
+            current_record().lost(result.cause or "")
+            # Longer than the run's supervisor waits: a step must not go on with the episodes that needed no tool.
+            patience = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
+            if not await wait_until_healthy(health_url(self.agent.server.url), patience):
+                break
+        return result
+
+    async def _play_once(
+        self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
+    ) -> None:
+        """Play and note how it ended, whatever happens."""
+        seconds = self.settings.agent["episode_timeout"]
+        episode = result.episode
+        try:
+            async with asyncio.timeout(seconds):
+                result.answer = await self.agent.play(messages, task, result, model_name)
+            result.outcome = episode.outcome
+            result.cause = str(episode.failure) if episode.failure else None
+        except TimeoutError:
+            result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
+        except RequestRefused as refused:
+            result.outcome, result.cause = episode.outcome, str(episode.failure or refused)
+        except EpisodeFailure as failure:
+            # A program that fails after the engine did, or because it was notified of a limit, is not to blame.
+            excused = failure.outcome is Outcome.agent and episode.stopped
+            result.outcome = episode.outcome if excused else failure.outcome
+            result.cause = str(episode.failure or failure)
+        except Exception as error:
+            result.outcome, result.cause = Outcome.infrastructure, f"{type(error).__name__}: {error}"
+        episode.over.set()
+
+
+def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
+    """The agent that a recipe's section ``agent`` describes."""
+    if any(settings.agent[kind] for kind in AGENT_KINDS):
+        # Brings the gateways' servers, which the package's own agent does not need.
+        from aworld_train.adapter.episodes.external_agent import ExternalAgent
+
+        return ExternalAgent(settings)
+    return McpAgent(settings)
+
+
+def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
+    """What scorers get to know of an episode, beside the dataset's row."""
+    result = finished.result
+    return {
+        "assistant_text": result.answer,
+        "asked": finished.query,
+        "outcome": result.outcome.value,
+        "tool_call_count": result.tools.calls,
+        "tool_error_count": result.tools.errors,
+    }

@@ -1,0 +1,177 @@
+"""The line that every episode leaves in ``traces/episodes.jsonl``, whatever becomes of it.
+
+The worker opens a record around an episode, the player fills it, and the worker writes it once there is a score.
+Records are kept per asyncio task, for a worker plays many episodes at the same time.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.episodes.scoring import EpisodeScore
+from aworld_train.masking import masked
+from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.reward.hacking import ToolUse, look, suspicions
+from aworld_train.rollout.episode import Episode
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.graph import Row
+from aworld_train.rollout.outcome import Outcome
+
+RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
+
+
+class EpisodeRecord:
+    """One episode while it is played, and in the end one line of JSON.
+
+    Attributes:
+        validate: Whether the model is measured, not trained.
+        line: What is known so far.
+        result: The episode, once it is over.
+    """
+
+    def __init__(self, step: int, validate: bool, index: int):
+        self.validate = validate
+        self.line: dict[str, Any] = {"step": step, "validate": validate, "index": index}
+        self.result: EpisodeResult | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the episode has a place in its group: it was played, not dropped, and could be scored."""
+        return "reward" in self.line
+
+    def finish(
+        self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
+    ) -> None:
+        """Record what the episode came to."""
+        self.result, episode = result, result.episode
+        agents = episode.agents.values()
+        self.line |= {
+            "outcome": result.outcome.value,
+            "treatment": use.value,
+            "turns": episode.turns,
+            "tool_calls": result.tools.calls,
+            "tool_errors": result.tools.errors,
+            "rows": len(rows),
+            "prompt_tokens": sum(len(row.prompt) for _, row in rows),
+            "response_tokens": sum(len(row.response) for _, row in rows),
+            "sampled_tokens": sum(sum(row.mask) for _, row in rows),
+            "unique_tokens": sum(
+                episode.agents[name].graph.unique_tokens for name in {name for name, _ in rows}
+            ),
+            "given_tokens": episode.given_tokens,
+            "branches": dict(episode.branches),
+            "agents": {agent.name: len(agent.completions) for agent in agents},
+            "seconds": round(seconds, 4),
+            "generate_seconds": round(episode.generate_seconds, 4),
+            "tool_seconds": round(result.tools.seconds, 4),
+            "cause": result.cause,
+        }
+
+    def score(self, score: EpisodeScore, task: Mapping[str, Any]) -> bool:
+        """Record how the episode was scored.
+
+        Args:
+            score: Its score.
+            task: The dataset's row.
+
+        Returns:
+            Whether it has a score; an episode without one is left out.
+        """
+        result = score.result
+        self.line |= {"scorer": result.scorer, "scoring": result.outcome.value, "parts": dict(result.parts)}
+        if score.value is None:
+            self.line |= {"treatment": EpisodeUse.dropped.value, "cause": result.cause}
+            return False
+        self.reward(score.value, score.figures())
+        self._suspect(score, task)
+        return True
+
+    def reward(self, reward: float | None, figures: Mapping[str, Any]) -> None:
+        """Record the reward that is trained on, and the figures that came with it."""
+        self.line["reward"] = reward
+        self.line["scores"] = {name: v for name, v in figures.items() if isinstance(v, int | float)}
+
+    def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
+        """Record which signs of a reward won in the wrong way there are, and enough to judge them."""
+        result = self.result
+        if result is None:
+            return
+        info = task.get("extra_info") or {}
+        attachments = info.get("attachments")
+        query = "\n".join(
+            str(message.get("content") or "") for message in task["raw_prompt"] if message["role"] == "user"
+        )
+        extracted = score.result.extracted
+        signs = suspicions(
+            query=query,
+            said=result.answer,
+            answer=extracted,
+            right=score.accuracy is not None and score.accuracy >= 1.0,
+            tools=tool_uses(result.episode),
+            tool_calls=result.tools.calls,
+            # An array, where the rows were read so.
+            files=[] if attachments is None else [str(path) for path in attachments],
+        )
+        if signs:
+            truth = str((task.get("reward_model") or {}).get("ground_truth") or "")
+            self.line["suspicions"] = [sign.value for sign in signs]
+            self.line["look"] = look(query, result.answer, extracted, truth)
+
+    def lost(self, cause: str) -> None:
+        """Write at once that the environment went away; the episode itself may still be played again."""
+        _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
+
+    def write(self, error: BaseException | None) -> None:
+        """Append the line to the run's record. A loop that raised leaves a line too, as a dropped episode."""
+        if "outcome" not in self.line or error is not None:
+            self.line |= {
+                "outcome": Outcome.infrastructure.value,
+                "treatment": EpisodeUse.dropped.value,
+                "cause": f"{type(error).__name__}: {error}" if error else "the agent loop reported nothing",
+            }
+        _append(self.line)
+
+
+def tool_uses(episode: Episode) -> list[ToolUse]:
+    """The calls of an episode with their results, in the order of the conversation; each once."""
+    uses: list[ToolUse] = []
+    for agent in episode.agents.values():
+        arguments: dict[str, str] = {}
+        for node in agent.graph.nodes():
+            for message in node.messages:
+                arguments |= {call.call_id: call.arguments for call in message.tool_calls}
+                if message.role == "tool":
+                    uses.append(ToolUse(arguments.get(message.call_id, ""), message.content))
+    return uses
+
+
+def _append(line: dict[str, Any]) -> None:
+    """Add a line to the run's record; nothing happens outside a run."""
+    folder = os.environ.get(RUN_DIR_VARIABLE)
+    if not folder:
+        return
+    file = Path(folder) / "traces" / "episodes.jsonl"
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        # One write on O_APPEND: lines of several processes do not mix.
+        os.write(descriptor, (json.dumps(masked(line), ensure_ascii=False) + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+_current: ContextVar[EpisodeRecord] = ContextVar("current_episode")
+
+
+def current_record() -> EpisodeRecord:
+    """The record of the episode that this asyncio task plays."""
+    return _current.get()
+
+
+def open_record(step: int, validate: bool, index: int) -> EpisodeRecord:
+    """A new record for the episode that this asyncio task is about to play."""
+    record = EpisodeRecord(step, validate, index)
+    _current.set(record)
+    return record

@@ -1,0 +1,168 @@
+"""Scoring an episode: by the task's scorer or the recipe's own function, with the facts of the episode.
+
+``reward.yaml`` in the run folder says how a run scores. A score that cannot be had costs its own episode and nothing
+else: ``EpisodeScore.value`` is None, and whoever asked leaves the episode out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aworld_train.adapter.episodes.paths import absolute_function
+from aworld_train.recipe.interpolation import resolved
+from aworld_train.recipe.output import written
+from aworld_train.recipe.reward_settings import reward_settings
+from aworld_train.recipe.schema import Recipe
+from aworld_train.reward.assistant_text import without_tool_text
+from aworld_train.reward.reward_function import score_by_function
+from aworld_train.reward.scored import ScoreOutcome, ScoreResult
+from aworld_train.reward.scoring import score
+from aworld_train.reward.settings import RewardSettings
+
+REWARD_FILE = "reward.yaml"
+
+
+def reward_plan(recipe: Recipe) -> dict[str, Any]:
+    """What ``reward.yaml`` holds for a recipe, as plain data with references to the environment."""
+    settings = reward_settings(recipe)
+    settings = replace(
+        settings,
+        scorer=_absolute(settings.scorer),
+        composite=replace(settings.composite, correct=_absolute(settings.composite.correct)),
+    )
+    # Tasks may name files as they are seen from where the user is.
+    plan: dict[str, Any] = written(
+        {
+            "function": _absolute(recipe.reward.function),
+            "directory": str(Path.cwd()),
+            **settings.to_plain(),
+        }
+    )
+    return plan
+
+
+def _absolute(spec: str | None) -> str | None:
+    return absolute_function(spec) if spec else None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a run scores.
+
+    Attributes:
+        function: One's own in place of the scorers.
+        directory: From where the paths of scorers that tasks name count.
+        settings: The scorers'.
+    """
+
+    function: str | None
+    directory: str
+    settings: RewardSettings
+
+    def scorer(self, named: str | None) -> str | None:
+        """What a task names, as it is found from anywhere."""
+        return absolute_function(named, self.directory) if named else None
+
+
+@lru_cache(maxsize=4)
+def _plan(file: str) -> _Plan:
+    data = resolved(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
+    function, directory = data.pop("function"), data.pop("directory")
+    return _Plan(function, directory, RewardSettings.from_plain(data))
+
+
+@dataclass(frozen=True)
+class EpisodeScore:
+    """The score of an episode.
+
+    Attributes:
+        result: What the scorer said.
+        tool_calls: How many tools the agent called.
+        tool_errors: How many of these calls came back as errors.
+    """
+
+    result: ScoreResult
+    tool_calls: int
+    tool_errors: int
+
+    @property
+    def value(self) -> float | None:
+        """The reward; None where there is none."""
+        return self.result.score
+
+    @property
+    def accuracy(self) -> float | None:
+        """Whether the answer is right, as a number: of ``composite`` the part that says so, of others the score."""
+        parts = self.result.parts
+        return parts.get("acc", parts.get("correct", self.value))
+
+    def figures(self) -> dict[str, float]:
+        """The numbers that frameworks put into their metrics; the same names for all scorers.
+
+        Agents' own rewards, which scorers give as ``score/<agent>``, are among them.
+        """
+        if self.value is None or self.accuracy is None:
+            return {}
+        return {
+            "score": self.value,
+            "acc": float(self.accuracy),
+            "answered": float(self.result.outcome is not ScoreOutcome.no_answer),
+            "used_tool": float(self.tool_calls > 0),
+            "tool_calls": float(self.tool_calls),
+            "tool_errors": float(self.tool_errors),
+            **{name: part for name, part in self.result.parts.items() if name.startswith("score/")},
+        }
+
+
+async def score_episode(
+    file: str,
+    *,
+    data_source: str,
+    response: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any],
+    **more: Any,
+) -> EpisodeScore:
+    """Score one episode.
+
+    Args:
+        file: The run's ``reward.yaml``.
+        data_source: The row's.
+        response: The decoded response, tool results included; only used where ``extra_info`` has no assistant text.
+        ground_truth: The row's answer.
+        extra_info: The row's, with facts of the episode: ``assistant_text``, ``query``, ``tool_call_count``,
+            ``tool_error_count``.
+        **more: What else a function of the recipe gets.
+    """
+    plan = _plan(file)
+    if plan.function:
+        result = await score_by_function(
+            plan.function,
+            plan.settings,
+            data_source=data_source,
+            solution_str=response,
+            ground_truth=ground_truth,
+            extra_info=extra_info,
+            **more,
+        )
+    else:
+        text = extra_info.get("assistant_text")
+        result = await score(
+            text if isinstance(text, str) else without_tool_text(response),
+            ground_truth=ground_truth,
+            scorer=plan.scorer(extra_info.get("scorer")),
+            answer_schema=extra_info.get("answer_schema"),
+            query=str(extra_info.get("asked") or extra_info.get("question") or ""),
+            info=extra_info,
+            episode=extra_info,
+            settings=plan.settings,
+        )
+    return EpisodeScore(
+        result,
+        tool_calls=int(extra_info.get("tool_call_count") or 0),
+        tool_errors=int(extra_info.get("tool_error_count") or 0),
+    )

@@ -1,0 +1,146 @@
+"""What ``episodes.yaml`` in the run folder says: written from the recipe, read once by each process that plays."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aworld_train.adapter.episodes.groups import min_group
+from aworld_train.adapter.episodes.paths import absolute_argument, absolute_function, absolute_path
+from aworld_train.recipe.interpolation import resolved
+from aworld_train.recipe.output import written
+from aworld_train.recipe.paths import whole_path
+from aworld_train.recipe.schema import AgentSection, CassetteSection, EpisodeUse, Recipe, SmallGroup
+from aworld_train.rollout.cassette import Cassette, open_cassette
+from aworld_train.rollout.context import ContextSettings
+from aworld_train.rollout.endpoint import Endpoint, Failover
+from aworld_train.rollout.episode import EpisodeLimits
+from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.outcome import Outcome
+from aworld_train.rollout.repetition import RepetitionLimits
+
+EPISODES_FILE = "episodes.yaml"
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """How episodes are played.
+
+    Attributes:
+        agent: The recipe's section ``agent``.
+        env: What agents have to know of the section ``env``.
+        outcomes: How episodes are treated, by outcome.
+        repetition: When an episode is ended because the model goes round in circles.
+        context: What keeps histories within the model's context.
+        replay_below: A group with fewer healthy episodes plays the others again; 0 for never.
+    """
+
+    agent: Mapping[str, Any]
+    env: Mapping[str, Any]
+    outcomes: Mapping[str, str]
+    repetition: RepetitionLimits
+    context: ContextSettings
+    replay_below: int
+
+    @property
+    def cassette(self) -> Cassette | None:
+        """Where tool calls are recorded, or replayed from; one for all episodes of a process."""
+        return open_cassette(**self.env["cassette"])
+
+    def use(self, outcome: Outcome) -> EpisodeUse:
+        """What becomes of an episode that ended like this."""
+        return EpisodeUse(self.outcomes[outcome.value])
+
+    def limits(
+        self, sampling_params: Mapping[str, Any], *, validating: bool, prompt: int, response: int
+    ) -> EpisodeLimits:
+        """What holds in one episode; where the model is measured, agents have no say in sampling."""
+        return EpisodeLimits(
+            max_turns=self.agent["max_turns"],
+            max_prompt_tokens=prompt,
+            max_response_tokens=response,
+            sampling=SamplingParams(
+                float(sampling_params.get("temperature", 1.0)),
+                float(sampling_params.get("top_p", 1.0)),
+                int(sampling_params.get("top_k", -1)),
+            ),
+            agents_sampling=self.agent["own_sampling"] and not validating,
+            repetition=self.repetition,
+            context=self.context,
+        )
+
+
+def episode_settings(recipe: Recipe) -> dict[str, Any]:
+    """What ``episodes.yaml`` holds for a recipe, as plain data with references to the environment."""
+    settings: dict[str, Any] = written(
+        {
+            "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
+            "env": {
+                "servers": list(recipe.env.servers),
+                "recovery_timeout": recipe.env.recovery_timeout,
+                "cassette": _cassette(recipe.env.cassette),
+            },
+            "outcomes": _plain(asdict(recipe.rollout.outcomes)),
+            "endpoints": _plain(recipe.endpoints),
+            "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
+        }
+    )
+    return settings
+
+
+@lru_cache(maxsize=4)
+def read_settings(file: str) -> EpisodeSettings:
+    """The settings in such a file; references are resolved in the environment of this process."""
+    return settings_from(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
+
+
+def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
+    """The settings in plain data, as ``episode_settings`` makes it."""
+    data = resolved(data)
+    agent = data["agent"]
+    endpoints = {name: Endpoint.read(name, description) for name, description in data["endpoints"].items()}
+    context = agent["context"]
+    summarizer, condensers = context["summarizer"], context["condensers"]
+    return EpisodeSettings(
+        agent=agent,
+        env=data["env"],
+        outcomes=data["outcomes"],
+        repetition=RepetitionLimits(**agent["repetition"]),
+        context=ContextSettings(
+            policy=None if context["policy"] == "off" else context["policy"],
+            budget=context["budget"] or 0,
+            keep=context["keep"],
+            summarizer=endpoints[summarizer].ask if summarizer else None,
+            condense_over=context["condense_over"],
+            condenser=Failover([endpoints[name] for name in condensers]).ask if condensers else None,
+        ),
+        replay_below=data["replay_below"],
+    )
+
+
+def _agent_places(agent: AgentSection) -> dict[str, Any]:
+    """The files that an agent is made of, where every process finds them."""
+    return {
+        "command": [absolute_argument(part) for part in agent.command],
+        "builder": absolute_function(agent.builder) if agent.builder else None,
+        "loop": absolute_function(agent.loop) if agent.loop else None,
+        "aworld": absolute_path(agent.aworld),
+    }
+
+
+def _cassette(section: CassetteSection) -> dict[str, Any]:
+    path = whole_path(section.path) if section.path else None
+    return {"mode": section.mode.value, "path": path, "rules": section.rules}
+
+
+def _plain(value: Any) -> Any:
+    """The same without enumerations."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

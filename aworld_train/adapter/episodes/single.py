@@ -1,0 +1,140 @@
+"""Single episodes in this process: agent, engine, sampling and reward of training, without a trainer."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.base import LoadedModel, framework_of
+from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
+from aworld_train.adapter.episodes.scoring import REWARD_FILE, EpisodeScore, score_episode
+from aworld_train.adapter.episodes.settings import EPISODES_FILE, read_settings
+from aworld_train.recipe.schema import Recipe
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.graph import Row
+
+
+@dataclass(frozen=True)
+class SingleEpisode:
+    """One episode to be looked at.
+
+    Attributes:
+        line: What training would write into ``traces/episodes.jsonl``.
+        result: The episode itself.
+        rows: The rows that training would get, with their agents; none for an episode that it leaves out.
+        score: How it was scored; None where there is nothing to score, or no score.
+    """
+
+    line: Mapping[str, Any]
+    result: EpisodeResult
+    rows: list[tuple[str, Row]]
+    score: EpisodeScore | None
+
+
+async def play_row(
+    folder: Path,
+    model: LoadedModel,
+    row: Mapping[str, Any],
+    sampling_params: Mapping[str, Any],
+    *,
+    step: int,
+    validate: bool,
+    max_prompt_tokens: int,
+    max_response_tokens: int,
+) -> SingleEpisode:
+    """Play a row of a dataset and score it, by the files of a run folder (see ``episode_files``), and record it.
+
+    Args:
+        folder: The run folder.
+        model: What plays.
+        row: The row.
+        sampling_params: ``temperature``, ``top_p`` and ``top_k``.
+        step: The training step that the episode belongs to.
+        validate: Whether the model is measured, not trained.
+        max_prompt_tokens: Longest prompt of a row.
+        max_response_tokens: Longest rest of a row.
+    """
+    player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
+    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    task = {**row, "raw_prompt": row["prompt"]}
+    began = time.monotonic()
+    finished = await player.play(
+        model.for_episode(),
+        task,
+        sampling_params,
+        model_name=model.name,
+        max_prompt_tokens=max_prompt_tokens,
+        max_response_tokens=max_response_tokens,
+    )
+    record.line["seconds"] = round(time.monotonic() - began, 4)
+    rows, score = finished.rows, None
+    if rows:
+        _, last = rows[-1]
+        score = await score_episode(
+            str(folder / REWARD_FILE),
+            data_source=row["data_source"],
+            response=model.tokenizer.decode(last.response, skip_special_tokens=True),
+            ground_truth=row["reward_model"]["ground_truth"],
+            extra_info={**row["extra_info"], **episode_facts(finished)},
+        )
+        if not record.score(score, task):
+            rows, score = [], None
+    record.write(None)
+    return SingleEpisode(record.line, finished.result, rows, score)
+
+
+class SingleEpisodes:
+    """Plays single episodes of a recipe.
+
+    Args:
+        recipe: A recipe with a model.
+        folder: For the files of a run.
+        model_url: An inference server to sample from; None loads the model into this process.
+        greedy: Take the most likely token, as validation does.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
+        (folder / "traces").mkdir(parents=True, exist_ok=True)
+        os.environ[RUN_DIR_VARIABLE] = str(folder)
+        write_files(folder, episode_files(recipe))
+        self._recipe, self._folder, self._greedy = recipe, folder, greedy
+        self._model: LoadedModel = framework_of(recipe).load_model(recipe, folder, model_url=model_url)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's."""
+        return self._model.tokenizer
+
+    async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
+        """Play one row of a dataset."""
+        rollout = self._recipe.rollout
+        sampling_params = {
+            "temperature": rollout.temperature,
+            "top_p": rollout.top_p,
+            "top_k": rollout.top_k,
+        }
+        if self._greedy:
+            sampling_params = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
+        return await play_row(
+            self._folder,
+            self._model,
+            row,
+            sampling_params,
+            step=0,
+            validate=self._greedy,
+            max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
+            max_response_tokens=rollout.max_response_tokens,
+        )
+
+    async def close(self) -> None:
+        """End what episodes had in common in this process."""
+        from aworld_train.rollout.model_gateway import model_gateway
+        from aworld_train.rollout.tool_gateway import tool_gateway
+
+        await (await model_gateway()).stop()
+        await (await tool_gateway()).stop()
+        await self._model.close()

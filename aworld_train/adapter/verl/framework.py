@@ -1,0 +1,82 @@
+"""VeRL as a training framework: ``main_ppo`` on a Ray of its own, with the configuration that a recipe composes to."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
+from aworld_train.adapter.episodes.files import episode_files, to_yaml
+from aworld_train.adapter.verl import log
+from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
+from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, OWNED_KEYS, agent_file, compose
+from aworld_train.adapter.verl.metrics import VerlStepReader
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.recipe.schema import Recipe
+
+
+class VerlFramework:
+    """See ``TrainingFramework``. Making one imports neither VeRL nor torch."""
+
+    name = "verl"
+    packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
+    owned_keys: Mapping[str, str] = OWNED_KEYS
+
+    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
+        """As ``TrainingFramework.compile``."""
+
+        def environment(start: StartFiles) -> Mapping[str, str]:
+            private = PrivateFolder(start.private)
+            private.fill()
+            return verl_environment(recipe, start.metrics, private)
+
+        config = compose(recipe, folder, val_only=mode is RunMode.measure)
+        return RunPlan(
+            files={
+                CONFIG_FILE: to_yaml(config),
+                AGENT_FILE: to_yaml(agent_file(recipe, folder)),
+                **episode_files(recipe),
+            },
+            config=CONFIG_FILE,
+            command=verl_command(folder),
+            environment=environment,
+            without_first_validation=WITHOUT_FIRST_VALIDATION,
+        )
+
+    def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
+        """As ``TrainingFramework.composed``."""
+        return compose(recipe, folder)
+
+    def errors_in(self, text: str) -> list[str]:
+        """As ``TrainingFramework.errors_in``."""
+        return log.errors_in(text)
+
+    def step_rows(self, file: Path) -> StepReader:
+        """As ``TrainingFramework.step_rows``."""
+        return VerlStepReader(file)
+
+    def last_checkpoint(self, folder: Path) -> Checkpoint | None:
+        """As ``TrainingFramework.last_checkpoint``; VeRL names a checkpoint only once it is whole."""
+        try:
+            step = int((folder / "latest_checkpointed_iteration.txt").read_text())
+        except (OSError, ValueError):
+            return None
+        model = self.model_in(folder / f"global_step_{step}")
+        return Checkpoint(step, model) if model else None
+
+    def model_in(self, checkpoint: Path) -> Path | None:
+        """As ``TrainingFramework.model_in``."""
+        for folder in (checkpoint / "actor" / "huggingface", checkpoint / "huggingface"):
+            if (folder / "config.json").is_file():
+                return folder
+        return None
+
+    def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
+        """As ``TrainingFramework.load_model``."""
+        private = PrivateFolder(folder / "private")
+        private.fill()
+        # VeRL reads them when it is imported.
+        os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
+        from aworld_train.adapter.verl.single_model import VerlLoadedModel
+
+        return VerlLoadedModel(recipe, folder, model_url)

@@ -1,0 +1,44 @@
+"""VeRL's model for single episodes: its engine in this process, or a served model that it talks to as to its engine."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from transformers.utils import logging
+from verl.utils.config import omega_conf_to_dataclass
+
+from aworld_train.adapter.verl.agent_loop import end_tokens
+from aworld_train.adapter.verl.compose import compose
+from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.recipe.schema import Recipe
+
+
+class VerlLoadedModel:
+    """See ``LoadedModel``."""
+
+    def __init__(self, recipe: Recipe, folder: Path, model_url: str | None):
+        logging.disable_progress_bar()
+        config = OmegaConf.create(compose(recipe, folder))
+        OmegaConf.resolve(config)
+        actor = config.actor_rollout_ref
+        model = omega_conf_to_dataclass(actor.model)
+        self.tokenizer: Any = model.tokenizer
+        self.name = Path(str(actor.model.path)).name
+        self._parser = recipe.agent.tool_parser
+        self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
+        self._end_tokens = end_tokens(str(actor.model.path))
+        if model_url is None:
+            from aworld_train.adapter.verl.cpu.server import TransformersServer
+
+            self._engine: Any = TransformersServer(actor.rollout, actor.model, 0, 1)
+        else:
+            from aworld_train.adapter.verl.completions import CompletionsServer
+
+            self._engine = CompletionsServer(model_url)
+
+    def for_episode(self) -> VerlModel:
+        """As ``LoadedModel.for_episode``."""
+        return VerlModel(self._engine, self.tokenizer, self._parser, self._template_options, self._end_tokens)
+
+    async def close(self) -> None:
+        """As ``LoadedModel.close``; what the engine holds goes with the process."""

@@ -1,0 +1,251 @@
+"""From the fields of a record to a task, the same for every kind of file.
+
+The build's options (``--scorer``, ``--answer-schema``) take precedence over the record's values, and these over the
+defaults of the source.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import repeat
+from pathlib import PurePath
+from typing import NamedTuple
+
+from aworld_train.dataset.names import check_schema_name, check_scorer_name
+from aworld_train.dataset.prompts import with_attachments
+from aworld_train.dataset.sources.options import SourceOptions
+from aworld_train.dataset.sources.values import (
+    UnusableRecord,
+    answer_text,
+    file_names,
+    label_text,
+    question_text,
+)
+from aworld_train.dataset.tasks import LEVEL_NOT_SELECTED, Dropped, Shared, Task, TaskKind, TaskTable
+from aworld_train.errors import DatasetError
+
+Record = tuple[int, object, Mapping[str, object] | str]
+"""A record that was read: its line, from 1; its content; its values by field, or the reason why it has none."""
+
+DEFAULT_SCORER = "exact"
+DEFAULT_SCHEMA = "answer"
+
+_QUESTION = TaskKind.question
+
+
+class _SharedFields(NamedTuple):
+    """The fields that few records set; the others have the defaults of the source."""
+
+    scorer: str
+    answer_schema: str
+    data_source: str
+    system: str = ""
+    subject: str = ""
+
+
+_RARE_FIELDS = frozenset(_SharedFields._fields)
+
+IN_TABLES = frozenset({"id", "query", "answer", "level", "attachments"})
+"""Records that set only these fields can be read many at once."""
+
+
+class RecordReader:
+    """Makes tasks of records, and remembers their ids: two tasks with other content must not have the same id."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        data_source: str = "",
+        *,
+        ability: str = "question answering",
+        scorer: str = DEFAULT_SCORER,
+        system: str = "",
+        compose: Callable[[str, Sequence[str]], str] = with_attachments,
+    ) -> None:
+        """Args:
+        options: What the build asks of the source.
+        data_source: Name that verl groups validation metrics by, for records without one; empty for the file's name.
+        ability: Broad field of the tasks.
+        scorer: Scorer of records that name none.
+        system: System prompt of records that have none.
+        compose: Makes the user's message of the question and the paths of its files.
+        """
+        self._options = options
+        self._ability = ability
+        self._system = system
+        self._compose = compose
+        self._levels = frozenset(options.levels)
+        self._folder = options.attachments_at.rstrip("/")
+        self._defaults = _SharedFields(
+            scorer=options.scorer or scorer,
+            answer_schema=options.answer_schema or DEFAULT_SCHEMA,
+            data_source=data_source,
+        )
+        self._content_by_id: dict[int, int] = {}
+
+    def tasks(self, records: Iterator[Record], file: str) -> Iterator[Task | Dropped]:
+        """One item per record.
+
+        Args:
+            records: Records as they are read.
+            file: Base name of the input file.
+
+        Raises:
+            DatasetError: A record names an unknown scorer or answer schema.
+        """
+        for line, raw, fields in records:
+            if isinstance(fields, str):
+                yield Dropped(file, line, printable(raw), fields)
+                continue
+            try:
+                yield self.task(fields, file, line)
+            except UnusableRecord as reason:
+                yield Dropped(file, line, printable(raw), str(reason))
+
+    def task(self, fields: Mapping[str, object], file: str, line: int) -> Task:
+        """The task of a record.
+
+        Args:
+            fields: The record's values by field name; missing ones may be left out.
+            file: Base name of the input file.
+            line: Line or number of the record in it, from 1.
+
+        Raises:
+            UnusableRecord: The record cannot become a task.
+            DatasetError: It names an unknown scorer or answer schema.
+        """
+        get = fields.get
+        question, system = question_text(get("query"))
+        level = label_text(get("level"), "level")
+        if self._levels and level not in self._levels:
+            raise UnusableRecord(LEVEL_NOT_SELECTED)
+        shared = (
+            self._defaults if _RARE_FIELDS.isdisjoint(fields) else self._shared_fields(fields, file, line)
+        )
+        answer = answer_text(get("answer"), structured=_reads_json(shared.scorer))
+        system = shared.system or system or self._system
+        if self._options.system is not None:
+            system = self._options.system
+        paths: tuple[str, ...] = ()
+        if names := get("attachments"):
+            paths = self._paths(names)
+        message = self._compose(question, paths)
+        id = label_text(get("id"), "id")
+        if id:
+            self._check_id(id, hash((message, answer, system, shared.scorer)))
+        return Task(
+            data_source=shared.data_source or _stem(file),
+            ability=self._ability,
+            kind=_QUESTION,
+            subject=shared.subject or question,
+            message=message,
+            answer=answer,
+            scorer=shared.scorer,
+            answer_schema=shared.answer_schema,
+            id=id,
+            system=system,
+            level=level,
+            attachments=paths,
+            file=file,
+            line=line,
+        )
+
+    def table(
+        self, columns: Mapping[str, Sequence[object]], lines: Sequence[int], file: str
+    ) -> TaskTable | None:
+        """The tasks of records that set only fields of `IN_TABLES`; None where they have to be read one by one.
+
+        Args:
+            columns: The records' values by field, each [records].
+            lines: Line or number of each record in the file, from 1.
+            file: Base name of the input file.
+        """
+        defaults, system_option = self._defaults, self._options.system
+        missing: Sequence[object] = [None] * len(lines)
+        structured = _reads_json(defaults.scorer)
+        if self._levels:
+            return None
+        try:
+            questions = [question_text(value) for value in columns.get("query", missing)]
+            levels = [label_text(value, "level") for value in columns.get("level", missing)]
+            answers = [answer_text(value, structured=structured) for value in columns.get("answer", missing)]
+            paths = [self._paths(value) if value else () for value in columns.get("attachments", missing)]
+            ids = [label_text(value, "id") for value in columns.get("id", missing)]
+            systems = [
+                (system or self._system) if system_option is None else system_option
+                for _, system in questions
+            ]
+            messages = [
+                self._compose(question, names) for (question, _), names in zip(questions, paths, strict=True)
+            ]
+            contents = map(hash, zip(messages, answers, systems, repeat(defaults.scorer)))
+            for id, content in zip(ids, contents, strict=True):
+                if id:
+                    self._check_id(id, content)
+        except UnusableRecord:
+            return None
+        shared = Shared(
+            is_question=True,
+            data_source=defaults.data_source or _stem(file),
+            ability=self._ability,
+            scorer=defaults.scorer,
+            answer_schema=defaults.answer_schema,
+            file=file,
+        )
+        return TaskTable(
+            shared=[shared] * len(lines),
+            subjects=[question for question, _ in questions],
+            messages=messages,
+            answers=answers,
+            ids=ids,
+            systems=systems,
+            levels=levels,
+            attachments=paths,
+            lines=lines,
+        )
+
+    def _shared_fields(self, fields: Mapping[str, object], file: str, line: int) -> "_SharedFields":
+        defaults = self._defaults
+        present = {name: label_text(fields.get(name), name) for name in _RARE_FIELDS}
+        shared = defaults._replace(**{name: text for name, text in present.items() if text})
+        if self._options.scorer is not None:
+            shared = shared._replace(scorer=defaults.scorer)
+        if self._options.answer_schema is not None:
+            shared = shared._replace(answer_schema=defaults.answer_schema)
+        try:
+            check_scorer_name(shared.scorer)
+            check_schema_name(shared.answer_schema)
+        except DatasetError as error:
+            raise DatasetError(
+                f"{file}, line {line}: {error.message} Correct it there, or give all rows one with --scorer and "
+                "--answer-schema."
+            ) from error
+        return shared
+
+    def _paths(self, names: object) -> tuple[str, ...]:
+        return tuple(
+            [name if name.startswith("/") else f"{self._folder}/{name}" for name in file_names(names)]
+        )
+
+    def _check_id(self, id: str, content: int) -> None:
+        # Only hashes of 64 bits are kept, so that long ids take no more memory.
+        if self._content_by_id.setdefault(hash(id), content) != content:
+            raise UnusableRecord("id of another row with other content")
+
+
+def _reads_json(scorer: str) -> bool:
+    """Whether a scorer reads JSON, or may do so as a user-defined one."""
+    return scorer == "code_tests" or ":" in scorer
+
+
+def printable(raw: object) -> str:
+    """A record as text that can be written, so that people can find and correct it."""
+    if isinstance(raw, bytes):
+        return raw.decode("utf-8", errors="replace").strip()
+    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+    return text.encode("utf-8", errors="replace").decode()
+
+
+@cache
+def _stem(file: str) -> str:
+    return PurePath(file).name.split(".")[0]

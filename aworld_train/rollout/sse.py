@@ -1,0 +1,46 @@
+"""Server-sent events: the one reader of the package, for the MCP client and for what the tool gateway passes on.
+
+The format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
+"""
+
+from collections.abc import Iterator
+
+
+class EventReader:
+    """Takes a stream in chunks of any size and gives the data of each event once it is complete.
+
+    Args:
+        last_id: The id to begin with, when the stream continues an earlier one.
+
+    Attributes:
+        last_id: The id sent last. A client that loses the stream may request what follows it; empty: it cannot.
+    """
+
+    def __init__(self, last_id: str = "") -> None:
+        self.last_id = last_id
+        self._partial: list[bytes] = []  # pieces of a line that is not complete
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The data of the events that ``chunk`` completes."""
+        self._partial.append(chunk)
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return  # not joined yet: a line of megabytes comes in many pieces
+        lines = b"".join(self._partial).splitlines(keepends=True)
+        # A return at the end of the chunk may be the first half of a line end.
+        self._partial = [] if lines[-1].endswith(b"\n") else [lines.pop()]
+        for ended in lines:
+            line = ended.rstrip(b"\r\n")
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                self._data.append(value.removeprefix(b" "))
+            elif field == b"id":
+                self.last_id = value.removeprefix(b" ").decode(errors="replace")
+            elif not line and self._data:
+                data, self._data = b"\n".join(self._data), []
+                yield data
+
+
+def event(message: bytes) -> bytes:
+    """An event that carries a JSON-RPC message."""
+    return b"event: message\ndata: " + message + b"\n\n"

@@ -1,0 +1,240 @@
+"""One episode at the tool gateway: its tool calls, their results, and whether its environment was lost.
+
+The session remembers tool calls and tool lists by MCP session and request id until their answer passes, on whichever
+stream. The first sign that the environment is gone ends the episode's use of it: every later request of the agent gets
+the same error at once.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from aworld_train.errors import CassetteError
+from aworld_train.rollout.cassette import Cassette, Mode, server_identity
+from aworld_train.rollout.cassette.key import CallKey
+from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tools import ToolServer
+
+_CLOSE_SECONDS = 5.0
+# What servers built on the MCP SDK answer when the session behind them has ended.
+_SESSION_ENDED_MESSAGES = ("Session terminated", "Connection closed")
+
+
+@dataclass
+class CallCounts:
+    """An episode's tool calls.
+
+    Attributes:
+        calls: All calls of the agent.
+        errors: Calls that ended in an error: the tool's, the protocol's, a timeout, or a missing recording.
+        replayed: Calls that a cassette answered.
+        missed: Calls that the cassette should have answered but had no recording of.
+        seconds: The sum of the times to their answers.
+    """
+
+    calls: int = 0
+    errors: int = 0
+    replayed: int = 0
+    missed: int = 0
+    seconds: float = 0.0
+
+
+class Call:
+    """A tool call under way."""
+
+    def __init__(self, tool: str, recorded: CallKey | None):
+        self.tool = tool
+        self.recorded = recorded
+        self.began = time.monotonic()
+        self.open = True
+
+
+class _ToolList:
+    """A requested tool list; a long one comes in several answers."""
+
+
+_PendingKey = tuple[str | None, str]
+"""A session, and the id of a request as JSON: 1 and "1" are two."""
+
+
+class ToolGatewaySession:
+    """An episode's use of the tool gateway; opened by ``ToolGateway.open_session``.
+
+    Attributes:
+        url: The MCP endpoint for the episode's agent. It holds the token, so the agent needs no other credential.
+        token: For agents that insist on a bearer token; any other token is refused.
+        counts: Its tool calls so far.
+        lost: Why the environment was lost, once it was.
+    """
+
+    def __init__(
+        self,
+        upstream: ToolServer,
+        cassette: Cassette | None,
+        address: str,
+        http: aiohttp.ClientSession,
+        on_close: "Callable[[ToolGatewaySession], None]",
+    ):
+        self.token = secrets.token_urlsafe(24)
+        self.url = f"{address}/{self.token}/mcp"
+        self.counts = CallCounts()
+        self.lost: EnvironmentLost | None = None
+        self.upstream = upstream
+        self.http = http
+        self.cassette = cassette
+        self.mcp_sessions: set[str] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.identity = server_identity(upstream.url, upstream.headers)
+        self.playback = cassette.playback(self.identity) if cassette else None
+        if cassette is not None and cassette.mode is Mode.replay:
+            cassette.tools(self.identity)  # raises now if there is no tool list, not during the episode
+        self._pending: dict[_PendingKey, Call | _ToolList] = {}
+        self._tools: list[Any] = []
+        self._unrecorded: CassetteError | None = None
+        self._on_close = on_close
+        self._closed = False
+
+    async def close(self) -> None:
+        """End the episode: cancel the requests under way and end its MCP sessions in the environment.
+
+        Raises:
+            CassetteError: Something that should have been recorded was not.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._on_close(self)
+        tasks = self.tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+        # Also when the environment was lost: a session that is left open would hold a worker.
+        await asyncio.gather(*map(self._end_session, self.mcp_sessions))
+        self.mcp_sessions.clear()
+        if self._unrecorded is not None:
+            raise self._unrecorded
+
+    def begin_call(self, mcp_session: str | None, request: Mapping[str, Any]) -> Call:
+        """Count a tool call, and remember it until its answer comes."""
+        params = request.get("params")
+        params = params if isinstance(params, dict) else {}
+        tool, arguments = str(params.get("name", "")), params.get("arguments")
+        recorded = None
+        if self.playback is not None:
+            # Arguments that are no object, or cannot be written as JSON, are never recorded.
+            with contextlib.suppress(ValueError, AttributeError):
+                recorded = self.playback.next(tool, arguments)
+        self.counts.calls += 1
+        call = Call(tool, recorded)
+        self._pending[_pending_key(mcp_session, request)] = call
+        return call
+
+    def begin_list(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
+        """Remember a request for a tool list, if the list is to be recorded."""
+        if self.cassette is None or not self.cassette.records:
+            return
+        params = request.get("params")
+        if not (isinstance(params, dict) and params.get("cursor")):
+            self._tools = []
+        self._pending[_pending_key(mcp_session, request)] = _ToolList()
+
+    def end_call(self, call: Call, failed: bool) -> None:
+        """Count how a call ended; only its first end counts."""
+        if call.open:
+            call.open = False
+            self.counts.errors += failed
+            self.counts.seconds += time.monotonic() - call.began
+
+    def cancel(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
+        """End a call that the agent cancelled; a late answer to it is not recorded."""
+        params = request.get("params")
+        request_id = params.get("requestId") if isinstance(params, dict) else None
+        call = self._pending.pop(_pending_key(mcp_session, {"id": request_id}), None)
+        if isinstance(call, Call):
+            self.end_call(call, failed=True)
+
+    def forget(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
+        """Stop waiting for the answer to this request."""
+        self._pending.pop(_pending_key(mcp_session, request), None)
+
+    def observe(self, mcp_session: str | None, data: bytes) -> None:
+        """Read a message on its way to the agent: it may be an answer, or report that the environment is lost."""
+        if not self._pending and b'"error"' not in data:
+            return
+        try:
+            message = json.loads(data)
+        except ValueError:
+            return
+        if not isinstance(message, dict) or "method" in message:
+            return
+        if reason := _loss_reason(message):
+            self.mark_lost(reason)
+        awaited = self._pending.pop(_pending_key(mcp_session, message), None)
+        if isinstance(awaited, Call):
+            self._finish_call(awaited, message)
+        elif awaited is not None:
+            self._collect_tools(message)
+
+    def mark_lost(self, reason: str) -> None:
+        """Record that the environment is lost; the first reason counts."""
+        if self.lost is None:
+            parts = urlsplit(self.upstream.url)
+            location = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+            self.lost = EnvironmentLost(f"{location}: {reason}")
+
+    def _finish_call(self, call: Call, message: Mapping[str, Any]) -> None:
+        result = message.get("result")
+        failed = not isinstance(result, dict) or bool(result.get("isError"))
+        self.end_call(call, failed)
+        if self.cassette is None or not self.cassette.records or call.recorded is None or self.lost:
+            return
+        if isinstance(result, dict) and "content" in result:
+            self._write(partial(self.cassette.keep, call.recorded, {"result": result}))
+        elif isinstance(message.get("error"), dict):
+            self._write(partial(self.cassette.keep, call.recorded, {"error": message["error"]}))
+
+    def _collect_tools(self, message: Mapping[str, Any]) -> None:
+        result = message.get("result")
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return
+        self._tools += result["tools"]
+        if self.cassette is not None and not result.get("nextCursor"):
+            self._write(partial(self.cassette.keep_tools, self.identity, self._tools))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write to the cassette. A failure is raised by ``close``; the agent still gets its answer."""
+        try:
+            write()
+        except CassetteError as error:
+            self._unrecorded = self._unrecorded or error
+
+    async def _end_session(self, mcp_session: str) -> None:
+        headers = {**self.upstream.headers, "Mcp-Session-Id": mcp_session}
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                async with self.http.delete(self.upstream.url, headers=headers):
+                    pass
+
+
+def _pending_key(mcp_session: str | None, message: Mapping[str, Any]) -> _PendingKey:
+    return mcp_session, json.dumps(message.get("id"))
+
+
+def _loss_reason(message: Mapping[str, Any]) -> str | None:
+    error = message.get("error")
+    if not isinstance(error, dict):
+        return None
+    data = error.get("data")
+    is_lost = isinstance(data, dict) and data.get("type") == "worker_lost"
+    message_text = str(error.get("message"))
+    return message_text if is_lost or message_text in _SESSION_ENDED_MESSAGES else None

@@ -1,0 +1,114 @@
+"""One start of a framework in a run folder: files written, environment watched, and the cause of a bad end named."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from aworld_train.adapter.base import RunPlan, StartFiles, TrainingFramework
+from aworld_train.adapter.episodes.files import write_files
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.errors import NO_SPACE, DiskFull, EnvironmentFailure, TrainingFailure
+from aworld_train.training.environment import HealthWatch, RunEnvironment
+from aworld_train.training.private_folder import private_folder
+from aworld_train.training.process import run_guarded
+
+_TAIL_BYTES = 200_000
+_MIN_FREE_BYTES = 4 << 20
+
+
+def log_file(folder: Path, framework: TrainingFramework) -> Path:
+    """Where everything goes that the framework prints."""
+    return folder / "logs" / f"{framework.name}.log"
+
+
+def run_plan(
+    framework: TrainingFramework,
+    plan: RunPlan,
+    folder: Path,
+    environment: RunEnvironment,
+    *,
+    recovery_timeout: float,
+    metrics_file: Path,
+    watch: Callable[[], str | None],
+    worst_cause: Callable[[], str | None],
+    validate_first: bool = True,
+) -> None:
+    """Run a plan to its end.
+
+    Args:
+        framework: What made the plan.
+        plan: Files, command and variables.
+        folder: The run's; gets the plan's files and the log (see ``log_file``).
+        environment: The tools.
+        recovery_timeout: Seconds that the tools may be away.
+        metrics_file: Where the framework appends its metrics.
+        watch: Called twice a second; a returned text is the reason to stop.
+        worst_cause: Why most episodes of late could not be used, if any.
+        validate_first: Whether to validate before the first step.
+
+    Raises:
+        EnvironmentFailure: The tools went away and did not come back in time.
+        DiskFull: Something could not be written.
+        TrainingFailure: The framework failed, or ``watch`` stopped it.
+        KeyboardInterrupt: After everything was ended.
+    """
+    log = log_file(folder, framework)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log_begins = log.stat().st_size if log.exists() else 0
+    health = HealthWatch(environment, recovery_timeout)
+    write_files(folder, plan.files)
+    metrics_file.touch(mode=0o600)  # the framework opens it again and keeps the mode
+    with private_folder(folder) as private:
+        end = run_guarded(
+            [*plan.command, *(() if validate_first else plan.without_first_validation)],
+            environment={
+                **os.environ,
+                **plan.environment(StartFiles(private, metrics_file)),
+                **environment.variables(),
+                RUN_DIR_VARIABLE: str(folder),
+            },
+            cwd=folder,
+            log=log,
+            watch=lambda: watch() or health.lost(),
+            remove=private,
+        )
+    if end.stopped_because is not None:
+        raise (EnvironmentFailure if health.silent else TrainingFailure)(end.stopped_because)
+    if end.code == 0:
+        return
+    errors = framework.errors_in(_end_of(log, log_begins))
+    # On a full disk the log cannot say so either.
+    if any(NO_SPACE in line for line in errors) or shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
+        raise DiskFull(
+            f"The disk is full: {framework.name} could not write below {folder}. Free some space and run it again."
+        )
+    cause = worst_cause()
+    if health.silent or not health.answers():
+        raise EnvironmentFailure(
+            f"The tool environment stopped answering, and no episode was left to go on with "
+            f"({cause or 'it was not used yet'})."
+        )
+    raise TrainingFailure(
+        f"The framework {framework.name} {_end_in_words(end.code)}: "
+        f"{errors[-1] if errors else 'its log names no error'}. "
+        + (f"Episodes were lost to: {cause}. " if cause else "")
+        + f"Its log is {log}."
+    )
+
+
+def _end_in_words(code: int) -> str:
+    """An exit code as a person says it; 128 + n stands for signal n."""
+    if code == 128 + signal.SIGKILL:
+        return "was killed (SIGKILL; the system does that when memory runs out)"
+    if code > 128:
+        return f"was ended by signal {code - 128}"
+    return f"ended with exit code {code}"
+
+
+def _end_of(log: Path, begin: int) -> str:
+    """The end of what was logged since ``begin`` (bytes), within a limit."""
+    with log.open("rb") as file:
+        file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace")

@@ -1,0 +1,50 @@
+"""A model that is a number: without skill it guesses, with skill it asks the calculator and answers with the result."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aworld_train.model import tokenizer
+from aworld_train.rollout.messages import ToolCall
+from aworld_train.rollout.model import ParsedTurn, SampledTokens
+from aworld_train.rollout.template import ChatTemplate
+
+SKILL = "skill.txt"
+"""The file of a model's directory with its skill, a whole number."""
+
+
+class CalculatorModel:
+    def __init__(self, path: Path):
+        self.name, self.tokenizer = path.name, tokenizer.build()
+        self.skill = int((path / SKILL).read_text())
+        self.template = ChatTemplate(self.tokenizer, (self.tokenizer.eos_token_id,), {})
+
+    def for_episode(self) -> Any:
+        return self
+
+    async def generate(
+        self, request_id: str, tokens: list[int], sampling: Any, max_tokens: int
+    ) -> SampledTokens:
+        prompt = self.text(tokens)
+        results, question = (
+            re.findall(r"<tool_response>\s*(\S+)", prompt),
+            re.findall(r"What is (\S+)\?", prompt)[-1],
+        )
+        call = f"<tool_call>{json.dumps({'name': 'calculator', 'arguments': {'expression': question}})}</tool_call>"
+        turn = f"<answer>{results[-1] if results else 0}</answer>" if results or not self.skill else call
+        ids = [*self.tokenizer.encode(turn), self.tokenizer.eos_token_id]
+        return SampledTokens(ids, [-1.0] * len(ids), True)
+
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+        text = self.text(tokens)
+        found = [json.loads(call) for call in re.findall("<tool_call>(.*?)</tool_call>", text)]
+        return ParsedTurn(
+            text, calls=[ToolCall(call["name"], json.dumps(call["arguments"])) for call in found]
+        )
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    async def close(self) -> None: ...

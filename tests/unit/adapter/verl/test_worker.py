@@ -1,0 +1,154 @@
+"""A group with too few healthy episodes plays the failed ones once more, and nobody in it waits for ever."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aworld_train.adapter.episodes.groups import Group
+from tests.agent_loops import END, MESSAGES, sampled
+from tests.episode_workers import OneAnswerLoop, Queue, lines, play, queue_in_place, worker
+
+Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
+HEALTHY: Episode = sampled("<answer>42</answer>" + END)
+FAILS: Episode = RuntimeError("out of memory")
+
+
+class Broken(OneAnswerLoop):
+    """An agent loop with a fault of its own: the first session of a task raises instead of returning rows."""
+
+    async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
+        if task["session_id"] == 0:
+            raise ValueError("a fault of the loop itself")
+        return await super().run(sampling_params, **task)
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
+    return queue_in_place(monkeypatch)
+
+
+def outcomes(folder: Path) -> Counter[str]:
+    return Counter(line["outcome"] for line in lines(folder))
+
+
+async def test_the_failed_episodes_of_a_small_group_are_played_again_and_only_those(
+    queue: Queue, run_dir: Path
+) -> None:
+    played = worker([HEALTHY, FAILS, FAILS, FAILS, *[HEALTHY] * 3], n=4, least=2)
+    await play(played)
+    assert queue.sessions("task") == ["0", "1", "2", "3"]
+    assert queue.status == {"task": "finished"}
+    assert outcomes(run_dir) == {"answered": 4, "provider": 3}
+
+
+async def test_what_fails_again_is_not_played_a_third_time(queue: Queue, run_dir: Path) -> None:
+    await play(worker([HEALTHY, *[FAILS] * 20], n=4, least=2))
+    assert queue.sessions("task") == ["0"]
+    assert outcomes(run_dir) == {"answered": 1, "provider": 6}
+
+
+async def test_a_group_that_is_large_enough_is_left_as_it_is(queue: Queue, run_dir: Path) -> None:
+    await play(worker([HEALTHY, FAILS, HEALTHY, FAILS], n=4, least=2))
+    assert len(queue.sessions("task")) == 2
+    assert outcomes(run_dir) == {"answered": 2, "provider": 2}
+
+
+async def test_a_failed_episode_of_a_group_that_is_large_enough_does_not_wait_for_a_slow_one(
+    queue: Queue,
+) -> None:
+    slow = asyncio.Event()
+
+    async def at_last() -> list[int]:
+        await slow.wait()
+        return HEALTHY  # type: ignore[return-value]
+
+    played = worker([HEALTHY, HEALTHY, FAILS, at_last], n=4, least=2)
+    sessions = [
+        asyncio.create_task(
+            played._run_agent_loop(
+                {}, {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}, trace=False, **session
+            )
+        )
+        for session in (
+            {
+                "uid": "task",
+                "agent_name": "groups",
+                "raw_prompt": MESSAGES,
+                "global_steps": 1,
+                "session_id": i,
+            }
+            for i in range(4)
+        )
+    ]
+    played._groups["task"] = Group(4, 2)
+    waiting = set(sessions)
+    async with asyncio.timeout(30):
+        while len(waiting) > 1:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert len(waiting) == 1
+    slow.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_in_validation_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
+    await play(worker([FAILS] * 8, n=4, least=2), validate=True)
+    assert outcomes(run_dir) == {"provider": 4}
+
+
+async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
+    played = worker([FAILS] * 8, n=4, least=2)
+    played._least = 0
+    await play(played)
+    assert outcomes(run_dir) == {"provider": 4}
+
+
+async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_played_again(
+    queue: Queue, run_dir: Path
+) -> None:
+    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, least=2, loop=Broken))
+    assert queue.sessions("task") == ["1", "2"]
+    assert queue.status == {"task": "failure"}
+    assert outcomes(run_dir) == {"infrastructure": 1, "provider": 2, "answered": 2}
+
+
+@pytest.mark.parametrize("asked", [1, 2, 6])
+async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Path, asked: int) -> None:
+    # VeRL lets a row say how often its task is played.
+    await play(worker([FAILS] * 20, n=4, least=2), __rollout_n__=asked)
+    assert outcomes(run_dir) == {"provider": 2 * asked}
+
+
+async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue: Queue) -> None:
+    played = worker([HEALTHY] * 2 + [FAILS] * 2 + [HEALTHY] * 2, n=2, least=2)
+    await asyncio.gather(play(played, "good"), play(played, "bad"))
+    assert (queue.sessions("good"), queue.sessions("bad")) == (["0", "1"], ["0", "1"])
+    assert played._groups == {}
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(0, 8))
+def test_a_group_is_too_small_exactly_if_fewer_are_healthy_than_needed(
+    healthy: list[bool], least: int
+) -> None:
+    async def known_after() -> tuple[int, bool]:
+        group = Group(len(healthy), least)
+        waiting = asyncio.create_task(group.too_small())
+        for count, one in enumerate(healthy, 1):
+            group.report(one)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if waiting.done():
+                return count, await waiting
+        raise AssertionError("all have reported, and it is not known")
+
+    count, small = asyncio.run(known_after())
+    assert small == (sum(healthy) < least)
+    # It is known with the first episode that decides it.
+    enough = [n for n, total in enumerate(itertools.accumulate(healthy), 1) if total >= max(least, 0)]
+    assert count == (enough[0] if enough else len(healthy))
