@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
-import yaml
+
+from aworld_train.training.private_folder import RECORD
 
 MARK = "canary7f3a9c"
 _WORDS = re.compile(rf"{MARK}\w*".encode())
@@ -78,7 +79,7 @@ class Watch:
     """Looks at a run again and again while it goes: at the command lines of all processes, and at what Ray writes.
 
     Args:
-        config: The run's ``verl.yaml``, which names the folder of its Ray; that folder goes with the run.
+        run_dir: The run's folder, in which a file names the private folder of the start; that one goes with the run.
 
     Attributes:
         leaks: Where a value stood.
@@ -86,11 +87,11 @@ class Watch:
         ray_files: The files of Ray that were read.
     """
 
-    def __init__(self, config: Path):
+    def __init__(self, run_dir: Path):
         self.leaks: set[str] = set()
         self.command_lines = 0
         self.ray_files: set[Path] = set()
-        self._config = config
+        self._record = run_dir / RECORD
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
 
@@ -106,8 +107,8 @@ class Watch:
         ray: Path | None = None
         while not self._over.wait(0.5):
             self._read_command_lines()
-            if ray is None and self._config.exists():
-                ray = Path(yaml.safe_load(self._config.read_text())["ray_kwargs"]["ray_init"]["_temp_dir"])
+            if ray is None and self._record.exists():
+                ray = Path("/tmp", self._record.read_text(), "ray")
             for file in ray.rglob("logs/*") if ray else ():
                 with suppress(OSError):
                     if file.is_file():

@@ -104,7 +104,7 @@ def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(
 
     And whatever a recipe takes from the environment is in no file, log or command line of the run.
     """
-    with Watch(workspace.runs / "script" / "verl.yaml") as watch:
+    with Watch(workspace.runs / "script") as watch:
         script = train(workspace, "script", *canaries)
     assert watch.command_lines > 0
     assert any("worker" in file.name for file in watch.ray_files)

@@ -24,7 +24,7 @@ class PrivateFolder:
 
     @property
     def ray(self) -> Path:
-        """Ray's own folder (``_temp_dir``)."""
+        """Ray's own folder, which it makes in ``RAY_TMPDIR``."""
         return self.path / "ray"
 
     @property
