@@ -111,6 +111,7 @@ class CallRelay:
             session.upstream.url,
             headers={**headers, **session.upstream.headers},
             data=self._body or None,
+            proxy=session.proxy,
         )
 
     async def _handle_response(self, response: aiohttp.ClientResponse) -> web.StreamResponse:
