@@ -10,6 +10,7 @@ one ignores them for a URL that `is_near` (httpx: ``trust_env=False``).
 """
 
 import ipaddress
+import re
 from functools import cache
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,6 +19,7 @@ import httpx
 from aworld_train.errors import UsageError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_USER_OF_A_URL = re.compile(r"(?<=://)[^/\s'\"]+@")
 
 
 def is_near(url: str) -> bool:
@@ -64,6 +66,11 @@ def proxy_for(url: str) -> str | None:
             f"{target.scheme.upper()}_PROXY to an HTTP proxy, or add {target.host} to NO_PROXY."
         )
     return proxy
+
+
+def without_passwords(text: str) -> str:
+    """The text without the user names and passwords of the URLs in it: errors of aiohttp quote a proxy's URL."""
+    return _USER_OF_A_URL.sub("***@", text)
 
 
 def _is_exempt(target: httpx.URL, no_proxy: str) -> bool:

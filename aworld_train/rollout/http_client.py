@@ -14,7 +14,7 @@ import httpx
 
 from aworld_train.api_keys import bearer, without_key
 from aworld_train.errors import UsageError
-from aworld_train.network import proxy_for
+from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.tls import tls_context
 
 # Shorter than uvicorn's five seconds: a request on a connection that the server closes at that moment fails.
@@ -109,7 +109,8 @@ async def request_json(
     except UsageError as error:
         raise RequestFailed(error.message) from error
     except (aiohttp.ClientError, httpx.InvalidURL, OSError, ValueError) as error:
-        raise RequestFailed(without_key(key, f"{_kind(error)} {error}")) from error
+        reason = " ".join(f"{_kind(error)} {error}".split())
+        raise RequestFailed(without_passwords(without_key(key, reason))) from error
     try:
         return json.loads(content)
     except RecursionError as error:

@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-from aworld_train.network import proxy_for
+from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.sse import EventReader
 
@@ -216,7 +216,8 @@ class McpSession:
                     raise ServerFailure(await _refusal(response), response.status)
                 yield response
         except (aiohttp.ClientError, OSError) as error:
-            raise ServerFailure(f"{type(error).__name__}: {error}".partition("\n")[0]) from error
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise ServerFailure(without_passwords(reason)) from error
 
     async def _exchange(
         self, method: str, body: bytes | None, headers: Mapping[str, str]

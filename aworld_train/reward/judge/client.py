@@ -23,7 +23,7 @@ import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.errors import UsageError
-from aworld_train.network import proxy_for
+from aworld_train.network import proxy_for, without_passwords
 from aworld_train.reward.settings import JudgeModel
 
 _MAX_BYTES = 4 << 20
@@ -105,8 +105,8 @@ class JudgeClient:
         except (aiohttp.InvalidURL, httpx.InvalidURL) as error:
             raise JudgeRequestFailure(f"{self.model.url!r} is no URL", retryable=False) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            message = without_key(key, f"{type(error).__name__} {error}")[:_MAX_QUOTED]
-            raise JudgeRequestFailure(message, retryable=True) from error
+            message = without_passwords(without_key(key, f"{type(error).__name__} {error}"))
+            raise JudgeRequestFailure(message[:_MAX_QUOTED], retryable=True) from error
         if response.status != 200:
             raise _refusal(response.status, response.headers, without_key(key, _decoded(content)))
         try:
