@@ -1,12 +1,25 @@
-"""Which servers are on this machine or its network, and so are never reached through a proxy.
+"""Which servers are near, and which proxy leads to the others; and which HTTP client reaches them.
+
+Asynchronous requests are made with aiohttp and synchronous ones with httpx, for commands that look at a URL once: a
+request by a kept client takes 0.23 ms of CPU with aiohttp 3.14 and 0.78 ms with httpx 0.28. A new httpx client takes
+16 ms, nearly all of it for its TLS context, which stops the episodes of an event loop meanwhile.
 
 ``HTTP_PROXY`` and the like are set for the internet: a proxy cannot reach a loopback address, and often not a private
-one. An HTTP client for a URL that `is_near` therefore ignores these variables (httpx and aiohttp: ``trust_env=False``).
+one. An asynchronous client therefore reads no such variable itself, but gets its proxy from `proxy_for`; a synchronous
+one ignores them for a URL that `is_near` (httpx: ``trust_env=False``).
 """
 
 import ipaddress
+import re
+from functools import cache
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
+
+from aworld_train.errors import UsageError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_USER_OF_A_URL = re.compile(r"(?<=://)[^/\s'\"]+@")
 
 
 def is_near(url: str) -> bool:
@@ -22,3 +35,60 @@ def is_near(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return host == "localhost"
+
+
+@cache
+def proxy_for(url: str) -> str | None:
+    """The URL of the HTTP proxy for ``url``; None for a near server, and where the environment names no proxy.
+
+    The variables are ``HTTP_PROXY`` or ``HTTPS_PROXY`` by the URL's scheme, else ``ALL_PROXY``, each in lower case too.
+    ``NO_PROXY`` lists names with all names below them, addresses, and networks as 192.0.2.0/24; a name or an IPv4
+    address may have a port. The variables are read once per URL, which takes 0.2 ms.
+
+    Raises:
+        httpx.InvalidURL: It is no URL.
+        UsageError: The environment names a proxy of another kind, such as SOCKS.
+    """
+    if is_near(url):
+        return None
+    target = httpx.URL(url)
+    proxies = getproxies()
+    proxy = proxies.get(target.scheme) or proxies.get("all")
+    if not proxy or _is_exempt(target, proxies.get("no", "")):
+        return None
+    scheme, separator, _ = proxy.partition("://")
+    if not separator:
+        return f"http://{proxy}"
+    if scheme.lower() not in _DEFAULT_PORTS:
+        # Without the proxy's address, which may contain a password.
+        raise UsageError(
+            f"The environment names a {scheme} proxy for {target.host}, and only HTTP proxies are supported. Set "
+            f"{target.scheme.upper()}_PROXY to an HTTP proxy, or add {target.host} to NO_PROXY."
+        )
+    return proxy
+
+
+def without_passwords(text: str) -> str:
+    """The text without the user names and passwords of the URLs in it: errors of aiohttp quote a proxy's URL."""
+    return _USER_OF_A_URL.sub("***@", text)
+
+
+def _is_exempt(target: httpx.URL, no_proxy: str) -> bool:
+    port = target.port or _DEFAULT_PORTS.get(target.scheme)
+    return bool(proxy_bypass(f"{target.host}:{port}")) or _is_in_network(target.host, no_proxy)
+
+
+def _is_in_network(host: str, no_proxy: str) -> bool:
+    """Whether an address is in one of the networks of ``NO_PROXY``, which `proxy_bypass` does not read."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for entry in no_proxy.split(","):
+        try:
+            network = ipaddress.ip_network(entry.strip().strip("[]"), strict=False)
+        except ValueError:
+            continue
+        if address in network:
+            return True
+    return False

@@ -6,7 +6,8 @@ identifiers is dropped when they finish. An error that AWorld swallows, or turns
 ...``), ends the episode as a failure.
 
 Written for the AWorld version that the extra ``aworld`` pins; only this module and ``aworld_process`` use its private
-names.
+names. AWorld calls models with the openai SDK, which needs an asynchronous httpx client: the only one in this package
+that sends requests of an episode.
 """
 
 import asyncio

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import httpx
-
-from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
-from aworld_train.network import is_near
+from aworld_train.api_keys import can_be_sent, key_in
+from aworld_train.rollout.http_client import (
+    UVICORN_KEEPALIVE_SECONDS,
+    RequestFailed,
+    SessionPerLoop,
+    request_json,
+)
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.outcome import EpisodeFailure
-from aworld_train.rollout.tls import tls_context
 
 _TIMEOUT_SECONDS = 120.0
-_MAX_SHOWN_CHARS = 200  # of a server's error text
+_HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS)
 
 
 class EndpointFailed(EpisodeFailure):
@@ -55,23 +57,18 @@ class Endpoint:
         key = self._key()
         body = {"model": self.model, "messages": [message.for_chat() for message in messages]}
         try:
-            # One limit for everything: httpx's limits hold for single reads, and a server may send one byte at a time.
-            async with (
-                asyncio.timeout(self.timeout),
-                httpx.AsyncClient(
-                    verify=tls_context(), timeout=None, trust_env=not is_near(self.url), headers=bearer(key)
-                ) as client,
-            ):
-                response = await client.post(f"{self.url}/chat/completions", json=body)
-                response.raise_for_status()
-                text = response.json()["choices"][0]["message"]["content"]
+            async with asyncio.timeout(self.timeout):
+                session = await _HTTP.get()
+                answer = await request_json(
+                    session, "POST", f"{self.url}/chat/completions", key=key, body=body
+                )
+            text = answer["choices"][0]["message"]["content"]
         except TimeoutError as error:
             raise EndpointFailed(
                 f"the endpoint {self.name} gave no answer in {self.timeout:g} seconds"
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = what_failed(error, key)
-            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {reason}") from error
+        except RequestFailed as error:
+            raise EndpointFailed(f"the endpoint {self.name} gave no answer: {error}") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise EndpointFailed(
                 f"the endpoint {self.name} gave no answer: it sent no chat completion"
@@ -112,12 +109,3 @@ class Failover:
             except EndpointFailed as failure:
                 failures.append(str(failure))
         raise EndpointFailed("; ".join(failures))
-
-
-def what_failed(error: Exception, key: str | None) -> str:
-    """A failed request's error in one line, without its key: servers repeat what they were sent."""
-    reason = f"{type(error).__name__} {error}"
-    if isinstance(error, httpx.HTTPStatusError):
-        text = without_key(key, error.response.text)
-        reason = f"HTTP {error.response.status_code} {text[:_MAX_SHOWN_CHARS]!r}"
-    return without_key(key, reason)

@@ -14,8 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,18 +22,17 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-import httpx
 
-from aworld_train.network import is_near
+from aworld_train.network import proxy_for, without_passwords
+from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.sse import EventReader
-from aworld_train.rollout.tls import tls_context
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
 _ACCEPTED = "application/json, text/event-stream"
 _SESSION = "Mcp-Session-Id"
 # Shorter than servers keep connections: one that the server closes just as it is reused would cost a session.
-_KEEPALIVE_SECONDS = 30.0
+_HTTP = SessionPerLoop(keepalive_seconds=30.0)
 _MAX_RESUMPTIONS = 3  # of an answer that the server interrupts
 _RESUME_SECONDS = 1.0
 
@@ -85,8 +83,7 @@ class McpSession:
     def __init__(self, url: str, headers: Mapping[str, str], connect_timeout: float):
         self._url = url
         self._headers = {**headers, "Accept": _ACCEPTED, "Content-Type": "application/json"}
-        self._proxy = _proxy(url)
-        self._tls = tls_context() if url.startswith("https:") else True
+        self._proxy = proxy_for(url)
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
@@ -219,19 +216,19 @@ class McpSession:
                     raise ServerFailure(await _refusal(response), response.status)
                 yield response
         except (aiohttp.ClientError, OSError) as error:
-            raise ServerFailure(f"{type(error).__name__}: {error}".partition("\n")[0]) from error
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise ServerFailure(without_passwords(reason)) from error
 
     async def _exchange(
         self, method: str, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
-        http = await _pool()
+        http = await _HTTP.get()
         return await http.request(
             method,
             self._url,
             data=body,
             headers={**self._headers, **headers},
             proxy=self._proxy,
-            ssl=self._tls,
             timeout=self._timeout,
             allow_redirects=False,
         )
@@ -258,36 +255,3 @@ def _parsed(text: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ServerFailure(f"its answer is no JSON-RPC message: {text[:80]!r}")
     return message
-
-
-_pools: dict[
-    asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
-]
-_pools = {}
-
-
-async def _pool() -> aiohttp.ClientSession:
-    """The connection pool of this event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _pools:
-        opening = _open_pool(loop)
-        _pools[loop] = await anext(opening), opening
-    return _pools[loop][0]
-
-
-async def _open_pool(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """Open a pool in a generator: an event loop that ends finalises its generators, which closes the connections."""
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
-    async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
-        try:
-            yield http
-        finally:
-            del _pools[loop]
-
-
-def _proxy(url: str) -> str | None:
-    """The proxy from the environment variables; None for local addresses."""
-    parts = httpx.URL(url)
-    if is_near(url) or urllib.request.proxy_bypass(parts.host):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)

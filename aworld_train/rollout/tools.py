@@ -14,14 +14,16 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
+import aiohttp
 
-from aworld_train.network import is_near
+from aworld_train.network import proxy_for
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tls import tls_context
 
 _CLOSE_SECONDS = 5.0
 _GIVE_UP_SECONDS = 1.0
@@ -29,6 +31,7 @@ _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested ag
 _MAX_DEPTH = 100  # nesting of arguments; servers' parsers fail at some hundreds of levels
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
+_HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ class ToolSession:
                     except ServerFailure as failure:
                         await _close(session)
                         pause = _BUSY_SECONDS[min(attempt, len(_BUSY_SECONDS) - 1)] * random.uniform(0.5, 1.5)
-                        busy = failure.status == httpx.codes.SERVICE_UNAVAILABLE
+                        busy = failure.status == HTTPStatus.SERVICE_UNAVAILABLE
                         if not busy or time.monotonic() - began + pause >= seconds:
                             raise EnvironmentLost(f"{self._server.url}: {failure}") from failure
                         refused = f": {failure}"
@@ -196,10 +199,17 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 async def wait_until_healthy(health_url: str, seconds: float) -> bool:
     """Poll a health endpoint until it answers 200 or ``seconds`` have passed."""
     deadline = time.monotonic() + seconds
-    async with httpx.AsyncClient(timeout=2.0, trust_env=not is_near(health_url)) as client:
+    proxy = proxy_for(health_url)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls_context()),
+        timeout=aiohttp.ClientTimeout(total=_HEALTH_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
         while True:
-            with contextlib.suppress(httpx.HTTPError):
-                if (await client.get(health_url)).status_code == 200:
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                async with session.get(health_url, proxy=proxy, allow_redirects=False) as response:
+                    await response.read()
+                if response.status == HTTPStatus.OK:
                     return True
             if time.monotonic() >= deadline:
                 return False

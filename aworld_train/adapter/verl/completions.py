@@ -6,16 +6,25 @@ sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not cannot 
 
 from typing import Any
 
+import aiohttp
 import httpx
 from verl.workers.rollout.replica import TokenOutput
 
-from aworld_train.api_keys import bearer, can_be_sent, key_in
+from aworld_train.api_keys import can_be_sent, key_in
 from aworld_train.errors import ModelError
-from aworld_train.network import is_near
-from aworld_train.rollout.endpoint import what_failed
+from aworld_train.network import proxy_for
+from aworld_train.rollout.http_client import (
+    UVICORN_KEEPALIVE_SECONDS,
+    RequestFailed,
+    SessionPerLoop,
+    request_json,
+)
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _SECONDS = 600.0
+# For a connection, and then for each part of the answer.
+_TIME_LIMITS = aiohttp.ClientTimeout(total=None, connect=_SECONDS, sock_connect=_SECONDS, sock_read=_SECONDS)
+_HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS, max_connections=100)
 
 
 class CompletionsServer:
@@ -26,6 +35,7 @@ class CompletionsServer:
 
     Raises:
         ModelError: the key, or the address, cannot be one.
+        UsageError: the environment names a proxy for it that is no HTTP proxy.
     """
 
     def __init__(self, url: str):
@@ -36,10 +46,9 @@ class CompletionsServer:
         if not self._url.startswith(("http://", "https://")):
             raise ModelError(f"{url} is no address of a server: it begins with http:// or https://.")
         try:
-            near = is_near(self._url)
+            proxy_for(self._url)
         except httpx.InvalidURL as error:
             raise ModelError(f"{url} is no address of a server: {error}.") from error
-        self._client = httpx.AsyncClient(timeout=_SECONDS, trust_env=not near, headers=bearer(self._key))
         self._model: str | None = None
 
     async def generate(
@@ -95,11 +104,16 @@ class CompletionsServer:
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
-            response = await self._client.request(method, self._url + path, json=body)
-            response.raise_for_status()
-            return response.json()
-        except httpx.HTTPError as error:
-            raise ModelError(f"{self._url}{path}: {what_failed(error, self._key)}") from error
+            return await request_json(
+                await _HTTP.get(),
+                method,
+                self._url + path,
+                key=self._key,
+                body=body,
+                time_limits=_TIME_LIMITS,
+            )
+        except RequestFailed as error:
+            raise ModelError(f"{self._url}{path}: {error}") from error
         except ValueError as error:
             raise ModelError(
                 f"{self._url}{path} sent no JSON: is this the address of a vLLM server?"

@@ -15,17 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from math import isfinite
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
-from aworld_train.network import is_near
+from aworld_train.errors import UsageError
+from aworld_train.network import proxy_for, without_passwords
 from aworld_train.reward.settings import JudgeModel
 
 _MAX_BYTES = 4 << 20
@@ -95,18 +93,20 @@ class JudgeClient:
                     f"{self.model.url.rstrip('/')}/chat/completions",
                     data=json.dumps(body).encode(),
                     headers={"Content-Type": "application/json", **bearer(key)},
-                    proxy=_proxy_for(self.model.url),
+                    proxy=proxy_for(self.model.url),
                     allow_redirects=False,
                 ) as response,
             ):
                 content = await _read(response)
         except TimeoutError as error:
             raise JudgeRequestFailure(f"no answer in {seconds:.3g} s", retryable=True) from error
+        except UsageError as error:
+            raise JudgeRequestFailure(error.message, retryable=False) from error
         except (aiohttp.InvalidURL, httpx.InvalidURL) as error:
             raise JudgeRequestFailure(f"{self.model.url!r} is no URL", retryable=False) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            message = without_key(key, f"{type(error).__name__} {error}")[:_MAX_QUOTED]
-            raise JudgeRequestFailure(message, retryable=True) from error
+            message = without_passwords(without_key(key, f"{type(error).__name__} {error}"))
+            raise JudgeRequestFailure(message[:_MAX_QUOTED], retryable=True) from error
         if response.status != 200:
             raise _refusal(response.status, response.headers, without_key(key, _decoded(content)))
         try:
@@ -196,13 +196,3 @@ def _tokens(usage: Any, name: str) -> int:
 
 def _decoded(content: bytes) -> str:
     return content.decode(errors="replace")
-
-
-@cache
-def _proxy_for(url: str) -> str | None:
-    """The environment's proxy for an address; None for this machine and its local network."""
-    parts = urlsplit(url)
-    if is_near(url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
-        return None
-    proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")

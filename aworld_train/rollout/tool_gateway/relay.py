@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from aworld_train.network import without_passwords
 from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_gateway.messages import Message, answer, failure, tool_failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER
@@ -111,6 +112,7 @@ class CallRelay:
             session.upstream.url,
             headers={**headers, **session.upstream.headers},
             data=self._body or None,
+            proxy=session.proxy,
         )
 
     async def _handle_response(self, response: aiohttp.ClientResponse) -> web.StreamResponse:
@@ -151,7 +153,7 @@ class CallRelay:
             raise error
         if self._request.method == "GET" and self._stream_response is not None:
             return self._stream_response  # the client may open another stream
-        lines = str(error).splitlines()
+        lines = without_passwords(str(error)).splitlines()
         return await self._lose_environment(
             f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         )

@@ -3,15 +3,12 @@
 import asyncio
 import hmac
 import json
-import urllib.request
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp import web
 
-from aworld_train.network import is_near
 from aworld_train.rollout.cassette import Cassette, Mode
 from aworld_train.rollout.tool_gateway.messages import INVALID_REQUEST, Message, answer, failure
 from aworld_train.rollout.tool_gateway.player import SESSION_HEADER, play, replay_call, reply
@@ -31,7 +28,7 @@ class ToolGateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, ToolGatewaySession] = {}
-        self._clients: dict[bool, aiohttp.ClientSession] = {}
+        self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._starting = asyncio.Lock()
         self._address = ""
@@ -62,9 +59,9 @@ class ToolGateway:
             *closing, return_exceptions=True
         )  # a failed recording is reported by its episode
         await runner.cleanup()
-        for client in self._clients.values():
+        client, self._client = self._client, None
+        if client is not None:
             await client.close()
-        self._clients.clear()
 
     async def open_session(
         self, upstream: ToolServer, cassette: Cassette | None = None
@@ -79,28 +76,24 @@ class ToolGateway:
             CassetteError: The cassette is to be replayed and has no tool list of this environment.
         """
         await self.start()
-        http = self._client(upstream.url)
-        session = ToolGatewaySession(upstream, cassette, self._address, http, self._remove)
+        session = ToolGatewaySession(upstream, cassette, self._address, self._http_client(), self._remove)
         self._sessions[session.token] = session
         return session
 
     def _remove(self, session: ToolGatewaySession) -> None:
         self._sessions.pop(session.token, None)
 
-    def _client(self, url: str) -> aiohttp.ClientSession:
-        """The HTTP client for this URL: one client for local addresses, one for those behind a proxy."""
-        parts = urlsplit(url)
-        direct = is_near(url) or bool(urllib.request.proxy_bypass(parts.hostname or ""))
-        if direct not in self._clients:
-            self._clients[direct] = aiohttp.ClientSession(
+    def _http_client(self) -> aiohttp.ClientSession:
+        """The HTTP client of all sessions."""
+        if self._client is None:
+            self._client = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
                 # The relay limits the time of each request by its kind.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-                trust_env=not direct,
                 headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
-        return self._clients[direct]
+        return self._client
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         """Find the session of a request and handle it."""

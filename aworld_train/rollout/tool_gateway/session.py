@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from aworld_train.errors import CassetteError
+from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.outcome import EnvironmentLost
@@ -90,6 +91,7 @@ class ToolGatewaySession:
         self.lost: EnvironmentLost | None = None
         self.upstream = upstream
         self.http = http
+        self.proxy = proxy_for(upstream.url)
         self.cassette = cassette
         self.mcp_sessions: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -222,7 +224,7 @@ class ToolGatewaySession:
         headers = {**self.upstream.headers, "Mcp-Session-Id": mcp_session}
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                async with self.http.delete(self.upstream.url, headers=headers):
+                async with self.http.delete(self.upstream.url, headers=headers, proxy=self.proxy):
                     pass
 
 

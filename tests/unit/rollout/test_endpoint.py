@@ -140,7 +140,10 @@ async def test_an_http_error_is_said_with_its_status_and_the_beginning_of_its_te
 
 @pytest.mark.parametrize(
     "body",
-    ["<html>", "[]", "{}", "null", "7", '{"choices": []}', '{"choices": [{}]}', '{"choices": {"a": 1}}'],
+    [
+        *("<html>", "[]", "{}", "null", "7", '{"choices": []}', '{"choices": [{}]}', '{"choices": {"a": 1}}'),
+        pytest.param("[" * 100_000, id="nested"),
+    ],
 )
 async def test_nonsense_is_no_answer(body: str) -> None:
     async with serving(sends(body)) as server:
@@ -162,6 +165,33 @@ async def test_a_server_that_is_not_there_is_no_answer() -> None:
 async def test_an_address_that_is_none_is_no_answer() -> None:
     error_message = await failure(endpoint("http://127.0.0.1:port/v1"))
     assert error_message.startswith("the endpoint helper gave no answer: InvalidURL")
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with serving(says("stolen")) as other:
+
+        async def redirects(request: web.Request) -> web.StreamResponse:
+            raise web.HTTPTemporaryRedirect(f"{other.url}/chat/completions")
+
+        async with serving(redirects) as server:
+            error_message = await failure(endpoint(server.url))
+    assert error_message == "the endpoint helper gave no answer: HTTP 307 '307: Temporary Redirect'"
+    assert other.bodies == []
+
+
+async def test_requests_share_a_connection() -> None:
+    ports = []
+
+    async def notes_the_port(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.append(request.transport.get_extra_info("peername")[1])
+        return await says("yes")(request)
+
+    async with serving(notes_the_port) as server:
+        for _ in range(3):
+            await endpoint(server.url).ask(ASKED)
+    assert len(ports) == 3
+    assert len(set(ports)) == 1
 
 
 async def says_nothing(request: web.Request) -> web.StreamResponse:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from aiohttp import web
 
 from aworld_train.rollout import tools as tools_module
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession, wait_until_healthy
+from tests.proxies import Proxy, proxy_variables
 from tests.tool_servers import JSON_CALCULATOR, TOKEN, WITHIN, ServerProcess
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -105,15 +107,30 @@ async def test_a_call_gives_the_tools_text(calculator: ServerProcess) -> None:
 
 
 async def test_a_proxy_for_the_world_is_not_asked_for_tools_on_this_machine(
-    calculator: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    calculator: ServerProcess,
 ) -> None:
-    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    for variable in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-    assert await wait_until_healthy(calculator.health, 5)
-    async with ToolSession(tool_server(calculator)) as tools:
-        assert (await tools.call("calculator", {"expression": "6*7"})).text == "42"
+    with proxy_variables(http="http://127.0.0.1:9", all="http://127.0.0.1:9"):
+        assert await wait_until_healthy(calculator.health, 5)
+        async with ToolSession(tool_server(calculator)) as tools:
+            assert (await tools.call("calculator", {"expression": "6*7"})).text == "42"
+
+
+async def test_a_proxy_leads_to_far_tools() -> None:
+    initialized = {"id": 0, "result": {"protocolVersion": "2025-06-18"}}
+    with Proxy(body=initialized) as proxy, proxy.variables("all"):
+        assert await wait_until_healthy("http://tools.invalid/health", 5)
+        async with ToolSession(ToolServer("http://tools.invalid/mcp", {}, connect_timeout=5)) as tools:
+            with pytest.raises(EnvironmentLost):
+                await tools.list_tools()
+    assert proxy.requests[:2] == [("GET", "tools.invalid"), ("POST", "tools.invalid")]
+
+
+async def test_a_proxy_that_refuses_loses_the_environment_without_showing_its_password() -> None:
+    with Proxy(status=407) as proxy, proxy.variables("https"):
+        async with ToolSession(ToolServer("https://tools.invalid/mcp", {}, connect_timeout=5)) as tools:
+            with pytest.raises(EnvironmentLost, match="407") as caught:
+                await tools.list_tools()
+    assert "sesame" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -370,6 +387,42 @@ async def test_a_list_of_tools_is_asked_for_anew_after_a_minute(
     again = await server.schemas()
     assert again == first
     assert again is not first
+
+
+@pytest.mark.parametrize("behaviour", ["hangs", "drips", "redirects", "refuses"])
+async def test_a_server_that_does_not_answer_200_by_itself_is_not_healthy(
+    behaviour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools_module, "_HEALTH_SECONDS", 0.2)
+    asked = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if request.path == "/elsewhere":
+            return web.Response()
+        if behaviour == "redirects":
+            raise web.HTTPFound("/elsewhere")
+        if behaviour == "refuses":
+            return web.Response(status=503)
+        response = web.StreamResponse()
+        if behaviour == "drips":
+            await response.prepare(request)
+        while True:
+            await asyncio.sleep(0.05)
+            if behaviour == "drips":
+                await response.write(b" ")
+
+    app = web.Application()
+    app.router.add_get("/{path}", handler)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with asyncio.timeout(WITHIN):
+        health = f"http://127.0.0.1:{runner.addresses[0][1]}/health"
+        assert not await wait_until_healthy(health, 0.6)
+    await runner.cleanup()
+    assert len(asked) >= 2
+    assert set(asked) == {"/health"}
 
 
 async def test_health_is_waited_for(mortal: ServerProcess) -> None:

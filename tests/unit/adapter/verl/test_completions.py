@@ -1,5 +1,6 @@
 """An inference server in VeRL's place: the very tokens it sampled, or a clear word why there are none."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from aworld_train.adapter.verl.completions import CompletionsServer
 from aworld_train.errors import ModelError
+from tests.proxies import Proxy
 from tests.vllm_stub import VllmStub
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "top_k": -1, "max_tokens": 8, "logprobs": True}
@@ -115,6 +117,20 @@ async def test_a_server_that_cannot_be_reached_is_said_with_its_address(url: str
     said = await refusal(url)
     assert url.rstrip("/") in said
     assert what in said
+
+
+async def test_a_far_server_is_reached_through_the_proxy_of_the_environment() -> None:
+    with Proxy(body={"data": [{"id": "far"}]}) as proxy, proxy.variables("http"):
+        assert await CompletionsServer("http://model.invalid/v1").served_model() == "far"
+    assert proxy.requests == [("GET", "model.invalid")]
+
+
+def test_it_may_be_asked_in_one_event_loop_after_another() -> None:
+    with VllmStub(lambda prompt: [5]) as server:
+        completions = CompletionsServer(server.url)
+        for _ in range(2):
+            output = asyncio.run(completions.generate("one", [7], dict(SAMPLING)))
+            assert output.token_ids == [5]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from tests.judge_server import (
     honest,
     verdict_reply,
 )
+from tests.proxies import Proxy, proxy_variables
 
 SOON = Backoff(first=0.002, max_seconds=0.01)
 LIMIT = 60.0  # seconds that no test takes
@@ -464,15 +465,10 @@ async def test_a_missing_or_unsendable_key_is_reported_by_its_variable_and_nothi
     assert score.parts["judge_calls"] == 1
 
 
-async def test_a_judge_on_this_machine_is_asked_directly_and_a_far_one_through_the_environment_s_proxy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with JudgeServer() as server:
-        proxy = server.url.removesuffix("/v1")
-        for name in ("http_proxy", "HTTP_PROXY"):
-            monkeypatch.setenv(name, proxy)
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
+async def test_a_judge_on_this_machine_is_asked_directly_and_a_far_one_through_the_environment_s_proxy() -> (
+    None
+):
+    with JudgeServer() as server, proxy_variables(http=server.url.removesuffix("/v1")):
         assert (await llm_judge("42", "42", scoring(judge(server)))).value == 1.0
         far = await llm_judge("42", "42", scoring(judge("http://judge.invalid/v1"), attempts=1))
     assert far.value == 1.0
@@ -480,6 +476,21 @@ async def test_a_judge_on_this_machine_is_asked_directly_and_a_far_one_through_t
         "127.0.0.1",
         "judge.invalid",
     ]
+
+
+async def test_a_proxy_that_refuses_is_reported_without_its_password() -> None:
+    with Proxy(status=407) as proxy, proxy.variables("https"):
+        score = await llm_judge("42", "42", scoring(judge("https://judge.invalid/v1"), attempts=1))
+    assert "407" in score.steps[0]
+    assert "sesame" not in repr(score)
+
+
+async def test_a_proxy_that_is_no_http_proxy_is_reported_at_once() -> None:
+    with proxy_variables(all="socks5://user:sesame@127.0.0.1:9"):
+        score = await llm_judge("42", "42", scoring(judge("https://judge.invalid/v1"), attempts=3))
+    assert "socks5 proxy for judge.invalid" in score.steps[0]
+    assert score.parts["judge_calls"] == 1
+    assert "sesame" not in repr(score)
 
 
 async def test_a_mix_of_all_faults_never_gives_a_wrong_score(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from aworld_train.rollout.sse import EventReader, event
 from aworld_train.rollout.tool_gateway import ToolGateway, ToolGatewaySession, tool_gateway
 from aworld_train.rollout.tools import ToolServer
 from tests.environments import eventually
+from tests.proxies import Proxy
 from tests.tool_servers import JSON_CALCULATOR, STREAMING_ODD, TOKEN, WITHIN, ServerProcess, agent
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -306,6 +307,34 @@ async def test_a_server_that_is_not_there_is_a_lost_environment_at_once(gateway:
     assert gateway_session.lost.outcome is Outcome.environment
     assert "127.0.0.1:1" in str(gateway_session.lost)
     assert time.monotonic() - began < 30
+
+
+async def test_a_far_environment_is_reached_through_the_proxy_and_a_near_one_is_not(
+    gateway: ToolGateway, calculator: ServerProcess
+) -> None:
+    result = {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
+    with Proxy(body=result) as proxy, proxy.variables("all"):
+        far = await gateway.open_session(ToolServer("http://tools.invalid/mcp", {}))
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(far.url, json=CALL, headers=HEADERS) as answer,
+        ):
+            assert await answer.json() == result
+        near = await gateway.open_session(ToolServer(calculator.url, {}))
+        async with aiohttp.ClientSession() as client:
+            await post(client, near.url, CALL)
+        assert "HTTP 401" in str(near.lost)  # the calculator's own answer
+        await near.close()
+        await far.close()
+    assert proxy.requests == [("POST", "tools.invalid")]
+
+
+async def test_a_proxy_that_refuses_is_a_lost_environment_without_its_password(gateway: ToolGateway) -> None:
+    with Proxy(status=407) as proxy, proxy.variables("https"):
+        gateway_session = await gateway.open_session(ToolServer("https://tools.invalid/mcp", {}))
+        assert "tool environment was lost" in await refused(gateway_session)
+    assert "407" in str(gateway_session.lost)
+    assert "sesame" not in str(gateway_session.lost)
 
 
 async def test_a_wrong_token_is_a_lost_environment_that_says_why(

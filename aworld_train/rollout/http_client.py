@@ -1,0 +1,122 @@
+"""The HTTP client of rollouts: aiohttp sessions that keep their connections, and JSON requests with an API key.
+
+An aiohttp session belongs to one event loop and must be closed in it. Whoever sends requests therefore has a
+`SessionPerLoop`, which opens a session at a loop's first request and closes it when the loop ends.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import aiohttp
+import httpx
+
+from aworld_train.api_keys import bearer, without_key
+from aworld_train.errors import UsageError
+from aworld_train.network import proxy_for, without_passwords
+from aworld_train.rollout.tls import tls_context
+
+# Shorter than uvicorn's five seconds: a request on a connection that the server closes at that moment fails.
+UVICORN_KEEPALIVE_SECONDS = 4.0
+_MAX_QUOTED = 200  # characters of a response in a message
+_NO_LIMIT = aiohttp.ClientTimeout(total=None)
+
+
+class RequestFailed(Exception):
+    """A request has no answer, or one with an error status; the message is one line without the key."""
+
+
+class SessionPerLoop:
+    """An aiohttp session for each event loop, without cookies and without time limits of its own.
+
+    Args:
+        keepalive_seconds: How long an unused connection is kept; shorter than the server keeps it.
+        max_connections: At one time; 0 for any number.
+    """
+
+    def __init__(self, keepalive_seconds: float, max_connections: int = 0):
+        self._keepalive_seconds = keepalive_seconds
+        self._max_connections = max_connections
+        self._sessions: dict[
+            asyncio.AbstractEventLoop,
+            tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]],
+        ] = {}
+
+    async def get(self) -> aiohttp.ClientSession:
+        """The session of this event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._sessions:
+            for ended in [other for other in self._sessions if other.is_closed()]:
+                del self._sessions[ended]
+            generator = self._open(loop)
+            self._sessions[loop] = await anext(generator), generator
+        return self._sessions[loop][0]
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
+        """Open a session in a generator: `asyncio.run` finalises generators at the end, which closes the session."""
+        connector = aiohttp.TCPConnector(
+            limit=self._max_connections, keepalive_timeout=self._keepalive_seconds, ssl=tls_context()
+        )
+        async with aiohttp.ClientSession(
+            connector=connector,
+            timeout=_NO_LIMIT,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+            try:
+                yield session
+            finally:
+                self._sessions.pop(loop, None)
+
+
+async def request_json(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    key: str | None,
+    body: Any = None,
+    time_limits: aiohttp.ClientTimeout = _NO_LIMIT,
+) -> Any:
+    """The JSON that a server answers; redirects are not followed, for the key would go with them.
+
+    Args:
+        session: Sends the request.
+        method: The HTTP method.
+        url: The URL.
+        key: Sent as a bearer token.
+        body: Sent as JSON, unless it is None.
+        time_limits: In seconds; none by default.
+
+    Raises:
+        RequestFailed: There is no answer, or one whose status is not 2xx.
+        ValueError: The answer is no JSON, or is nested too deep.
+    """
+    try:
+        async with session.request(
+            method,
+            url,
+            json=body,
+            headers=bearer(key),
+            proxy=proxy_for(url),
+            allow_redirects=False,
+            timeout=time_limits,
+        ) as response:
+            content = await response.read()
+            if not 200 <= response.status < 300:
+                text = without_key(key, await response.text(errors="replace"))
+                raise RequestFailed(f"HTTP {response.status} {text[:_MAX_QUOTED]!r}")
+    except UsageError as error:
+        raise RequestFailed(error.message) from error
+    except (aiohttp.ClientError, httpx.InvalidURL, OSError, ValueError) as error:
+        reason = " ".join(f"{_kind(error)} {error}".split())
+        raise RequestFailed(without_passwords(without_key(key, reason))) from error
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def _kind(error: Exception) -> str:
+    # aiohttp has a class for each way not to connect; httpx, which synchronous requests are made with, has this one.
+    return "ConnectError" if isinstance(error, aiohttp.ClientConnectorError) else type(error).__name__
