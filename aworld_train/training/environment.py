@@ -40,13 +40,13 @@ class RunEnvironment:
 
 @contextmanager
 def run_environment(
-    recipe: Recipe, tell: Callable[[str], None] = lambda _: None, scorers: Iterable[str | None] = ()
+    recipe: Recipe, report_progress: Callable[[str], None] = lambda _: None, scorers: Iterable[str | None] = ()
 ) -> Iterator[RunEnvironment]:
     """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
 
     Args:
         recipe: What is run.
-        tell: Told of what is done to start it.
+        report_progress: Called with a line about each step of starting it.
         scorers: What tasks name beside the recipe: some need workers of their own.
 
     Raises:
@@ -70,7 +70,7 @@ def run_environment(
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=section.runtime or "",
             owner_pid=os.getpid(),
-            tell=tell,
+            report_progress=report_progress,
         )
         try:
             yield RunEnvironment(connection.mcp_url, connection.token)

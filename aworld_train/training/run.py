@@ -18,7 +18,7 @@ from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.account import RunRecord
+from aworld_train.training.run_record import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.progress import Progress, Status
@@ -126,7 +126,7 @@ class _Attempt:
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
-        self.account = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self.record = RunRecord(folder, summary, self._metrics_file, self.from_step)
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
@@ -135,7 +135,7 @@ class _Attempt:
         }
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout)
-        self._shown = (self.account.rows.last_trained, 0)
+        self._shown = (self.record.rows.last_trained, 0)
 
     def run(self, environment: RunEnvironment, progress: Progress) -> None:
         """Start the framework and stay until it ends.
@@ -152,9 +152,9 @@ class _Attempt:
                 recovery_timeout=self.recipe.env.recovery_timeout,
                 metrics_file=self._metrics_file,
                 watch=lambda: self._watch(progress),
-                worst_cause=self.account.worst_cause,
+                worst_cause=self.record.worst_cause,
                 # A step whose checkpoint was written but whose metrics were not is validated again, to have a row.
-                validate_first=self.from_step == 0 or self.from_step not in self.account.rows.rows,
+                validate_first=self.from_step == 0 or self.from_step not in self.record.rows.rows,
             )
         except AworldTrainError as error:
             self._refresh()
@@ -191,21 +191,21 @@ class _Attempt:
             )
 
     def _refresh(self) -> bool:
-        return self.account.refresh(time.monotonic() - self._began)
+        return self.record.refresh(time.monotonic() - self._began)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():
             self._stall.reset()
         self._show(progress)
-        phase, step, counts = self.account.current()
+        phase, step, counts = self.record.current()
         return self._stall.reason(
             f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
             f"log is {self.folder.log}."
         )
 
     def _show(self, progress: Progress) -> None:
-        phase, step, tally = self.account.current()
-        rows = self.account.rows
+        phase, step, tally = self.record.current()
+        rows = self.record.rows
         last = rows.rows.get(rows.last_trained, {})
         accuracies = [row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row]
         seconds = [

@@ -161,7 +161,7 @@ def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
     result = finished.result
     return {
         "assistant_text": result.answer,
-        "asked": finished.query,
+        "query": finished.query,
         "outcome": result.outcome.value,
         "tool_call_count": result.tools.calls,
         "tool_error_count": result.tools.errors,

@@ -107,7 +107,7 @@ class EpisodeRecord:
         extracted = score.result.extracted
         signs = suspicions(
             query=query,
-            said=result.answer,
+            text=result.answer,
             answer=extracted,
             right=score.accuracy is not None and score.accuracy >= 1.0,
             tools=tool_uses(result.episode),

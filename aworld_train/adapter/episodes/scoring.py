@@ -156,7 +156,7 @@ async def score_episode(
             ground_truth=ground_truth,
             scorer=plan.scorer(extra_info.get("scorer")),
             answer_schema=extra_info.get("answer_schema"),
-            query=str(extra_info.get("asked") or extra_info.get("question") or ""),
+            query=str(extra_info.get("query") or extra_info.get("question") or ""),
             info=extra_info,
             episode=extra_info,
             settings=plan.settings,
