@@ -167,7 +167,9 @@ def up(
                 password = plan.credentials.desktop_password
                 plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
         plan = replace(plan, port=_choose_port(plan, old))
-        report_progress(f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
+        report_progress(
+            f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}."
+        )
         try:
             return _start(chosen_backend, plan, wait)
         except EnvironmentFailure:

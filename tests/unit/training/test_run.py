@@ -13,11 +13,11 @@ from rich.console import Console
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
 from aworld_train.masking import remember
-from aworld_train.training.run_record import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.run_record import RunRecord
 from aworld_train.training.summary import RunSummary
 
 
