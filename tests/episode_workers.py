@@ -69,7 +69,7 @@ def queue_in_place(monkeypatch: pytest.MonkeyPatch) -> Queue:
     return made
 
 
-def worker(episodes: list[Any], *, n: int, least: int, loop: type[EpisodeLoop] = OneAnswerLoop) -> Any:
+def worker(episodes: list[Any], *, n: int, min_healthy: int, loop: type[EpisodeLoop] = OneAnswerLoop) -> Any:
     """Our worker as VeRL makes it, but in this process: its base asks Ray for a queue and loads a model."""
     made = object.__new__(EpisodeWorker.__ray_metadata__.modified_class)
     rollout = {"n": n, "val_kwargs": {"n": n}, "prompt_length": 200, "response_length": 200}
@@ -81,7 +81,7 @@ def worker(episodes: list[Any], *, n: int, least: int, loop: type[EpisodeLoop] =
     made.distillation_enabled = False
     made.tools = []
     settings = settings_file(
-        recipe={"rollout": {"min_group": least, "n": max(n, 2), "small_group": "resample"}}
+        recipe={"rollout": {"min_group": min_healthy, "n": max(n, 2), "small_group": "resample"}}
     )
     _agent_loop_registry["groups"] = {
         "_target_": f"{loop.__module__}.{loop.__name__}",

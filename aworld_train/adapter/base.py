@@ -1,11 +1,11 @@
-"""What a training framework must offer, and how one is found by its name.
+"""The interface of a training framework, and the lookup of a framework by its name.
 
-The rest of the package speaks to a framework through ``TrainingFramework`` alone: it has the framework compile a recipe
-into a ``RunPlan``, writes the plan's files, starts its command, reads its log and its metrics, and keeps the run's
-folder, record and summary itself. A recipe names its framework in ``trainer.framework``.
+The rest of the package uses a framework through ``TrainingFramework`` alone: the framework compiles a recipe into a
+``RunPlan``; the package writes the plan's files, starts its command, reads its log and its metrics, and keeps the run's
+folder, record and summary. A recipe names its framework in ``trainer.framework``.
 
-A framework is a class without arguments. One that ships in another package is found by an entry point in the group
-``aworld_train.frameworks``; one that is made in this process is registered with ``register``.
+A framework is a class whose constructor takes no arguments. An entry point in the group ``aworld_train.frameworks``
+makes a framework of another package known; ``register`` makes one of this process known.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ ENTRY_POINTS = "aworld_train.frameworks"
 
 
 class RunMode(Enum):
-    """What a framework is started for: to train, or to play the validation tasks once, greedily."""
+    """Why a framework is started: to train, or to play the validation tasks once, greedily."""
 
     train = "train"
     measure = "measure"
@@ -32,12 +32,12 @@ class RunMode(Enum):
 
 @dataclass(frozen=True)
 class StartFiles:
-    """What each start of a plan has of its own.
+    """The files that belong to one start of a plan.
 
     Attributes:
         private: A folder with mode 0700 and a short, unguessable path outside the run folder: for secrets, sockets and
-            temporary files. It is there when the start begins and removed when it ends.
-        metrics: The file to which the framework appends its metrics; it is there and empty.
+            temporary files. It exists when the start begins and is removed when the start ends.
+        metrics: The file to which the framework appends its metrics; it exists and is empty.
     """
 
     private: Path
@@ -50,10 +50,10 @@ class RunPlan:
 
     Attributes:
         files: Text of the files that the framework reads, by name in the run folder.
-        config: The one of them that people look at.
-        command: Program and arguments; it works in the run folder.
-        environment: The variables laid over this process's own for a start; fills the start's private folder.
-        without_first_validation: Arguments to add where validation before the first step is not wanted.
+        config: Name of the file among them that a person reads.
+        command: Program and arguments; its working directory is the run folder.
+        environment: Fills the private folder of a start and returns the variables to add to this process's own.
+        without_first_validation: Arguments that switch off the validation before the first step.
     """
 
     files: Mapping[str, str]
@@ -64,14 +64,14 @@ class RunPlan:
 
 
 class StepRow(NamedTuple):
-    """What a framework says of one training step, or of the validation after it.
+    """What a framework reports about one training step, or about the validation after it.
 
     Attributes:
         step: Counted from 1; 0 is the validation before training.
-        figures: Under the names of ``metrics.jsonl``, as far as there are any: ``reward``, ``loss`` (only of steps in
+        figures: The available figures under the names of ``metrics.jsonl``: ``reward``, ``loss`` (only of steps in
             which weights were updated), ``response_tokens``, ``turns``, ``entropy``, ``grad_norm``, ``kl``, ``lr``,
             ``tokens_per_second``, ``seconds``, ``memory_gb``.
-        raw: Everything that the framework said, under its own names.
+        raw: Everything that the framework reported, under its own names.
         validated: Whether a validation ended.
     """
 
@@ -85,7 +85,7 @@ class StepReader(Protocol):
     """Reads a growing file of metrics."""
 
     def read(self) -> list[StepRow]:
-        """The rows that came since the last call; of a step that is not over, there may be more later."""
+        """The rows added since the last call; a step that is not over may get more rows later."""
 
 
 class Checkpoint(NamedTuple):
@@ -110,7 +110,7 @@ class LoadedModel(Protocol):
         """The model as one episode sees it."""
 
     async def close(self) -> None:
-        """Free what it holds."""
+        """Free the model's memory and connections."""
 
 
 class TrainingFramework(Protocol):
@@ -118,7 +118,7 @@ class TrainingFramework(Protocol):
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
-        packages: Distributions whose versions the manifest of a run records.
+        packages: Distributions whose versions a run's manifest records.
         owned_keys: Raw keys (dotted, without the framework's name) that a recipe may not set, and why.
     """
 
@@ -127,7 +127,7 @@ class TrainingFramework(Protocol):
     owned_keys: Mapping[str, str]
 
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
-        """How the framework runs a recipe in ``folder``; writes nothing.
+        """The plan by which the framework runs a recipe in ``folder``; writes nothing.
 
         Raises:
             RecipeError: A raw key that the framework does not know, or a combination that cannot work.
@@ -135,7 +135,7 @@ class TrainingFramework(Protocol):
         """
 
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
-        """The framework's whole configuration for a recipe, for people; raises as ``compile`` does."""
+        """The framework's whole configuration for a recipe, to be shown; raises the errors of ``compile``."""
 
     def errors_in(self, log: str) -> list[str]:
         """The lines of a log's end that name an error, in order, without colours and prefixes."""
@@ -150,7 +150,7 @@ class TrainingFramework(Protocol):
         """The model, in Hugging Face's format, that a folder of the framework's checkpoints holds."""
 
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
-        """The recipe's model, to play single episodes in this process with what training samples with.
+        """The recipe's model with training's engine, to play single episodes in this process.
 
         Args:
             recipe: A recipe with a model.
@@ -166,12 +166,12 @@ _registered: dict[str, type[TrainingFramework]] = {}
 
 
 def register(name: str, framework: type[TrainingFramework]) -> None:
-    """Make a framework known in this process; it wins over an installed one of that name."""
+    """Make a framework known in this process; it takes precedence over an installed one of the same name."""
     _registered[name] = framework
 
 
 def unregister(name: str) -> None:
-    """Forget a framework that was registered in this process."""
+    """Remove a framework that was registered in this process."""
     _registered.pop(name, None)
 
 
@@ -202,7 +202,7 @@ def find(name: str) -> TrainingFramework:
 
 
 def framework_of(recipe: Recipe) -> TrainingFramework:
-    """The framework that a recipe names, for which the recipe sets no raw key that the framework owns.
+    """The framework that a recipe names, after a check that the recipe sets none of its owned keys.
 
     Raises:
         RecipeError: There is none of that name, or the recipe sets such a key.

@@ -171,7 +171,7 @@ def up_command(
             wait=wait,
             pull=pull,
             rebuild=rebuild,
-            tell=report_progress,
+            report_progress=report_progress,
         )
     if not is_loopback(host):
         console.note(

@@ -63,7 +63,7 @@ def up(
     pull: bool = False,
     rebuild: bool = False,
     owner_pid: int | None = None,
-    tell: ProgressReporter = lambda _: None,
+    report_progress: ProgressReporter = lambda _: None,
 ) -> EnvConnection:
     """Start an environment and test its tools; one that is up with the same settings is returned at once.
 
@@ -96,7 +96,7 @@ def up(
         pull: Look for a newer base image.
         rebuild: Build the image without the cache.
         owner_pid: A process; the environment is stopped when it ends, whatever the cause.
-        tell: Called with a line about each step.
+        report_progress: Called with a line about each step.
 
     Returns:
         How to reach it.
@@ -110,9 +110,9 @@ def up(
     if desktop:
         _refuse_without_desktop(directory)
     keys = read_keys(directory.manifest, env_file)
-    enabled = choose_servers(directory.manifest, servers, keys, tell)
+    enabled = choose_servers(directory.manifest, servers, keys, report_progress)
     chosen_backend = choose_backend(
-        backend, {name: directory.manifest.servers[name] for name in enabled}, tell
+        backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress
     )
     if chosen_backend.name != "docker" and (egress is not None or egress_hosts):
         raise UsageError("--egress needs the docker backend: a process has the network of this machine.")
@@ -120,7 +120,7 @@ def up(
     environment = registry.checked(name or directory.name)
     data_folder = attachments.find_data(data, for_containers=chosen_backend.name == "docker")
     owner = _owner(owner_pid)
-    with registry.locked(environment, _BUILD_LOCK_SECONDS, tell):
+    with registry.locked(environment, _BUILD_LOCK_SECONDS, report_progress):
         old = find(environment)
         if old is not None:
             _refuse_if_in_use(old, owner)
@@ -158,16 +158,18 @@ def up(
         plan = replace(plan, fingerprint=_fingerprint(plan, chosen_backend, ttl))
         if old is not None and not (rebuild or pull) and _matches(old, plan, chosen_backend):
             return old.connection
-        plan = replace(plan, prepared=chosen_backend.prepare(plan, tell))
+        plan = replace(plan, prepared=chosen_backend.prepare(plan, report_progress))
         if old is not None:
-            tell(f"Stopping {environment}, which has other settings.")
+            report_progress(f"Stopping {environment}, which has other settings.")
             open_backend(old.backend).stop(old)
             # With the old secret, tokens that were revoked would be valid again.
             if not registry.take_revocation(environment) and old.credentials.expires > issued:
                 password = plan.credentials.desktop_password
                 plan = replace(plan, credentials=replace(old.credentials, desktop_password=password))
         plan = replace(plan, port=_choose_port(plan, old))
-        tell(f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}.")
+        report_progress(
+            f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}."
+        )
         try:
             return _start(chosen_backend, plan, wait)
         except EnvironmentFailure:

@@ -26,10 +26,10 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.tree import merge
-from aworld_train.training.account import EpisodeCounts
 from aworld_train.training.environment import run_environment
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run import terminate_as_interrupt
+from aworld_train.training.run_record import EpisodeCounts
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 

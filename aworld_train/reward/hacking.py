@@ -60,7 +60,7 @@ class ToolUse:
 def suspicions(
     *,
     query: str,
-    said: str,
+    text: str,
     answer: str | None,
     right: bool,
     tools: Sequence[ToolUse],
@@ -71,7 +71,7 @@ def suspicions(
 
     Args:
         query: The task's question.
-        said: All text of the assistant.
+        text: All text of the assistant.
         answer: The extracted answer.
         right: Whether it is right.
         tools: The calls of the episode.
@@ -87,7 +87,7 @@ def suspicions(
         found.append(Suspicion.other_file)
     if right and answer and _stands_in(answer, query):
         found.append(Suspicion.copied_prompt)
-    if _repeats_itself(said):
+    if _repeats_itself(text):
         found.append(Suspicion.repeated_text)
     if right and not tool_calls:
         found.append(Suspicion.no_tool)

@@ -2,7 +2,7 @@
 
     AgentTrainer(config="recipes/quickstart.yaml").train()
 
-``aworld-train train`` is a caller of it, so the command and the API are one path.
+The command ``aworld-train train`` calls ``AgentTrainer`` too, so that both behave the same.
 """
 
 from aworld_train.training.agent_trainer import AgentTrainer

@@ -1,4 +1,4 @@
-"""``AgentTrainer``: agent, data, reward and configuration in, a trained agent out, whatever the framework."""
+"""``AgentTrainer``: trains an agent from data, reward and configuration with any framework."""
 
 from typing import Any, ClassVar
 
@@ -11,23 +11,22 @@ from aworld_train.training.processor import TrainerProcessor
 class AgentTrainer:
     """Trains an agent with one of the registered frameworks.
 
-    Everything is checked when the trainer is made, before anything heavy starts. What is given here wins over what
-    the configuration says; what is not given is taken from it.
+    The constructor checks everything before anything heavy starts. Its arguments take precedence over the
+    configuration, which provides all others.
 
     Args:
-        agent: an agent section (object or mapping), a YAML file holding one, or None.
-        config: a recipe: path, mapping, ``Recipe`` or ``LoadedRecipe``; None for the defaults.
-        reward_func: a function, ``module:function``, ``file.py:function``, or None.
-        train_dataset: path of a Parquet file, a ``pyarrow.Table``, a list of rows, anything with ``to_parquet``, or
+        agent: An agent section (object or mapping), a YAML file with one, or None.
+        config: A recipe: path, mapping, ``Recipe`` or ``LoadedRecipe``; None for the defaults.
+        reward_func: A function, ``module:function``, ``file.py:function``, or None.
+        train_dataset: Path of a Parquet file, a ``pyarrow.Table``, a list of rows, anything with ``to_parquet``, or
             None.
-        test_dataset: as ``train_dataset``; validation data.
-        run_path: directory under which the run's folder is made.
-        train_engine_name: what to train with: a processor's name, or a framework's; the recipe's ``trainer.framework``
-            decides where this is left out.
+        test_dataset: Validation data, in the forms of ``train_dataset``.
+        run_path: Directory under which the run folder is made.
+        train_engine_name: Name of a processor or a framework; by default the recipe's ``trainer.framework`` is used.
 
     Raises:
-        UsageError: the framework is not registered.
-        AworldTrainError: a check failed.
+        UsageError: The framework is not registered.
+        AworldTrainError: A check failed.
     """
 
     _processors: ClassVar[dict[str, type[TrainerProcessor]]] = {}
@@ -60,13 +59,13 @@ class AgentTrainer:
         """Start the training and wait for its end.
 
         Args:
-            **options: keyword arguments of the processor's own ``train``.
+            **options: Keyword arguments of the processor's ``train``.
 
         Returns:
-            What the processor returns; for frameworks, the run's summary.
+            The result of the processor's ``train``; for frameworks, the run's summary.
 
         Raises:
-            ValueError: the processor has not been initialized.
+            ValueError: The processor has not been initialized.
         """
         if not self.train_processor.initialized:
             raise ValueError("The training processor has not passed its checks.")
@@ -74,10 +73,10 @@ class AgentTrainer:
 
     @classmethod
     def register_processor(cls, train_engine_name: str, train_type: type[TrainerProcessor]) -> None:
-        """Make a framework known under a name.
+        """Make a processor known under a name.
 
         Raises:
-            TypeError: it is not a subclass of ``TrainerProcessor``.
+            TypeError: It is not a subclass of ``TrainerProcessor``.
         """
         if not (isinstance(train_type, type) and issubclass(train_type, TrainerProcessor)):
             raise TypeError(f"{train_type!r} is not a subclass of TrainerProcessor")
@@ -85,10 +84,10 @@ class AgentTrainer:
 
     @classmethod
     def unregister_processor(cls, train_engine_name: str) -> None:
-        """Forget a processor; one that is not known is an error.
+        """Remove a registered processor.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: There is none of that name.
         """
         if train_engine_name not in cls._processors:
             raise UsageError(cls._unknown(train_engine_name))

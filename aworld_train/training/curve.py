@@ -1,4 +1,4 @@
-"""The learning curve of a run as a picture: what people look at before they read numbers."""
+"""Draws the learning curve of a run, for people who look at a picture before they read numbers."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def draw_curve(run_dir: Path) -> Path | None:
     """Draw reward, validation accuracy and tool use over steps into the run folder.
 
     Returns:
-        The picture, or None where matplotlib is not installed or there is no step to draw.
+        The picture's path, or None if matplotlib is not installed or there is no step to draw.
     """
     try:
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The tool environment of a run: started with it if the recipe says so, found otherwise, and watched all the time."""
+"""The tool environment of a run: the run starts it or finds a running one, and watches it until the run ends."""
 
 import os
 import time
@@ -15,18 +15,18 @@ from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
-_NOBODY = "http://127.0.0.1:9/mcp"  # a local environment that is never asked
-_NAME_LENGTH = 50  # of a recipe's name in that of its environment, which may have 63 characters
+_UNUSED_URL = "http://127.0.0.1:9/mcp"  # stands for a local environment in replays, where no call is made
+_MAX_NAME_CHARS = 50  # of a recipe's name in the environment's name, which may have at most 63 characters
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """Where the tools are; the token is kept out of what is shown or written.
+    """The address and token of the tools; the token is not part of the ``repr``.
 
     Attributes:
         url: MCP endpoint.
         token: Its bearer token.
-        replayed: Whether tool calls are answered from a cassette, so that nobody has to be there.
+        replayed: Whether a cassette answers tool calls, so that no environment has to run.
     """
 
     url: str
@@ -34,23 +34,25 @@ class RunEnvironment:
     replayed: bool = False
 
     def variables(self) -> dict[str, str]:
-        """The environment variables by which agents find it."""
+        """The environment variables by which agents find the environment."""
         return {"MCP_SERVER_URL": self.url, "MCP_SERVER_TOKEN": self.token}
 
 
 @contextmanager
 def run_environment(
-    recipe: Recipe, tell: Callable[[str], None] = lambda _: None, scorers: Iterable[str | None] = ()
+    recipe: Recipe,
+    report_progress: Callable[[str], None] = lambda _: None,
+    scorers: Iterable[str | None] = (),
 ) -> Iterator[RunEnvironment]:
     """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
 
     Args:
-        recipe: What is run.
-        tell: Told of what is done to start it.
-        scorers: What tasks name beside the recipe: some need workers of their own.
+        recipe: The recipe of the run.
+        report_progress: Called with a line about each step of starting it.
+        scorers: The scorers that tasks name; some need workers of the environment for scoring.
 
     Raises:
-        EnvironmentFailure: it cannot be started, none is named, or the named one does not answer.
+        EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
     """
     section = recipe.env
     if section.cassette.mode is CassetteMode.replay:
@@ -59,7 +61,7 @@ def run_environment(
     if section.docker_dir is not None:
         connection = env.up(
             section.docker_dir,
-            name=f"{recipe.name[:_NAME_LENGTH]}-{os.getpid()}",
+            name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
             backend=section.backend.value,
             workers=section.workers,
             servers=tuple(section.servers),
@@ -70,7 +72,7 @@ def run_environment(
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=section.runtime or "",
             owner_pid=os.getpid(),
-            tell=tell,
+            report_progress=report_progress,
         )
         try:
             yield RunEnvironment(connection.mcp_url, connection.token)
@@ -83,19 +85,19 @@ def run_environment(
 
 
 def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
-    """How many workers are for scoring: as the recipe says, or one where answers are code that is run."""
+    """How many workers are only for scoring: as the recipe says; by default one if a scorer runs code, else none."""
     if recipe.env.scoring_workers is not None:
         return recipe.env.scoring_workers
     return int(not recipe.reward.function and CODE_TESTS in reward_settings(recipe).scorers_asked(scorers))
 
 
 def _replayed(recipe: Recipe) -> RunEnvironment:
-    """No environment, and a cassette that can stand for it.
+    """The values for a run without an environment, after a check of the cassette that replaces it.
 
     Raises:
-        CassetteError: it is not there, cannot be read, or is of another environment.
+        CassetteError: The cassette does not exist, cannot be read, or was recorded with another environment.
     """
-    url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _NOBODY
+    url = recipe.env.url or env.connection_settings().get("MCP_SERVER_URL") or _UNUSED_URL
     section = recipe.env.cassette
     cassette = open_cassette(section.path, section.mode.value, section.rules)
     assert cassette is not None
@@ -104,10 +106,10 @@ def _replayed(recipe: Recipe) -> RunEnvironment:
 
 
 def find_environment(recipe: Recipe) -> RunEnvironment:
-    """The environment that is up already, as the recipe or the environment variables name it.
+    """The running environment that the recipe or the environment variables name.
 
     Raises:
-        EnvironmentFailure: none is named.
+        EnvironmentFailure: None is named.
     """
     settings = env.connection_settings()
     url = recipe.env.url or settings.get("MCP_SERVER_URL")
@@ -120,32 +122,32 @@ def find_environment(recipe: Recipe) -> RunEnvironment:
 
 
 class HealthWatch:
-    """Looks at the environment every two seconds and says when it has not answered for too long."""
+    """Probes the environment every two seconds and reports when it has not answered for ``timeout`` seconds."""
 
-    def __init__(self, environment: RunEnvironment, patience: float):
+    def __init__(self, environment: RunEnvironment, timeout: float):
         self._url = env.health_url(environment.url)
         self._replayed = environment.replayed
-        self._patience = patience
-        self._next = 0.0
+        self._timeout = timeout
+        self._next_probe = 0.0
         self._silent_since: float | None = None
         self.interruptions = 0
 
-    def lost(self) -> str | None:
-        """A sentence if the environment has been silent for longer than the recipe allows, else None."""
+    def failure_reason(self) -> str | None:
+        """The error message once the environment has been silent for longer than the recipe allows, else None."""
         now = time.monotonic()
-        if now >= self._next and not self._replayed:
-            self._next = now + _PROBE_SECONDS
+        if now >= self._next_probe and not self._replayed:
+            self._next_probe = now + _PROBE_SECONDS
             if env.probe(self._url, _PROBE_SECONDS):
                 self._silent_since = None
             elif self._silent_since is None:
                 self._silent_since = now
                 self.interruptions += 1
-        if self._silent_since is None or now - self._silent_since < self._patience:
+        if self._silent_since is None or now - self._silent_since < self._timeout:
             return None
         return (
             f"The tool environment at {self._url} has not answered for {now - self._silent_since:.0f} seconds "
-            f"(env.recovery_timeout is {self._patience:g}). Nothing was trained on what it left undone. Bring it back "
-            "and go on with --resume."
+            f"(env.recovery_timeout is {self._timeout:g}). No unfinished episode was trained on. Start the "
+            "environment again and go on with --resume."
         )
 
     def answers(self) -> bool:
@@ -154,5 +156,5 @@ class HealthWatch:
 
     @property
     def silent(self) -> bool:
-        """Whether the environment did not answer when it was last looked at."""
+        """Whether the environment did not answer the last probe."""
         return self._silent_since is not None

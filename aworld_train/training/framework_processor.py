@@ -1,4 +1,4 @@
-"""Trains with any framework: gathers what was given into one recipe, checks it whole, compiles it once and runs it."""
+"""Trains with any framework: merges its arguments into one recipe, checks it, compiles it once and runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -31,11 +31,11 @@ from aworld_train.training.summary import RunSummary
 class FrameworkProcessor(TrainerProcessor):
     """Trains with the framework that the recipe names in ``trainer.framework``.
 
-    ``check_config`` comes last and sees everything, so explicit arguments win over the recipe.
+    ``check_config`` comes last and checks the merged recipe; explicit arguments take precedence over the recipe.
 
     Args:
         run_path: Directory under which runs keep their folders.
-        framework: Name of the framework of recipes that name none.
+        framework: Name of the framework for recipes that name none.
     """
 
     def __init__(self, run_path: str, framework: str = DEFAULT_FRAMEWORK):
@@ -49,10 +49,10 @@ class FrameworkProcessor(TrainerProcessor):
         self.data: dict[str, FileSummary] = {}
 
     def check_agent(self, agent: Any = None) -> dict[str, Any]:
-        """Keep an agent section: an object of the schema, a mapping, or a YAML file with one.
+        """Store an agent section: an object of the schema, a mapping, or a YAML file with one.
 
         Raises:
-            UsageError: something else was given.
+            UsageError: The argument is something else.
         """
         section = _agent_section(agent)
         if section:
@@ -60,10 +60,10 @@ class FrameworkProcessor(TrainerProcessor):
         return section
 
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
-        """Keep the data given; files are checked at once, tables when they have been written below the run path.
+        """Store the datasets; files are checked at once, tables after they have been written below the run path.
 
         Raises:
-            DatasetError: a file is not what can be trained on.
+            DatasetError: A file cannot be trained on.
         """
         for split, data in (("train", dataset), ("val", test_dataset)):
             if data is None:
@@ -76,14 +76,14 @@ class FrameworkProcessor(TrainerProcessor):
         return {**self._explicit.get("dataset", {}), **self._tables}
 
     def check_reward(self, reward_func: Any = None) -> str | None:
-        """Keep the reward by the name under which a run's processes can load it.
+        """Store the reward by the name under which a run's processes can load it.
 
         Args:
-            reward_func: a function, or where it is; with a reward function's arguments it takes the place of all
-                scorers, else it is the scorer of all tasks, in place of their own. The name of a scorer is one too.
+            reward_func: A function, its ``module:function`` or ``file.py:function``, or a scorer's name. A function
+                with a reward function's arguments replaces all scorers; any other becomes the scorer of all tasks.
 
         Raises:
-            RewardError: it cannot be loaded by name, or not called as a reward function or a scorer is.
+            RewardError: It cannot be loaded by name, or cannot be called as a reward function or a scorer.
         """
         if reward_func is None:
             return None
@@ -96,10 +96,10 @@ class FrameworkProcessor(TrainerProcessor):
         return spec
 
     def check_config(self, config: Any = None) -> Recipe:
-        """Lay what was given over the recipe and check all of it: keys, values, model, data, reward, the framework.
+        """Merge the stored arguments into the recipe and check it: keys, values, model, data, reward, the framework.
 
         Raises:
-            AworldTrainError: the first thing that is wrong.
+            AworldTrainError: A check failed; the first failure is reported.
         """
         loaded = self._load(config)
         recipe = loaded.recipe
@@ -136,11 +136,11 @@ class FrameworkProcessor(TrainerProcessor):
         """Train to the recipe's last step, showing progress on stderr.
 
         Args:
-            resume: go on with an earlier run of the same recipe.
-            quiet: show no progress.
+            resume: Go on with an earlier run of the same recipe.
+            quiet: Show no progress.
 
         Raises:
-            AworldTrainError: the run failed; its ``summary.json`` says how far it got.
+            AworldTrainError: The run failed; its ``summary.json`` says how far it got.
         """
         from aworld_train.training.run import train
 
@@ -157,7 +157,7 @@ class FrameworkProcessor(TrainerProcessor):
         )
 
     def write_plan(self) -> tuple[Path, RunPlan]:
-        """Write the framework's files without running it; the run folder and the plan."""
+        """Write the framework's files without running it; returns the run folder and the plan."""
         loaded, _, plan = self._checked()
         run_dir = self.run_dir(loaded.recipe)
         write_files(run_dir, plan.files)
@@ -168,12 +168,12 @@ class FrameworkProcessor(TrainerProcessor):
             raise ValueError("check_config has not been called.")
         return self.loaded, self._framework, self._plan
 
-    def _load(self, config: Any, more: Mapping[str, Any] | None = None) -> LoadedRecipe:
-        """The configuration as a loaded recipe, with everything given explicitly laid over it."""
+    def _load(self, config: Any, overrides: Mapping[str, Any] | None = None) -> LoadedRecipe:
+        """The configuration as a loaded recipe, with the stored arguments and ``overrides`` merged into it."""
         loaded = (
             config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
         )
-        explicit = merge(self._explicit, more or {})
+        explicit = merge(self._explicit, overrides or {})
         if self._framework_name != DEFAULT_FRAMEWORK:
             explicit = merge(explicit, {"trainer": {"framework": self._framework_name}})
         return recipes.read(merge(loaded.unresolved, explicit)) if explicit else loaded
@@ -186,14 +186,14 @@ def _agent_section(agent: Any) -> dict[str, Any]:
         import yaml
 
         try:
-            read = yaml.safe_load(Path(agent).read_text(encoding="utf-8"))
+            section = yaml.safe_load(Path(agent).read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
             raise UsageError(f"The agent file {agent} cannot be read: {error}") from None
-        if not isinstance(read, dict):
+        if not isinstance(section, dict):
             raise UsageError(
                 f"The agent file {agent} holds no mapping; it should look like the agent section of a recipe."
             )
-        return dict(read.get("agent", read))
+        return dict(section.get("agent", section))
     if is_dataclass(agent) and not isinstance(agent, type):
         return {
             key: value.value if isinstance(value, Enum) else value for key, value in asdict(agent).items()
@@ -213,17 +213,17 @@ def _checked(recipe: Recipe, split: str) -> FileSummary:
             f"{'training' if split == 'train' else 'validation'} tasks; make one with `aworld-train dataset build`."
         )
     summary = check_file(Path(path))
-    other = set(summary.agents) - {recipe.agent.name}
-    if other:
+    other_agents = set(summary.agents) - {recipe.agent.name}
+    if other_agents:
         raise DatasetError(
-            f"{path} has rows for the agent {', '.join(sorted(other))}, but the recipe trains {recipe.agent.name} "
-            "(agent.name)."
+            f"{path} has rows for the agent {', '.join(sorted(other_agents))}, but the recipe trains "
+            f"{recipe.agent.name} (agent.name)."
         )
     return summary
 
 
 def _write_table(table: Any, run_dir: Path, split: str) -> Path:
-    """Write rows given as an object into the run folder, as a file like any other."""
+    """Write a dataset passed as an object into a Parquet file beside the run folder."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

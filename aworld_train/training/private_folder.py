@@ -1,8 +1,8 @@
-"""The private folder of a start, as long as it lasts: made under a name nobody can guess, and gone afterwards.
+"""The private folder of one start: it has a name that nobody can guess, and is removed when the start ends.
 
-The name stands in a file of the run folder from before the folder is made until it is gone, so that what a killed start
-left behind is removed by the next one. The guard of a start removes the folder too: only one that was killed itself
-leaves it.
+A file in the run folder holds the name from before the folder is made until it is removed, so that the next start
+removes the folder of a killed one. The process supervisor of a start removes the folder too, unless the supervisor
+itself was killed.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""
-# Not the folder that TMPDIR names: sockets below it need a short path.
+# Not the folder in TMPDIR, because sockets below it need a short path.
 _PARENT = Path("/tmp")
 _PREFIX = "aworld-"
 _NAME = re.compile(re.escape(_PREFIX) + r"[A-Za-z0-9_-]{16}")
@@ -26,13 +26,13 @@ _NAME_BYTES = 12
 
 @contextmanager
 def private_folder(run_dir: Path) -> Iterator[Path]:
-    """An empty private folder for a start in ``run_dir``; what an earlier start left there is removed first."""
+    """An empty private folder for a start in ``run_dir``; the folder of an earlier, killed start is removed first."""
     record = run_dir / RECORD
     _remove_recorded(record)
     name = _PREFIX + secrets.token_urlsafe(_NAME_BYTES)
     _write_record(record, name)
     private = _PARENT / name
-    # Fails where there is something of that name, whoever made it.
+    # Fails if something of that name exists, whoever made it.
     private.mkdir(mode=0o700)
     try:
         yield private
@@ -49,7 +49,7 @@ def _write_record(record: Path, name: str) -> None:
 
 
 def _remove_recorded(record: Path) -> None:
-    """Remove the folder that a record names, if it is one of ours: the record may be anybody's, in a copied run."""
+    """Remove the folder that a record names, if it is a private folder: anybody may have written a copied record."""
     try:
         name = record.read_text()
     except (OSError, ValueError):
@@ -59,7 +59,7 @@ def _remove_recorded(record: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether this is a folder of this user's that no other user can enter, and no link."""
+    """Whether ``folder`` is a real folder, not a link, that belongs to this user and that no other user can enter."""
     try:
         status = folder.lstat()
     except OSError:

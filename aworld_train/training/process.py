@@ -1,6 +1,6 @@
-"""One supervised process: started under a guard that leaves nothing running, watched, and ended within a time limit.
+"""Runs one supervised process: watches it, ends it within a time limit, and leaves none of its children running.
 
-What it prints comes through this process, which masks values of environment variables before anything is written.
+Its output passes through this process, which masks values of environment variables before it writes the log.
 """
 
 import os
@@ -21,15 +21,15 @@ from aworld_train import process_supervisor
 from aworld_train.masking import mask
 
 _CHUNK = 1 << 16
-_MAX_LINE = 1 << 20
-"""Bytes of a line that has no end yet which are held back, so that a value in it is seen whole."""
-_LAST_WORDS_SECONDS = 5.0
+_MAX_LINE_BYTES = 1 << 20
+"""Most bytes of an unfinished line that are held back, so that a value in the line is masked as a whole."""
+_OUTPUT_END_SECONDS = 5.0
 _STOP_SECONDS = 2 * process_supervisor.GRACE + 2.0
 
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How the process ended: its exit code, and the reason if we ended it."""
+    """The exit code of a process, and the reason if ``watch`` ended it."""
 
     code: int
     stopped_because: str | None = None
@@ -47,21 +47,22 @@ def run_guarded(
 ) -> ProcessEnd:
     """Run a command to its end, or until ``watch`` says why it must stop.
 
-    The command runs in a session of its own, so that Ctrl-C reaches this process alone; when this process dies, by
-    SIGKILL too, the guard ends the command and all that it started.
+    The command runs in a session of its own, so that Ctrl-C reaches only this process. When this process dies, even by
+    SIGKILL, the process supervisor ends the command and all processes that it started.
 
     Args:
-        command: program and arguments.
-        environment: the whole environment.
-        cwd: working directory.
-        log: file that gets everything the command prints, appended and masked; its owner alone may read it.
-        watch: called every ``every`` seconds; a returned text is the reason to stop.
-        remove: a folder that the guard removes at the end, also where this process was killed.
+        command: Program and arguments.
+        environment: All environment variables of the command.
+        cwd: Working directory.
+        log: File to which the command's output is appended, masked; only its owner may read it.
+        watch: Called every ``every`` seconds; a returned text is the reason to stop.
+        every: Seconds between two calls of ``watch``.
+        remove: A folder that the supervisor removes at the end, also if this process was killed.
 
     Raises:
-        KeyboardInterrupt: after the command has been ended.
+        KeyboardInterrupt: The run was interrupted; the command has ended.
     """
-    me = psutil.Process()
+    owner = psutil.Process()
     log.touch(mode=0o600)
     output = log.open("ab", buffering=0)
     try:
@@ -70,8 +71,8 @@ def run_guarded(
                 sys.executable,
                 "-P",
                 process_supervisor.__file__,
-                f"--owner-pid={me.pid}",
-                f"--owner-started={me.create_time()}",
+                f"--owner-pid={owner.pid}",
+                f"--owner-started={owner.create_time()}",
                 *([f"--remove={remove}"] if remove is not None else []),
                 "--",
                 *command,
@@ -99,18 +100,18 @@ def run_guarded(
                 continue
     finally:
         _stop(process)
-        # Only where the guard itself was killed may something hold the other end for longer.
-        copying.join(_LAST_WORDS_SECONDS)
+        # Only if the supervisor itself was killed, another process may hold the pipe open for longer.
+        copying.join(_OUTPUT_END_SECONDS)
     return ProcessEnd(process.returncode, reason)
 
 
-def _copy(printed: IO[bytes], log: IO[bytes]) -> None:
-    """Write what is printed into the log, masked, line by line; what a full disk does not take is lost."""
+def _copy(output: IO[bytes], log: IO[bytes]) -> None:
+    """Copy the output into the log, masked, line by line; lines that a full disk does not take are lost."""
     held = b""
-    with printed, log:
-        while chunk := os.read(printed.fileno(), _CHUNK):
+    with output, log:
+        while chunk := os.read(output.fileno(), _CHUNK):
             whole, newline, held = (held + chunk).rpartition(b"\n")
-            if len(held) > _MAX_LINE:
+            if len(held) > _MAX_LINE_BYTES:
                 whole, held = held, b""
             _write(log, whole + newline)
         _write(log, held)
@@ -122,7 +123,7 @@ def _write(log: IO[bytes], lines: bytes) -> None:
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """End the guard, and so everything below it; a second Ctrl-C meanwhile does not leave things running."""
+    """End the supervisor, and so all processes below it; a second Ctrl-C meanwhile does not interrupt this."""
     deadline = time.monotonic() + _STOP_SECONDS
     if process.poll() is None:
         os.kill(process.pid, signal.SIGTERM)

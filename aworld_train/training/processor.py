@@ -1,7 +1,8 @@
-"""What a training framework must offer to be trained with: four checks and ``train``.
+"""The interface of a training processor: four checks and ``train``.
 
-``AgentTrainer`` makes a processor with the run path, calls the four checks in this order, marks it as initialized, and
-then may be told to train. Each check takes an object, a path, or None for "as the configuration says".
+``AgentTrainer`` makes a processor with the run path, calls the four checks in the order of this file, marks the
+processor as initialized, and calls ``train`` when the user does. Each check takes an object, a path, or None, for which
+the configuration decides.
 """
 
 from abc import ABC, abstractmethod
@@ -9,10 +10,10 @@ from typing import Any
 
 
 class TrainerProcessor(ABC):
-    """Base class of all frameworks.
+    """Base class of training processors.
 
     Args:
-        run_path: directory under which runs keep their folders.
+        run_path: Directory under which runs keep their folders.
     """
 
     def __init__(self, run_path: str):
@@ -21,11 +22,11 @@ class TrainerProcessor(ABC):
 
     @abstractmethod
     def check_agent(self, agent: Any = None) -> Any:
-        """Validate the agent, or its configuration, and keep what training needs of it."""
+        """Validate the agent, or its configuration, and store it for the training."""
 
     @abstractmethod
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> Any:
-        """Validate training and test data, and bring them into the framework's format."""
+        """Validate training and test data, and convert them into the framework's format."""
 
     @abstractmethod
     def check_reward(self, reward_func: Any = None) -> Any:
@@ -33,12 +34,12 @@ class TrainerProcessor(ABC):
 
     @abstractmethod
     def check_config(self, config: Any = None) -> Any:
-        """Validate the configuration with what the other checks kept laid over it, and complete it with defaults."""
+        """Validate the configuration, merged with the results of the other checks, and complete it with defaults."""
 
     @abstractmethod
     def train(self) -> Any:
-        """Run the training. Options beyond none are the processor's own, as keyword arguments with defaults."""
+        """Run the training. A subclass may add options, as keyword arguments with defaults."""
 
     def mark_initialized(self) -> None:
-        """All checks have passed."""
+        """Record that all checks have passed."""
         self.initialized = True

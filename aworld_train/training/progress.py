@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Shows the progress of a run: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import time
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Status:
-    """A moment of a run. Rates are per second; ``None`` is not known yet."""
+    """The state of a run at one moment. Rates are per second; ``None`` means not known yet."""
 
     phase: str
     step: int
@@ -25,8 +25,8 @@ class Status:
     tokens_per_second: float | None = None
     seconds_left: float | None = None
 
-    def words(self) -> str:
-        """The moment in one line."""
+    def text(self) -> str:
+        """The state in one line."""
         if self.phase == "starting":
             return "starting the workers"
         if self.phase == "evaluating":
@@ -47,13 +47,13 @@ class Status:
 
 
 class Progress(Protocol):
-    """Somewhere to show progress."""
+    """Shows the progress of a run."""
 
     def note(self, line: str) -> None:
-        """Show a line about what is being prepared."""
+        """Show a line about the preparation of the run."""
 
     def update(self, status: Status, *, milestone: bool) -> None:
-        """Show a moment; a milestone is a step or a validation that ended."""
+        """Show a state; a milestone is a step or a validation that ended."""
 
     def __enter__(self) -> Self: ...
 
@@ -64,10 +64,10 @@ class NoProgress:
     """Shows nothing."""
 
     def note(self, line: str) -> None:
-        return None
+        """Do nothing."""
 
     def update(self, status: Status, *, milestone: bool) -> None:
-        return None
+        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -79,24 +79,26 @@ class NoProgress:
 class LineProgress(NoProgress):
     """One plain line per milestone, and one a minute between them, so that a log shows that the run is alive."""
 
-    _quiet_seconds = 60.0
+    _max_quiet_seconds = 60.0
 
     def __init__(self, console: Console):
         self._console = console
         self._last = 0.0
 
     def note(self, line: str) -> None:
+        """Print the line."""
         self._console.print(line, markup=False, soft_wrap=True)
 
     def update(self, status: Status, *, milestone: bool) -> None:
+        """Print the state if it is a milestone, or if the last line was printed too long ago."""
         now = time.monotonic()
-        if milestone or now - self._last > self._quiet_seconds:
+        if milestone or now - self._last > self._max_quiet_seconds:
             self._last = now
-            self._console.print(status.words(), markup=False, soft_wrap=True)
+            self._console.print(status.text(), markup=False, soft_wrap=True)
 
 
 class LiveProgress(NoProgress):
-    """A line that renews itself, above it one line per milestone."""
+    """A line that is updated in place, with one line per milestone above it."""
 
     def __init__(self, console: Console):
         self._console = console
@@ -111,15 +113,17 @@ class LiveProgress(NoProgress):
         self._live.__exit__(None, None, None)
 
     def note(self, line: str) -> None:
+        """Print the line above the live line."""
         self._console.print(Text(line, "dim"))
 
     def update(self, status: Status, *, milestone: bool) -> None:
+        """Update the live line; print a milestone above it too."""
         if milestone:
-            self._console.print(Text(status.words()))
+            self._console.print(Text(status.text()))
         line = Table.grid(padding=(0, 1))
         line.add_row(
             Text("●", style="green"),
-            Text(status.words()),
+            Text(status.text()),
             Text(_clock(time.monotonic() - self._began), "dim"),
         )
         self._live.update(line)

@@ -1,4 +1,4 @@
-"""One training run from beginning to end: environment, folder, framework, supervision, and a summary in every case."""
+"""One training run: its folder, environment, framework and supervision, and a summary however the run ends."""
 
 import errno
 import signal
@@ -18,11 +18,11 @@ from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.schema import Recipe
-from aworld_train.training.account import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.run_record import RunRecord
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 from aworld_train.training.summary import RunSummary, read_seconds
@@ -42,21 +42,21 @@ def train(
     """Run a checked recipe to its last step.
 
     Args:
-        loaded: the recipe, with the unresolved form that the run folder keeps.
-        framework: what trains.
-        plan: the recipe, compiled for ``run_dir``.
-        run_dir: the run's folder.
-        train_data: the training tasks.
-        val_data: the validation tasks.
-        resume: go on from the last checkpoint of an earlier attempt.
-        progress: where to show what goes on.
+        loaded: The recipe, with the unresolved form that the run folder keeps.
+        framework: The framework that trains.
+        plan: The recipe, compiled for ``run_dir``.
+        run_dir: The run folder.
+        train_data: The training tasks.
+        val_data: The validation tasks.
+        resume: Go on from the last checkpoint of an earlier attempt.
+        progress: Shows the progress.
 
     Returns:
         The summary of a completed run.
 
     Raises:
-        AworldTrainError: the run did not do what it was asked to; ``summary.json`` says how far it got.
-        KeyboardInterrupt: it was interrupted, and has been ended.
+        AworldTrainError: The run was not completed; ``summary.json`` says how far it got.
+        KeyboardInterrupt: The run was interrupted, and its processes have ended.
     """
     recipe = loaded.recipe
     data = [
@@ -77,7 +77,7 @@ def train(
                     progress,
                 ):
                     attempt.run(environment, progress)
-            attempt.judge()
+            attempt.check_complete()
         summary.status = "completed"
         _draw(folder)
     except KeyboardInterrupt:
@@ -104,12 +104,14 @@ def train(
 
 
 def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
-    """What the run's own writing met: a full disk, or something else that the system refused."""
+    """The error for a system call of this process that failed: a full disk, or something else."""
     if error.errno == errno.ENOSPC:
         return DiskFull(
             f"The disk is full: nothing can be written below {folder.path}. Free some space and go on with --resume."
         )
-    return TrainingFailure(f"The run could not go on: {error}. Go on with --resume once that is mended.")
+    return TrainingFailure(
+        f"The run could not go on: {error}. Go on with --resume once the cause is removed."
+    )
 
 
 class _Attempt:
@@ -126,7 +128,7 @@ class _Attempt:
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
-        self.account = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self.record = RunRecord(folder, summary, self._metrics_file, self.from_step)
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
@@ -135,13 +137,13 @@ class _Attempt:
         }
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout)
-        self._shown = (self.account.rows.last_trained, 0)
+        self._shown = (self.record.rows.last_trained, 0)
 
     def run(self, environment: RunEnvironment, progress: Progress) -> None:
-        """Start the framework and stay until it ends.
+        """Start the framework and wait until it ends.
 
         Raises:
-            AworldTrainError: it did not end well; the message says how far it got.
+            AworldTrainError: It failed; the message says how far it got.
         """
         try:
             run_plan(
@@ -152,9 +154,9 @@ class _Attempt:
                 recovery_timeout=self.recipe.env.recovery_timeout,
                 metrics_file=self._metrics_file,
                 watch=lambda: self._watch(progress),
-                worst_cause=self.account.worst_cause,
-                # A step whose checkpoint was written but whose metrics were not is validated again, to have a row.
-                validate_first=self.from_step == 0 or self.from_step not in self.account.rows.rows,
+                worst_cause=self.record.worst_cause,
+                # A step with a checkpoint and without metrics is validated again, so that it gets a row.
+                validate_first=self.from_step == 0 or self.from_step not in self.record.rows.rows,
             )
         except AworldTrainError as error:
             self._refresh()
@@ -169,14 +171,14 @@ class _Attempt:
                 f"{error.message} The run got to step {done} of {planned}; {advice}."
             ) from error
         self._refresh()
-        # The last word of the steps, which came between the last look and the end.
+        # Steps may have ended between the last call of the watch and the end.
         self._show(progress)
 
-    def judge(self) -> None:
-        """A run is complete only if every step was done and episodes that bear a reward were seen.
+    def check_complete(self) -> None:
+        """Check that every step was done and that some episodes had a reward.
 
         Raises:
-            TrainingFailure: it is not.
+            TrainingFailure: The run is not complete.
         """
         self._refresh()
         summary = self.summary
@@ -191,25 +193,27 @@ class _Attempt:
             )
 
     def _refresh(self) -> bool:
-        return self.account.refresh(time.monotonic() - self._began)
+        return self.record.refresh(time.monotonic() - self._began)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():
             self._stall.reset()
         self._show(progress)
-        phase, step, counts = self.account.current()
+        phase, step, counts = self.record.current()
         return self._stall.reason(
             f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
             f"log is {self.folder.log}."
         )
 
     def _show(self, progress: Progress) -> None:
-        phase, step, tally = self.account.current()
-        rows = self.account.rows
+        phase, step, tally = self.record.current()
+        rows = self.record.rows
         last = rows.rows.get(rows.last_trained, {})
         accuracies = [row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row]
         seconds = [
-            row["seconds"] for at, row in rows.rows.items() if at > self.from_step and "seconds" in row
+            row["seconds"]
+            for row_step, row in rows.rows.items()
+            if row_step > self.from_step and "seconds" in row
         ]
         steps_left = self.summary.steps_planned - max(rows.last_trained, self.from_step)
         status = Status(
@@ -224,11 +228,11 @@ class _Attempt:
             tokens_per_second=last.get("tokens_per_second"),
             seconds_left=sum(seconds) / len(seconds) * steps_left if seconds else None,
         )
-        reached = (rows.last_trained, len(accuracies))
-        if reached == self._shown:
+        milestones = (rows.last_trained, len(accuracies))
+        if milestones == self._shown:
             progress.update(status, milestone=False)
         else:
-            self._shown = reached
+            self._shown = milestones
             progress.update(
                 replace(status, phase="training", step=rows.last_trained, episodes=0), milestone=True
             )
@@ -236,16 +240,17 @@ class _Attempt:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """While a run goes, SIGTERM (a scheduler's way to end a job) ends it as Ctrl-C does.
+    """Let SIGTERM, with which a scheduler ends a job, end a run as Ctrl-C does.
 
-    SIGINT is taken too: a shell starts background jobs with it ignored, and then Ctrl-C or ``kill -INT`` did nothing.
+    SIGINT is handled too, because a shell starts background jobs with SIGINT ignored: without a handler Ctrl-C or
+    ``kill -INT`` would have no effect.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # the caller keeps its own ways
+        yield  # only the main thread can set signal handlers
         return
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -256,7 +261,7 @@ def terminate_as_interrupt() -> Iterator[None]:
 
 
 def _draw(folder: RunFolder) -> None:
-    """The learning curve; a picture that cannot be written does not make a completed run a failure."""
+    """Draw the learning curve; a completed run does not fail if the picture cannot be written."""
     try:
         draw_curve(folder.path)
     except OSError as error:
@@ -264,7 +269,7 @@ def _draw(folder: RunFolder) -> None:
 
 
 def _write_last(summary: RunSummary, folder: RunFolder) -> None:
-    """The last word. On a full disk it cannot be written, and is said on stderr, so that it is not lost."""
+    """Write the final summary, or print it on stderr if the disk is full, so that it is not lost."""
     try:
         summary.write(folder.path)
     except OSError as error:

@@ -1,16 +1,16 @@
 """The folder of a run: made once, locked while in use, and resumed only for the recipe and data it was made with.
 
-runs/<name>/recipe.yaml     the recipe after inheritance and overrides, interpolations kept
+runs/<name>/recipe.yaml     the recipe after inheritance and overrides, with interpolations
            /verl.yaml       the configuration that the framework (here verl) was started with
            /manifest.json   versions, data hashes, attempts
            /metrics.jsonl   one object per training step
-           /summary.json    what the run came to
-           /learning_curve.png  what people look at first
+           /summary.json    the result of the run
+           /learning_curve.png  reward and accuracy over steps
            /logs/  /checkpoints/  /traces/  /data/
 
-Its directories follow the umask, so that others may be let in to the checkpoints. Records are their owner's alone.
-No value of an environment variable that the recipe refers to is in any of them: they hold the reference, and messages
-are masked (see ``recipe.written`` and ``masking``).
+The directories follow the umask, so that the user can give others access to checkpoints. Only their owner can read
+records. No file holds the value of an environment variable that the recipe refers to: files hold the reference, and
+messages are masked (see ``recipe.written`` and ``masking``).
 """
 
 import fcntl
@@ -39,7 +39,7 @@ _PACKAGES = ("mcp", "omegaconf")
 
 
 class RunFolder:
-    """A run's folder, held by this process alone until ``close``."""
+    """The folder of a run, which this process locks until ``close``."""
 
     def __init__(self, path: Path, framework: TrainingFramework, lock: TextIO):
         self.path = path
@@ -48,22 +48,26 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
+        """The file with one row per step."""
         return self.path / "metrics.jsonl"
 
     @property
     def episodes(self) -> Path:
+        """The file with one line per episode."""
         return self.path / "traces" / "episodes.jsonl"
 
     @property
     def log(self) -> Path:
+        """The log of the framework."""
         return log_file(self.path, self.framework)
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the framework's checkpoints."""
         return self.path / "checkpoints"
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Unlock the folder."""
         self._lock.close()
 
     def last_checkpoint(self) -> Checkpoint | None:
@@ -130,8 +134,8 @@ def _lock(path: Path) -> TextIO:
 
 
 def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
-    before = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = differences(before, dict(recipe))
+    previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
+    changed = differences(previous, dict(recipe))
     if changed:
         raise UsageError(
             f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "
@@ -187,7 +191,7 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def _name(file: str | Path) -> str:
-    """What the manifest calls a dataset file: its path, or the reference to it."""
+    """The name of a dataset file in the manifest: its path, or the reference to an environment variable."""
     return shown(file) if isinstance(file, str) else str(file)
 
 

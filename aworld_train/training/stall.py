@@ -1,13 +1,13 @@
-"""The one watch over a start of a framework: it is ended when nothing has happened for too long."""
+"""Detects that a run makes no progress, so that it is ended."""
 
 import time
 
 
 class StallWatch:
-    """Measures how long nothing has happened.
+    """Measures the time since the last progress.
 
     Args:
-        timeout: Seconds after which that is too long (``trainer.stall_timeout``).
+        timeout: Seconds without progress after which the run is ended (``trainer.stall_timeout``).
     """
 
     def __init__(self, timeout: float):
@@ -15,11 +15,11 @@ class StallWatch:
         self._last = time.monotonic()
 
     def reset(self) -> None:
-        """Something happened."""
+        """Record that there was progress."""
         self._last = time.monotonic()
 
     def reason(self, state: str) -> str | None:
-        """The reason to stop, with what was going on (a sentence); None while there is none."""
+        """The reason to end the run, followed by ``state`` (a sentence); None while there is no reason."""
         silent = time.monotonic() - self._last
         if silent <= self._timeout:
             return None

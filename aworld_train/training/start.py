@@ -1,4 +1,4 @@
-"""One start of a framework in a run folder: files written, environment watched, and the cause of a bad end named."""
+"""Starts a framework in a run folder: writes its files, watches the environment, and names the cause of a failure."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ from aworld_train.training.environment import HealthWatch, RunEnvironment
 from aworld_train.training.private_folder import private_folder
 from aworld_train.training.process import run_guarded
 
-_TAIL_BYTES = 200_000
+_MAX_TAIL_BYTES = 200_000
 _MIN_FREE_BYTES = 4 << 20
 
 
 def log_file(folder: Path, framework: TrainingFramework) -> Path:
-    """Where everything goes that the framework prints."""
+    """The log, which gets everything that the framework prints."""
     return folder / "logs" / f"{framework.name}.log"
 
 
@@ -38,21 +38,21 @@ def run_plan(
     """Run a plan to its end.
 
     Args:
-        framework: What made the plan.
+        framework: The framework that made the plan.
         plan: Files, command and variables.
-        folder: The run's; gets the plan's files and the log (see ``log_file``).
-        environment: The tools.
-        recovery_timeout: Seconds that the tools may be away.
-        metrics_file: Where the framework appends its metrics.
+        folder: The run folder, in which the plan's files and the log (see ``log_file``) are written.
+        environment: The tool environment.
+        recovery_timeout: Seconds for which the environment may be unreachable.
+        metrics_file: The file to which the framework appends its metrics.
         watch: Called twice a second; a returned text is the reason to stop.
-        worst_cause: Why most episodes of late could not be used, if any.
+        worst_cause: Returns the most frequent reason why recent episodes could not be used, if any.
         validate_first: Whether to validate before the first step.
 
     Raises:
-        EnvironmentFailure: The tools went away and did not come back in time.
-        DiskFull: Something could not be written.
+        EnvironmentFailure: The environment was lost and did not answer again in time.
+        DiskFull: A file could not be written.
         TrainingFailure: The framework failed, or ``watch`` stopped it.
-        KeyboardInterrupt: After everything was ended.
+        KeyboardInterrupt: The run was interrupted; all its processes have ended.
     """
     log = log_file(folder, framework)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def run_plan(
             },
             cwd=folder,
             log=log,
-            watch=lambda: watch() or health.lost(),
+            watch=lambda: watch() or health.failure_reason(),
             remove=private,
         )
     if end.stopped_because is not None:
@@ -79,7 +79,7 @@ def run_plan(
     if end.code == 0:
         return
     errors = framework.errors_in(_end_of(log, log_begins))
-    # On a full disk the log cannot say so either.
+    # On a full disk the log may lack the error.
     if any(NO_SPACE in line for line in errors) or shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
         raise DiskFull(
             f"The disk is full: {framework.name} could not write below {folder}. Free some space and run it again."
@@ -99,7 +99,7 @@ def run_plan(
 
 
 def _end_in_words(code: int) -> str:
-    """An exit code as a person says it; 128 + n stands for signal n."""
+    """An exit code in words; 128 + n stands for signal n."""
     if code == 128 + signal.SIGKILL:
         return "was killed (SIGKILL; the system does that when memory runs out)"
     if code > 128:
@@ -108,7 +108,7 @@ def _end_in_words(code: int) -> str:
 
 
 def _end_of(log: Path, begin: int) -> str:
-    """The end of what was logged since ``begin`` (bytes), within a limit."""
+    """The end of the log after the offset ``begin`` (bytes), at most ``_MAX_TAIL_BYTES``."""
     with log.open("rb") as file:
-        file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
+        file.seek(max(begin, log.stat().st_size - _MAX_TAIL_BYTES))
         return file.read().decode(errors="replace")

@@ -1,7 +1,7 @@
 """The rows of ``metrics.jsonl``: one object per step, gathered from one or more attempts at a run.
 
-A framework may say several things of a step, at several times; a step that is validated again after a resume keeps one
-row. The project's own names come first; everything that the framework said stays under the framework's name.
+A framework may report several rows for a step, at several times; a step that is validated again after a resume has one
+row. The project's own names come first; everything that the framework reported is stored under the framework's name.
 """
 
 import json
@@ -26,13 +26,13 @@ class StepRows:
         self.validated: set[int] = set()
 
     def load(self, metrics: Path, last_step: int) -> None:
-        """Take over the rows of an earlier attempt up to the step that its checkpoint holds."""
+        """Load the rows of an earlier attempt up to ``last_step``, the step of its checkpoint."""
         for line in read_lines(metrics):
             if line["step"] <= last_step:
                 self.rows[line["step"]] = line
 
     def add(self, step_row: StepRow) -> int:
-        """Merge what a framework says of a step into the step's row; returns the step."""
+        """Merge a framework's report about a step into the step's row; returns the step."""
         row = self.rows.setdefault(step_row.step, {"step": step_row.step})
         row |= _finite(step_row.figures)
         row.setdefault(self._framework, {}).update(_finite(step_row.raw))

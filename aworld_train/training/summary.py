@@ -1,7 +1,7 @@
-"""What a run came to, in one small file that is written whatever happens.
+"""The summary of a run, one small file that exists however the run ends.
 
-``summary.json`` is rewritten as the run goes and a last time at its end, so that even a run that was killed leaves a
-true account up to its last moments (its status then still says ``running``).
+``summary.json`` is rewritten during the run and a last time at its end, so that a run that was killed also leaves a
+correct summary of its work so far (its ``status`` then is still ``running``).
 """
 
 import json
@@ -26,20 +26,20 @@ class Validation:
 
 @dataclass
 class RunSummary:
-    """The account of a run.
+    """The figures of a run.
 
     Attributes:
         status: ``running``, ``completed``, ``failed`` or ``interrupted``.
-        episodes: training episodes played, all outcomes.
-        trained_episodes: of these, the ones that were scored and could be trained on.
-        environment_losses: episodes whose tool environment went away under them, the ones played again included.
-        outcomes: how training episodes ended, by name of the outcome.
-        unscored: training episodes that could not be scored, by scorer and what became of the score.
-        suspicions: training episodes that make one ask how their reward was won, by sign (see ``reward suspects``).
-        correct_with_tool: share of the correct episodes of the last validation in which a tool was called.
-        checkpoint: directory of the last checkpoint's model, in Hugging Face format.
-        seconds: wall time, summed over the attempts of a resumed run.
-        error: ``{kind, message}`` of what ended a run that failed.
+        episodes: Number of training episodes, with any outcome.
+        trained_episodes: How many of them were scored and could be trained on.
+        environment_losses: Episodes that lost their tool environment, those that were played again included.
+        outcomes: Number of training episodes by outcome.
+        unscored: Number of training episodes without a score, by scorer and reason.
+        suspicions: Number of training episodes by sign of reward hacking (see ``reward suspects``).
+        correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
+        checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
+        seconds: Wall time, summed over the attempts of a resumed run.
+        error: ``{kind, message}`` of the error that ended a failed run.
     """
 
     name: str
@@ -73,7 +73,7 @@ class RunSummary:
 
 
 def read_seconds(run_dir: Path) -> float:
-    """Wall time that earlier attempts of a run took; 0 where there was none."""
+    """Wall time of earlier attempts of a run; 0 if there was none."""
     try:
         return float(json.loads((run_dir / NAME).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):

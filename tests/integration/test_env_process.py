@@ -411,11 +411,11 @@ def test_a_directory_that_needs_more_gets_an_interpreter_of_its_own_once(
     path = make_directory(tmp_path / "needs", source, expect="tiny", requirements=needs)
     messages: list[str] = []
     try:
-        up(path, workers=1, tell=messages.append)
+        up(path, workers=1, report_progress=messages.append)
         (own,) = (tmp_path / "cache" / "aworld-train" / "venvs").glob("*/bin/python")
         assert any("Installing what made needs" in one for one in messages)
         messages.clear()
-        up(path, workers=2, tell=messages.append)
+        up(path, workers=2, report_progress=messages.append)
         assert not any("Installing" in one for one in messages)
         assert str(own) in [word for one in processes_of("made") for word in command_of(one)]
     finally:

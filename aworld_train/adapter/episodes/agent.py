@@ -1,4 +1,4 @@
-"""What plays an episode, and the tools that it finds."""
+"""The interface of agents that play episodes, and the tool server that they use."""
 
 import os
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ from aworld_train.rollout.tools import ToolServer
 class EpisodeAgent(ABC):
     """Plays tasks; one object serves many episodes at the same time.
 
-    The tools' endpoint and its token come from ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, so that no file holds the
-    token.
+    The tools' endpoint and its token come from ``MCP_SERVER_URL`` and ``MCP_SERVER_TOKEN``, because no file may hold
+    the token.
     """
 
     def __init__(self, settings: EpisodeSettings):
@@ -29,18 +29,18 @@ class EpisodeAgent(ABC):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
-        """Work on a task; returns the answer.
+        """Work on a task and return the answer.
 
         Keep ``result`` up to date before each await: an interrupted episode is reported from it.
 
         Args:
-            messages: The task's, the system prompt included.
+            messages: The task's messages, the system prompt included.
             task: The dataset's row.
-            result: What is known of the episode so far.
-            model_name: What the model is called.
+            result: The state of the episode so far.
+            model_name: Name of the model.
 
         Raises:
-            RequestRefused: The model takes no more requests in this episode.
+            RequestRefused: The model accepts no more requests in this episode.
             EpisodeFailure: Something else ended it.
         """
 

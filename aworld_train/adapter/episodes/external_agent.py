@@ -1,7 +1,7 @@
-"""An agent that is a program or an object of the user's: it finds a language model and tools at two addresses.
+"""A user-defined agent, a program or an object, that reaches a language model and tools at two addresses.
 
 The language model is the one under training, behind the model gateway, which records every token. The tools are the
-environment's, behind the tool gateway, which counts calls and notices when the environment is gone. Both gateways run
+environment's, behind the tool gateway, which counts calls and notices when the environment is lost. Both gateways run
 in this process, serve all its episodes, and give each episode a key that ends with it.
 """
 
@@ -29,6 +29,7 @@ class ExternalAgent(EpisodeAgent):
     async def play(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
+        """Open a session at each gateway for the episode and run the agent with them."""
         llm = (await model_gateway()).open_session(model_name, result.episode.conversation)
         tools = await (await tool_gateway()).open_session(self.server, self.settings.cassette)
         context = EpisodeContext(
@@ -71,7 +72,7 @@ class ExternalAgent(EpisodeAgent):
             if not work.done():
                 return ""  # the episode knows why it is over
             if tools.lost is not None:
-                raise tools.lost  # whatever the agent made of it
+                raise tools.lost  # even if the agent handled the failed call
             return work.result()
         finally:
             over.cancel()
@@ -79,14 +80,14 @@ class ExternalAgent(EpisodeAgent):
                 work.cancel()
                 await asyncio.wait({work})
             if not work.cancelled():
-                work.exception()  # seen: it has been told, or does not matter any more
+                work.exception()  # retrieved, so that asyncio does not log it as never retrieved
 
 
 def external_agent(section: Mapping[str, Any]) -> Agent:
     """The agent that the recipe's section ``agent`` names; one object serves all episodes of a process.
 
     Raises:
-        UsageError: it cannot be as it is described.
+        UsageError: The section describes an agent that cannot be built.
     """
     kind = next(kind for kind in AGENT_KINDS if section[kind])
     value = section[kind]
@@ -107,6 +108,6 @@ def _program(command: tuple[str, ...], environment: tuple[tuple[str, str], ...])
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """Where agents of this process keep their own files: inside the run's folder, where there is one."""
+    """The folder for files of this process's agents: inside the run folder, or temporary outside a run."""
     run = os.environ.get(RUN_DIR_VARIABLE)
     return Path(run) / "logs" / "agents" / str(os.getpid()) if run else Path(tempfile.mkdtemp())

@@ -1,4 +1,4 @@
-"""The two files by which a run's workers know how episodes are played and scored; every framework writes them."""
+"""The two files that tell a run's workers how to play and score episodes; every framework writes them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 def episode_files(recipe: Recipe) -> dict[str, str]:
-    """The files of a recipe's run folder that episodes need, by name.
+    """The text of the files that episodes need in a recipe's run folder, by name.
 
     Raises:
         RewardError: The file with the judge's instructions cannot be read, or is empty.

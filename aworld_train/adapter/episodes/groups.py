@@ -1,4 +1,4 @@
-"""The episodes of one task, which are compared with one another: who waits for whom before a group is given up."""
+"""Groups: the episodes of one task, which are compared with one another, and when a group is too small for that."""
 
 import asyncio
 
@@ -6,33 +6,33 @@ from aworld_train.recipe.schema import Recipe
 
 
 class Group:
-    """A group in the making.
+    """A group whose episodes are being played.
 
     Args:
         size: How many episodes it has.
-        least: Fewest healthy ones that it is of use with.
+        min_healthy: Fewest healthy episodes with which the group can be trained on.
     """
 
-    def __init__(self, size: int, least: int):
+    def __init__(self, size: int, min_healthy: int):
         self._missing = size
-        self._least = least
+        self._min_healthy = min_healthy
         self._healthy = 0
         self._complete = asyncio.Event()
 
     def report(self, healthy: bool) -> None:
-        """An episode is over, for the first time."""
+        """Count an episode whose first attempt is over."""
         self._missing -= 1
         self._healthy += healthy
-        # Nobody has to wait for the rest of a group that is large enough already.
-        if self._missing <= 0 or self._healthy >= self._least:
+        # A group that is already large enough does not wait for its other episodes.
+        if self._missing <= 0 or self._healthy >= self._min_healthy:
             self._complete.set()
 
     async def too_small(self) -> bool:
-        """Whether there are too few healthy episodes, once that is known; others' time limits end the wait."""
+        """Wait until it is known whether too few episodes are healthy; the episodes' time limits end the wait."""
         await self._complete.wait()
-        return self._healthy < self._least
+        return self._healthy < self._min_healthy
 
 
 def min_group(recipe: Recipe) -> int:
-    """Fewest healthy episodes that a group is trained on with."""
+    """The fewest healthy episodes with which a group is trained on."""
     return recipe.rollout.min_group or min(2, recipe.rollout.n)

@@ -1,4 +1,4 @@
-"""Paths in a recipe as a run's processes find them, which do not work in the user's directory."""
+"""Paths in a recipe made absolute, because a run's processes do not work in the user's directory."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from aworld_train.recipe.paths import whole_reference
 
 
 def absolute_path(path: str | None) -> str | None:
-    """The whole path of what exists; anything else, such as the name of a model on the hub, stays as it is."""
+    """The absolute path of an existing file or folder; other text, such as a model's name on the hub, is unchanged."""
     if not path:
         return path
     expanded = Path(path).expanduser()
@@ -17,9 +17,9 @@ def absolute_path(path: str | None) -> str | None:
 
 
 def absolute_argument(part: str) -> str:
-    """A part of a command with its whole path where it names something that exists here; a plain word stays as it is.
+    """A part of a command, as an absolute path if it names an existing file; a plain word is unchanged.
 
-    Links are not followed: the interpreter of a virtual environment is one.
+    Symbolic links are not followed, because the interpreter of a virtual environment is one.
     """
     expanded = Path(part).expanduser()
     named = "/" in part or bool(expanded.suffix)
@@ -29,7 +29,7 @@ def absolute_argument(part: str) -> str:
 
 
 def absolute_function(spec: str, directory: str = "") -> str:
-    """``file.py:name`` with the whole path of the file, seen from ``directory``; ``module:name`` as it is."""
+    """``file.py:name`` with the file's absolute path, relative to ``directory``; ``module:name`` is unchanged."""
     origin, _, name = spec.rpartition(":")
     if isinstance(spec, EnvText):
         return whole_reference(spec, directory) if origin.endswith(".py") else spec

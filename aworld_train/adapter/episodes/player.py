@@ -1,6 +1,6 @@
-"""Plays a task to its end, whatever happens on the way, and says what becomes of its tokens.
+"""Plays a task to its end, whatever fails on the way, and decides how its tokens are used.
 
-Sampling goes through the framework's engine, tokens in and tokens out. An episode comes to one row per path of its
+Sampling goes through the framework's engine, tokens in and tokens out. An episode gives one row per path of its
 conversation graph: a history that only grew is one row, and a context reset or a second agent adds another.
 """
 
@@ -27,18 +27,18 @@ from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.tools import wait_until_healthy
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
-_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
+_MAX_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
 
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """An episode as a framework takes it.
+    """A finished episode, ready for a training framework.
 
     Attributes:
-        result: What the episode came to.
+        result: Outcome, answer and conversations of the episode.
         rows: Its rows by agent, in the order of the conversation; none for an episode that is left out. Rows of an
             episode that only counts in its group's baseline have a mask of zeros.
-        query: What the user asked.
+        query: The text of the user messages.
     """
 
     result: EpisodeResult
@@ -51,7 +51,7 @@ class EpisodePlayer:
 
     Args:
         settings: How episodes are played.
-        agent: Who plays; default: as the settings say.
+        agent: The agent that plays; default: the one that the settings describe.
     """
 
     def __init__(self, settings: EpisodeSettings, agent: EpisodeAgent | None = None):
@@ -71,12 +71,12 @@ class EpisodePlayer:
         """Play a task and record it (see ``current_record``).
 
         Args:
-            model: What agents talk to.
+            model: The model that agents call.
             task: The dataset's row; its messages are under ``raw_prompt``.
             sampling_params: ``temperature``, ``top_p`` and ``top_k``.
-            model_name: What the model is called.
+            model_name: Name of the model.
             max_prompt_tokens: Longest prompt of a row.
-            max_response_tokens: Longest rest of a row.
+            max_response_tokens: Longest response of a row.
         """
         messages = [Message.read(message) for message in task["raw_prompt"]]
         if prompt := self.settings.agent["system_prompt"]:
@@ -108,23 +108,23 @@ class EpisodePlayer:
         task: Mapping[str, Any],
         model_name: str,
     ) -> EpisodeResult:
-        """Play until there is an outcome; again, from the start, if the environment was lost and came back."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        """Play until there is an outcome; play again, from the start, if the environment was lost and came back."""
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             result = EpisodeResult(Episode(model, limits), ToolCounts(), Outcome.infrastructure)
             await self._play_once(messages, task, result, model_name)
-            if result.outcome is not Outcome.environment or attempt == _ATTEMPTS:
+            if result.outcome is not Outcome.environment or attempt == _MAX_ATTEMPTS:
                 break
-            current_record().lost(result.cause or "")
+            current_record().environment_lost(result.cause or "")
             # Longer than the run's supervisor waits: a step must not go on with the episodes that needed no tool.
-            patience = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
-            if not await wait_until_healthy(health_url(self.agent.server.url), patience):
+            timeout = self.settings.env["recovery_timeout"] + _SUPERVISOR_SECONDS
+            if not await wait_until_healthy(health_url(self.agent.server.url), timeout):
                 break
         return result
 
     async def _play_once(
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> None:
-        """Play and note how it ended, whatever happens."""
+        """Play and record the outcome and its cause, whatever fails."""
         seconds = self.settings.agent["episode_timeout"]
         episode = result.episode
         try:
@@ -137,7 +137,7 @@ class EpisodePlayer:
         except RequestRefused as refused:
             result.outcome, result.cause = episode.outcome, str(episode.failure or refused)
         except EpisodeFailure as failure:
-            # A program that fails after the engine did, or because it was notified of a limit, is not to blame.
+            # The program is not at fault if it fails after the engine did, or because a limit was reported to it.
             excused = failure.outcome is Outcome.agent and episode.stopped
             result.outcome = episode.outcome if excused else failure.outcome
             result.cause = str(episode.failure or failure)
@@ -149,7 +149,7 @@ class EpisodePlayer:
 def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
     """The agent that a recipe's section ``agent`` describes."""
     if any(settings.agent[kind] for kind in AGENT_KINDS):
-        # Brings the gateways' servers, which the package's own agent does not need.
+        # Imports the gateways' servers, which the package's own agent does not need.
         from aworld_train.adapter.episodes.external_agent import ExternalAgent
 
         return ExternalAgent(settings)
@@ -157,11 +157,11 @@ def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:
 
 
 def episode_facts(finished: FinishedEpisode) -> dict[str, Any]:
-    """What scorers get to know of an episode, beside the dataset's row."""
+    """The facts of an episode that scorers receive in addition to the dataset's row."""
     result = finished.result
     return {
         "assistant_text": result.answer,
-        "asked": finished.query,
+        "query": finished.query,
         "outcome": result.outcome.value,
         "tool_call_count": result.tools.calls,
         "tool_error_count": result.tools.errors,

@@ -1,7 +1,7 @@
-"""The line that every episode leaves in ``traces/episodes.jsonl``, whatever becomes of it.
+"""The line that every episode leaves in ``traces/episodes.jsonl``, however it ends.
 
-The worker opens a record around an episode, the player fills it, and the worker writes it once there is a score.
-Records are kept per asyncio task, for a worker plays many episodes at the same time.
+The worker opens a record before an episode, the player fills it, and the worker writes it once there is a score. Each
+asyncio task has its own record, because a worker plays many episodes at the same time.
 """
 
 import json
@@ -24,11 +24,11 @@ RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
 
 
 class EpisodeRecord:
-    """One episode while it is played, and in the end one line of JSON.
+    """The record of one episode, which becomes one line of JSON when the episode is over.
 
     Attributes:
         validate: Whether the model is measured, not trained.
-        line: What is known so far.
+        line: The content of the line so far.
         result: The episode, once it is over.
     """
 
@@ -38,14 +38,14 @@ class EpisodeRecord:
         self.result: EpisodeResult | None = None
 
     @property
-    def kept(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the episode has a place in its group: it was played, not dropped, and could be scored."""
         return "reward" in self.line
 
     def finish(
         self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
     ) -> None:
-        """Record what the episode came to."""
+        """Record the result of the episode."""
         self.result, episode = result, result.episode
         agents = episode.agents.values()
         self.line |= {
@@ -95,7 +95,7 @@ class EpisodeRecord:
         self.line["scores"] = {name: v for name, v in figures.items() if isinstance(v, int | float)}
 
     def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
-        """Record which signs of a reward won in the wrong way there are, and enough to judge them."""
+        """Record the signs of reward hacking, with the texts that a person needs to check them."""
         result = self.result
         if result is None:
             return
@@ -107,12 +107,12 @@ class EpisodeRecord:
         extracted = score.result.extracted
         signs = suspicions(
             query=query,
-            said=result.answer,
+            text=result.answer,
             answer=extracted,
             right=score.accuracy is not None and score.accuracy >= 1.0,
             tools=tool_uses(result.episode),
             tool_calls=result.tools.calls,
-            # An array, where the rows were read so.
+            # May be an array, which has no truth value.
             files=[] if attachments is None else [str(path) for path in attachments],
         )
         if signs:
@@ -120,12 +120,12 @@ class EpisodeRecord:
             self.line["suspicions"] = [sign.value for sign in signs]
             self.line["look"] = look(query, result.answer, extracted, truth)
 
-    def lost(self, cause: str) -> None:
-        """Write at once that the environment went away; the episode itself may still be played again."""
+    def environment_lost(self, cause: str) -> None:
+        """Write at once that the environment was lost; the episode itself may still be played again."""
         _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
 
     def write(self, error: BaseException | None) -> None:
-        """Append the line to the run's record. A loop that raised leaves a line too, as a dropped episode."""
+        """Append the line to ``traces/episodes.jsonl``. An agent loop that raised leaves a dropped episode's line."""
         if "outcome" not in self.line or error is not None:
             self.line |= {
                 "outcome": Outcome.infrastructure.value,
@@ -149,14 +149,14 @@ def tool_uses(episode: Episode) -> list[ToolUse]:
 
 
 def _append(line: dict[str, Any]) -> None:
-    """Add a line to the run's record; nothing happens outside a run."""
+    """Append a line to ``traces/episodes.jsonl``; do nothing outside a run."""
     folder = os.environ.get(RUN_DIR_VARIABLE)
     if not folder:
         return
     file = Path(folder) / "traces" / "episodes.jsonl"
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        # One write on O_APPEND: lines of several processes do not mix.
+        # One write with O_APPEND, so that lines of several processes do not mix.
         os.write(descriptor, (json.dumps(masked(line), ensure_ascii=False) + "\n").encode())
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""Scoring an episode: by the task's scorer or the recipe's own function, with the facts of the episode.
+"""Scores an episode with the task's scorer or the recipe's reward function, and the facts of the episode.
 
-``reward.yaml`` in the run folder says how a run scores. A score that cannot be had costs its own episode and nothing
-else: ``EpisodeScore.value`` is None, and whoever asked leaves the episode out.
+``reward.yaml`` in the run folder says how a run scores. A score that cannot be computed affects only its own episode:
+``EpisodeScore.value`` is None, and the caller leaves the episode out.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def reward_plan(recipe: Recipe) -> dict[str, Any]:
         scorer=_absolute(settings.scorer),
         composite=replace(settings.composite, correct=_absolute(settings.composite.correct)),
     )
-    # Tasks may name files as they are seen from where the user is.
+    # Tasks may name files relative to the directory of the user.
     plan: dict[str, Any] = written(
         {
             "function": _absolute(recipe.reward.function),
@@ -54,18 +54,18 @@ class _Plan:
     """How a run scores.
 
     Attributes:
-        function: One's own in place of the scorers.
-        directory: From where the paths of scorers that tasks name count.
-        settings: The scorers'.
+        function: User-defined reward function in place of the scorers; None for the scorers.
+        directory: Base of relative paths in the scorers that tasks name.
+        settings: Settings of the scorers.
     """
 
     function: str | None
     directory: str
     settings: RewardSettings
 
-    def scorer(self, named: str | None) -> str | None:
-        """What a task names, as it is found from anywhere."""
-        return absolute_function(named, self.directory) if named else None
+    def scorer(self, spec: str | None) -> str | None:
+        """The scorer that a task names, with the absolute path of its file."""
+        return absolute_function(spec, self.directory) if spec else None
 
 
 @lru_cache(maxsize=4)
@@ -80,9 +80,9 @@ class EpisodeScore:
     """The score of an episode.
 
     Attributes:
-        result: What the scorer said.
+        result: Score, outcome and parts from the scorer.
         tool_calls: How many tools the agent called.
-        tool_errors: How many of these calls came back as errors.
+        tool_errors: How many of these calls returned an error.
     """
 
     result: ScoreResult
@@ -96,14 +96,14 @@ class EpisodeScore:
 
     @property
     def accuracy(self) -> float | None:
-        """Whether the answer is right, as a number: of ``composite`` the part that says so, of others the score."""
+        """Correctness as a number: the part ``acc`` or ``correct`` if the scorer has one, else the score."""
         parts = self.result.parts
         return parts.get("acc", parts.get("correct", self.value))
 
     def figures(self) -> dict[str, float]:
         """The numbers that frameworks put into their metrics; the same names for all scorers.
 
-        Agents' own rewards, which scorers give as ``score/<agent>``, are among them.
+        They include rewards of single agents, which scorers return as ``score/<agent>``.
         """
         if self.value is None or self.accuracy is None:
             return {}
@@ -131,12 +131,11 @@ async def score_episode(
 
     Args:
         file: The run's ``reward.yaml``.
-        data_source: The row's.
-        response: The decoded response, tool results included; only used where ``extra_info`` has no assistant text.
+        data_source: Source of the row's task.
+        response: The decoded response, tool results included; only used if ``extra_info`` has none.
         ground_truth: The row's answer.
-        extra_info: The row's, with facts of the episode: ``assistant_text``, ``query``, ``tool_call_count``,
-            ``tool_error_count``.
-        **more: What else a function of the recipe gets.
+        extra_info: The row's ``extra_info`` with the facts of the episode (see ``player.episode_facts``).
+        **more: Further arguments for a reward function of the recipe.
     """
     plan = _plan(file)
     if plan.function:
@@ -156,7 +155,7 @@ async def score_episode(
             ground_truth=ground_truth,
             scorer=plan.scorer(extra_info.get("scorer")),
             answer_schema=extra_info.get("answer_schema"),
-            query=str(extra_info.get("asked") or extra_info.get("question") or ""),
+            query=str(extra_info.get("query") or extra_info.get("question") or ""),
             info=extra_info,
             episode=extra_info,
             settings=plan.settings,

@@ -1,4 +1,4 @@
-"""What ``episodes.yaml`` in the run folder says: written from the recipe, read once by each process that plays."""
+"""How episodes are played: ``episodes.yaml`` is written from the recipe and read once by each process that plays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -32,11 +32,11 @@ class EpisodeSettings:
 
     Attributes:
         agent: The recipe's section ``agent``.
-        env: What agents have to know of the section ``env``.
-        outcomes: How episodes are treated, by outcome.
-        repetition: When an episode is ended because the model goes round in circles.
-        context: What keeps histories within the model's context.
-        replay_below: A group with fewer healthy episodes plays the others again; 0 for never.
+        env: The keys of the section ``env`` that agents need.
+        outcomes: The use of an episode, by outcome.
+        repetition: When an episode is ended because the model repeats itself.
+        context: How histories are kept within the model's context.
+        replay_below: A group with fewer healthy episodes plays the failed ones again; 0 for never.
     """
 
     agent: Mapping[str, Any]
@@ -48,17 +48,17 @@ class EpisodeSettings:
 
     @property
     def cassette(self) -> Cassette | None:
-        """Where tool calls are recorded, or replayed from; one for all episodes of a process."""
+        """The cassette that records or replays tool calls; all episodes of a process share it."""
         return open_cassette(**self.env["cassette"])
 
     def use(self, outcome: Outcome) -> EpisodeUse:
-        """What becomes of an episode that ended like this."""
+        """How an episode with this outcome is used."""
         return EpisodeUse(self.outcomes[outcome.value])
 
     def limits(
         self, sampling_params: Mapping[str, Any], *, validating: bool, prompt: int, response: int
     ) -> EpisodeLimits:
-        """What holds in one episode; where the model is measured, agents have no say in sampling."""
+        """The limits of one episode; in validation agents cannot change the sampling parameters."""
         return EpisodeLimits(
             max_turns=self.agent["max_turns"],
             max_prompt_tokens=prompt,
@@ -75,7 +75,7 @@ class EpisodeSettings:
 
 
 def episode_settings(recipe: Recipe) -> dict[str, Any]:
-    """What ``episodes.yaml`` holds for a recipe, as plain data with references to the environment."""
+    """The content of ``episodes.yaml`` for a recipe: plain data with references to environment variables."""
     settings: dict[str, Any] = written(
         {
             "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
@@ -94,12 +94,12 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def read_settings(file: str) -> EpisodeSettings:
-    """The settings in such a file; references are resolved in the environment of this process."""
+    """The settings in a file ``episodes.yaml``; references are resolved in the environment of this process."""
     return settings_from(yaml.safe_load(Path(file).read_text(encoding="utf-8")))
 
 
 def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
-    """The settings in plain data, as ``episode_settings`` makes it."""
+    """The settings in plain data of the form that ``episode_settings`` returns."""
     data = resolved(data)
     agent = data["agent"]
     endpoints = {name: Endpoint.read(name, description) for name, description in data["endpoints"].items()}
@@ -123,7 +123,7 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
 
 
 def _agent_places(agent: AgentSection) -> dict[str, Any]:
-    """The files that an agent is made of, where every process finds them."""
+    """The agent's files with absolute paths, which every process can find."""
     return {
         "command": [absolute_argument(part) for part in agent.command],
         "builder": absolute_function(agent.builder) if agent.builder else None,
@@ -138,7 +138,7 @@ def _cassette(section: CassetteSection) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same without enumerations."""
+    """``value`` with enumerations replaced by their values."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):

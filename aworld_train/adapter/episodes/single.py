@@ -1,4 +1,4 @@
-"""Single episodes in this process: agent, engine, sampling and reward of training, without a trainer."""
+"""Plays single episodes in this process with the agent, engine, sampling and reward of training, without a trainer."""
 
 import os
 import time
@@ -20,13 +20,13 @@ from aworld_train.rollout.graph import Row
 
 @dataclass(frozen=True)
 class SingleEpisode:
-    """One episode to be looked at.
+    """One episode with everything that can be shown of it.
 
     Attributes:
-        line: What training would write into ``traces/episodes.jsonl``.
+        line: The line that training would write into ``traces/episodes.jsonl``.
         result: The episode itself.
         rows: The rows that training would get, with their agents; none for an episode that it leaves out.
-        score: How it was scored; None where there is nothing to score, or no score.
+        score: Its score; None if there was nothing to score, or no score could be computed.
     """
 
     line: Mapping[str, Any]
@@ -46,17 +46,17 @@ async def play_row(
     max_prompt_tokens: int,
     max_response_tokens: int,
 ) -> SingleEpisode:
-    """Play a row of a dataset and score it, by the files of a run folder (see ``episode_files``), and record it.
+    """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
     Args:
         folder: The run folder.
-        model: What plays.
+        model: The model that plays.
         row: The row.
         sampling_params: ``temperature``, ``top_p`` and ``top_k``.
         step: The training step that the episode belongs to.
-        validate: Whether the model is measured, not trained.
+        validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
-        max_response_tokens: Longest rest of a row.
+        max_response_tokens: Longest response of a row.
     """
     player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
     record = open_record(step, validate, int(row["extra_info"]["index"]))
@@ -94,7 +94,7 @@ class SingleEpisodes:
         recipe: A recipe with a model.
         folder: For the files of a run.
         model_url: An inference server to sample from; None loads the model into this process.
-        greedy: Take the most likely token, as validation does.
+        greedy: Always take the most likely token, as validation does.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, *, model_url: str | None, greedy: bool):
@@ -106,7 +106,7 @@ class SingleEpisodes:
 
     @property
     def tokenizer(self) -> Any:
-        """The model's."""
+        """The model's tokenizer."""
         return self._model.tokenizer
 
     async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
@@ -131,7 +131,7 @@ class SingleEpisodes:
         )
 
     async def close(self) -> None:
-        """End what episodes had in common in this process."""
+        """Stop the gateways and the model, which the episodes of this process share."""
         from aworld_train.rollout.model_gateway import model_gateway
         from aworld_train.rollout.tool_gateway import tool_gateway
 

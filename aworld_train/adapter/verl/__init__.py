@@ -1,5 +1,5 @@
-"""VeRL: composes its configuration, plays its episodes, and runs it on machines without a GPU.
+"""The adapter for VeRL: composes its configuration, plays its episodes, and runs it on machines without a GPU.
 
-Everything here goes through VeRL's own extension points; nothing of VeRL is patched except the one call named in
-``cpu/platform.py``. Importing this package imports neither VeRL nor torch.
+The adapter uses VeRL's extension points where they exist; functions of VeRL are replaced at run time only in
+``cpu/registration.py``, ``main.py`` and ``task_runner.py``. Importing this package imports neither VeRL nor torch.
 """

@@ -1,6 +1,6 @@
-"""VeRL's agent loop: hands a task to the player of episodes and gives its rows back.
+"""The agent loop for VeRL: passes a task to the episode player and returns the episode's rows.
 
-VeRL makes one loop object per episode, hands over a task and takes back token rows. Sampling goes through VeRL's
+VeRL makes one loop object per episode, passes it a task and receives token rows. Sampling goes through VeRL's
 ``server_manager.generate``, tokens in and tokens out.
 """
 
@@ -17,7 +17,7 @@ from aworld_train.adapter.verl.rows import output_rows
 
 
 class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays one task with the recipe's agent; ``settings`` names the file that says how."""
+    """Plays one task with the recipe's agent; ``settings`` names the file ``episodes.yaml``."""
 
     def __init__(self, *args: Any, settings: str, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -46,13 +46,13 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
 
 @lru_cache(maxsize=4)
 def _player(settings: str) -> EpisodePlayer:
-    """One for all episodes of a process."""
+    """The player that all episodes of a process share."""
     return EpisodePlayer(read_settings(settings))
 
 
 @lru_cache(maxsize=2)
 def end_tokens(model: str) -> tuple[int, ...]:
-    """The tokens that end a turn as the model's generation configuration has them; none where it has no such file."""
+    """The tokens that end a turn by the model's generation configuration; none if the model has no such file."""
     from transformers import GenerationConfig
 
     if not (Path(model) / "generation_config.json").is_file():

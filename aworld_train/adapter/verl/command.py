@@ -1,4 +1,4 @@
-"""How VeRL is started: the exact command, and the environment variables it reads."""
+"""How VeRL is started: the exact command, and the environment variables that it reads."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ from aworld_train.user_code import USER_DIRECTORY_VARIABLE
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _NO_PORT = "-1"
 WITHOUT_FIRST_VALIDATION = ("trainer.val_before_train=False",)
-"""Arguments to add to the command of a run that goes on from a step that has been validated."""
+"""Arguments for the command of a run that resumes from a step that has been validated."""
 
 
 def verl_command(run_dir: Path) -> list[str]:
-    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes nothing of its own."""
+    """VeRL's ``main_ppo`` (see ``main``) on the run folder's ``verl.yaml``; Hydra writes no files."""
     return [
         sys.executable,
         "-P",
@@ -37,23 +37,23 @@ def verl_command(run_dir: Path) -> list[str]:
 
 
 def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) -> dict[str, str]:
-    """Variables for VeRL and the private Ray, to be laid over the process's own.
+    """Variables for VeRL and the private Ray, which are added to the process's own.
 
     Args:
-        recipe: What is run.
-        logger_file: Where VeRL appends its metrics.
-        private: The folder of this start, filled.
+        recipe: The recipe of the run.
+        logger_file: The file to which VeRL appends its metrics.
+        private: The filled private folder of this start.
     """
     variables = {
-        # VeRL leaves lock files in the directory for temporary files; this one goes with the run.
+        # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
         "TMPDIR": str(private.scratch),
         # Ray starts its workers with the `python` of the PATH.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
-        # Modules beside the user, a reward function's for instance, are found too, after all that is installed.
+        # Modules in the user's directory, such as a reward function's, are found after installed ones.
         USER_DIRECTORY_VARIABLE: str(Path.cwd()),
         "PYTHONUNBUFFERED": "1",
-        # Ray puts its folder `ray` there.
+        # Ray makes its folder `ray` in this directory.
         "RAY_TMPDIR": str(private.path),
         "VERL_FILE_LOGGER_PATH": str(logger_file),
         "TOKENIZERS_PARALLELISM": "false",
@@ -73,12 +73,13 @@ def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) 
 
 
 def _loopback() -> dict[str, str]:
-    """Variables by which everything listens on the loopback address alone, or not at all."""
+    """Variables that make every port listen on the loopback address only, or not be opened."""
     return {
-        # Ray takes 127.0.0.1 for the machine's address where it makes no clusters of several machines, as on macOS;
-        # its argument _node_ip_address cannot: it replaces 127.0.0.1 by an outside address.
+        # With this variable Ray uses 127.0.0.1 as the machine's address, as on macOS, where it makes no clusters of
+        # several machines. Its argument _node_ip_address does not help: Ray replaces 127.0.0.1 by an outside address.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # Pages with Ray's metrics, which anybody may read and nobody here does: there is no port -1, and so no page.
+        # Ray serves its metrics to anybody who can reach the ports, and the package does not use them: with port -1
+        # no port is opened.
         "RAY_enable_metrics_collection": "false",
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
@@ -89,5 +90,5 @@ def _loopback() -> dict[str, str]:
 
 
 def _python_path(inherited: str) -> str:
-    """PYTHONPATH with whole paths; an empty entry, which means the working directory, is left out."""
+    """PYTHONPATH with absolute paths; an empty entry, which means the working directory, is left out."""
     return os.pathsep.join(str(Path(entry).absolute()) for entry in inherited.split(os.pathsep) if entry)

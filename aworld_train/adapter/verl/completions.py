@@ -1,7 +1,8 @@
 """An inference server in place of VeRL's engine: tokens in and tokens out over its completions endpoint.
 
-vLLM's OpenAI-compatible server takes a prompt of token ids and, asked for ``return_token_ids``, says which tokens it
-sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not cannot be recorded exactly and is refused.
+vLLM's OpenAI-compatible server takes a prompt of token ids and, with ``return_token_ids``, returns the tokens that it
+sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not return them cannot be recorded exactly and is
+refused.
 """
 
 from typing import Any
@@ -34,8 +35,8 @@ class CompletionsServer:
         url: Its base address, ending in ``/v1``; the key, if it needs one, is in ``OPENAI_API_KEY``.
 
     Raises:
-        ModelError: the key, or the address, cannot be one.
-        UsageError: the environment names a proxy for it that is no HTTP proxy.
+        ModelError: The key or the address is not valid.
+        UsageError: The environment names a proxy for it that is no HTTP proxy.
     """
 
     def __init__(self, url: str):
@@ -54,10 +55,10 @@ class CompletionsServer:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> TokenOutput:
-        """As VeRL's servers do.
+        """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers.
 
         Raises:
-            ModelError: the server cannot be reached, or does not tell tokens.
+            ModelError: The server cannot be reached, or does not return token ids.
         """
         body = {
             **sampling_params,
@@ -67,7 +68,7 @@ class CompletionsServer:
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
-        match await self._ask("POST", "/completions", body):
+        match await self._request("POST", "/completions", body):
             case {"choices": [dict() as choice, *_]}:
                 return self._read(choice)
         raise ModelError(f"{self._url}/completions sent no completion.")
@@ -76,10 +77,10 @@ class CompletionsServer:
         """The name of the model that the server has.
 
         Raises:
-            ModelError: the server cannot be reached, or names none.
+            ModelError: The server cannot be reached, or names no model.
         """
         if self._model is None:
-            match await self._ask("GET", "/models", None):
+            match await self._request("GET", "/models", None):
                 case {"data": [{"id": str(name)}, *_]}:
                     self._model = name
                 case _:
@@ -93,16 +94,16 @@ class CompletionsServer:
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if tokens is None or logprobs is None or len(tokens) != len(logprobs) or None in logprobs:
             raise ModelError(
-                f"{self._url} does not tell which tokens it sampled, and nothing here is ever tokenised again. Use a "
-                "server with `return_token_ids`, such as vLLM's."
+                f"{self._url} does not return the tokens that it sampled, and their text must not be tokenised again. "
+                "Use a server with `return_token_ids`, such as vLLM's."
             )
-        # VeRL's word for what vLLM calls abort.
+        # VeRL calls `aborted` what vLLM calls `abort`.
         aborted = choice.get("finish_reason") == "abort"
         return TokenOutput(
             token_ids=tokens, log_probs=logprobs, stop_reason="aborted" if aborted else "completed"
         )
 
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
             return await request_json(
                 await _HTTP.get(),

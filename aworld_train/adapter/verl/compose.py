@@ -1,10 +1,9 @@
-"""From a recipe to the one VeRL configuration that says the same thing.
+"""Translates a recipe into a complete VeRL configuration.
 
-Reads top-down: each section of the recipe has a function that returns dotted VeRL keys; ``compose`` lays them, and then
-the recipe's raw ``verl`` section, over the defaults that ship with the installed VeRL, checks every key given against
-them, and resolves all interpolation but one: what the environment gives stays ``${oc.env:NAME}``, which VeRL's
-processes, that inherit the environment, resolve for themselves. The result starts VeRL as it is, with nothing left to
-decide.
+Each section of the recipe has a function that returns dotted VeRL keys. ``compose`` merges these keys, and then the
+recipe's raw ``verl`` section, into the defaults that ship with the installed VeRL, checks every raw key against them,
+and resolves the interpolations. Only references to environment variables stay ``${oc.env:NAME}``: VeRL's processes
+inherit the environment and resolve them. VeRL starts with the result as it is.
 """
 
 import shlex
@@ -32,8 +31,7 @@ _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 OWNED_KEYS = {
     f"ray_kwargs.ray_init.runtime_env.{_SETUP_HOOK}": (
-        f"{WORKER_SETUP} secures what a run listens at. Code of your own can be imported by a reward function or an "
-        "agent."
+        f"{WORKER_SETUP} secures the ports of a run. A reward function or an agent can import your own code."
     )
 }
 """Raw keys that a recipe may not set, and why."""
@@ -47,15 +45,15 @@ def compose(
     *,
     val_only: bool = False,
 ) -> dict[str, Any]:
-    """The VeRL configuration of a recipe, resolved but for references to the environment.
+    """The VeRL configuration of a recipe, resolved except for references to environment variables.
 
     Args:
-        recipe: a checked recipe.
-        run_dir: where the run keeps its files.
-        val_only: measure and do not train.
+        recipe: A checked recipe.
+        run_dir: The run folder.
+        val_only: Validate and do not train.
 
     Raises:
-        RecipeError: a raw ``verl`` key that VeRL does not know, or a combination that cannot work.
+        RecipeError: VeRL does not know a raw ``verl`` key, or a combination of values cannot work.
         DependencyMissing: VeRL is not installed.
     """
     _check_combinations(recipe)
@@ -76,7 +74,7 @@ def compose(
 
 
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
-    """What ``agent.yaml`` holds: the recipe's agent loop, for VeRL to build one per episode."""
+    """The content of ``agent.yaml``: the recipe's agent loop, of which VeRL builds one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
     return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
 
@@ -166,7 +164,7 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
         f"{actor}.kl_loss_coef": algorithm.kl_coef,
         f"{actor}.data_loader_seed": trainer.seed,
         f"{actor}.fsdp_config.seed": trainer.seed,
-        # "hf_model" makes every checkpoint loadable by Hugging Face libraries as it is.
+        # With "hf_model" Hugging Face libraries can load every checkpoint without conversion.
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
         f"{ref}.log_prob_micro_batch_size_per_gpu": trainer.microbatch_size,
@@ -223,7 +221,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
             f"{rollout}.enforce_eager": True,
         }
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
-        # VeRL's own sampler is kept where its group filtering is asked for: a custom one does not get it.
+        # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {
             "trainer.v1.sampler.custom_sampler.path": "pkg://aworld_train.adapter.verl.sampler",
             "trainer.v1.sampler.custom_sampler.name": "GroupSampler",
@@ -238,7 +236,7 @@ def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         "reward.custom_reward_function.path": "pkg://aworld_train.adapter.verl.reward",
         "reward.custom_reward_function.name": "score",
         "reward.custom_reward_function.reward_kwargs": {"settings": str(run_dir.resolve() / REWARD_FILE)},
-        # Not used, for the reward is a function; but VeRL's default leaves it open.
+        # Not used, because the reward is a function, but VeRL requires a value and has no default.
         "reward.reward_model.rollout.name": recipe.rollout.engine.value,
     }
 
@@ -267,7 +265,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
 
 def _ray(recipe: Recipe) -> dict[str, Any]:
     init: dict[str, Any] = {
-        "address": "local",  # otherwise Ray joins, without a word, any cluster it finds on the machine
+        "address": "local",  # otherwise Ray silently joins any cluster that it finds on the machine
         "include_dashboard": False,
         "num_cpus": _LOGICAL_CPUS,
         "log_to_driver": True,
@@ -275,7 +273,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
     }
     quoted = shlex.quote(sys.executable)
     if quoted != sys.executable:
-        # Ray writes the interpreter's path into a shell command as it is; a space in it would end the run.
+        # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
         init["runtime_env"]["py_executable"] = quoted
     if on_cpu(recipe):
         init |= {"num_gpus": recipe.cluster.ranks, "object_store_memory": _OBJECT_STORE_BYTES}

@@ -2,7 +2,7 @@
 
 Importing verl costs seconds and needs torch. The default configuration that ships with verl does not show
 every key: a map with ``_target_`` becomes a dataclass, and a field of that dataclass is a valid key even
-where the default configuration leaves it out. Types are read from the annotations.
+if the default configuration leaves it out. Types are read from the annotations.
 """
 
 import ast
@@ -21,7 +21,7 @@ _SOURCES = (
     "utils/skip/config.py",
     "workers/config/*.py",
 )
-# Filled in by verl itself while it runs; set from outside they would be overwritten or refused.
+# verl sets these itself while it runs; values from a recipe would be overwritten or refused.
 _RUNTIME_FIELDS = {
     "architectures",
     "engine",
@@ -54,11 +54,11 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class FieldType:
-    """What a field takes.
+    """The values that a field accepts.
 
     Attributes:
         accepts: Kinds of value out of int, float, str, bool, list, map, null; empty when anything goes.
-        section: Name of the dataclass that a map in this place becomes.
+        section: Name of the dataclass that verl builds from a map in this field.
     """
 
     accepts: frozenset[str] = frozenset()
@@ -72,10 +72,10 @@ class _Class:
 
 
 def verl_folder() -> Path:
-    """Where verl is installed; verl is not imported.
+    """The folder in which verl is installed; verl is not imported.
 
     Raises:
-        DependencyMissing: When it is not installed.
+        DependencyMissing: verl is not installed.
     """
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
@@ -145,7 +145,7 @@ def _either(one: FieldType, other: FieldType) -> FieldType:
 
 
 def _with_default(kind: FieldType, default: ast.expr | None) -> FieldType:
-    """``x: int = None`` takes null too, whatever its annotation says."""
+    """``kind`` with null added for a default of None: ``x: int = None`` accepts null despite its annotation."""
     if isinstance(default, ast.Constant) and default.value is None:
         return _either(kind, FieldType(frozenset({"null"})))
     return kind

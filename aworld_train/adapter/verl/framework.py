@@ -1,4 +1,4 @@
-"""VeRL as a training framework: ``main_ppo`` on a Ray of its own, with the configuration that a recipe composes to."""
+"""VeRL as a training framework: ``main_ppo`` on a private Ray, with the configuration composed from a recipe."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 class VerlFramework:
-    """See ``TrainingFramework``. Making one imports neither VeRL nor torch."""
+    """Implements ``TrainingFramework``. Creating an instance imports neither VeRL nor torch."""
 
     name = "verl"
     packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
@@ -75,7 +75,7 @@ class VerlFramework:
         """As ``TrainingFramework.load_model``."""
         private = PrivateFolder(folder / "private")
         private.fill()
-        # VeRL reads them when it is imported.
+        # VeRL reads these variables when it is imported.
         os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
         from aworld_train.adapter.verl.single_model import VerlLoadedModel
 

@@ -1,6 +1,6 @@
-"""What verl accepts beyond its default configuration and its dataclasses, each with the reason.
+"""The keys that verl accepts beyond its default configuration and its dataclasses, each with the reason.
 
-Everything here is about verl 0.9.1; a test holds it against the installed source.
+The rules describe verl 0.9.1; a test checks them against the installed source.
 """
 
 from fnmatch import fnmatchcase
@@ -9,7 +9,7 @@ from typing import Any
 from aworld_train.adapter.verl.config_classes import FieldType
 from aworld_train.recipe.tree import KeyPath, dotted
 
-# Maps whose keys verl hands on without knowing them.
+# Maps whose keys verl passes on without checking them.
 OPEN_MAPS = {
     "*.override_config": "changes to the Hugging Face model configuration",
     "*.override_optimizer_config": "arguments of the optimizer class",
@@ -23,7 +23,7 @@ OPEN_MAPS = {
     "global_profiler.global_tool_config.nsys.*_nsight_options": "options of the nsys program",
     "global_profiler.global_tool_config.torch_memory.kw_args": "arguments of torch's memory recorder",
 }
-# Keys that verl reads though neither its default configuration nor a dataclass has them.
+# Keys that verl reads although neither its default configuration nor a dataclass has them.
 READ_ANYWAY: dict[str, dict[str, FieldType]] = {
     "data": {
         "cache_dir": FieldType(frozenset({"str"})),
@@ -51,29 +51,29 @@ READ_ANYWAY: dict[str, dict[str, FieldType]] = {
         "transformer_layer_cls_to_wrap": FieldType(frozenset({"str", "list", "null"})),
     },
 }
-# Keys that take another type than their default shows.
+# Keys that accept another type than that of their default.
 ALSO_TAKES = {
     "data.train_files": {"list"},
     "data.val_files": {"list"},
     "trainer.logger": {"str"},
 }
-# Sections that verl still ships and its trainer no longer reads.
+# Sections that are still in verl's defaults and that its trainer no longer reads, with their replacement.
 IGNORED_SECTIONS = {
     "custom_reward_function": "reward.custom_reward_function",
     "reward_model": "reward.reward_model",
     "sandbox_fusion": "reward.sandbox_fusion",
 }
-# Maps with names of the user's choice, each entry shaped like the one named here.
+# Maps with names that the user chooses; each entry has the form of the named default entry.
 NAMED_ENTRIES = {"distillation.teacher_models": "teacher_model"}
 
 
 def is_open(path: KeyPath, default: Any, kind: FieldType) -> bool:
-    """Whether the keys below ``path`` are free: listed so, or typed as a bare dict and empty by default."""
+    """Whether any keys are allowed below ``path``: it is in ``OPEN_MAPS``, or a plain dict that is empty by default."""
     if any(fnmatchcase(dotted(path), pattern) for pattern in OPEN_MAPS):
         return True
     return "map" in kind.accepts and not kind.section and not default and not read_anyway(path)
 
 
 def read_anyway(path: KeyPath) -> dict[str, FieldType]:
-    """The keys that verl reads in the map at ``path`` beside those it declares."""
-    return next((keys for where, keys in READ_ANYWAY.items() if fnmatchcase(dotted(path), where)), {})
+    """The keys that verl reads in the map at ``path`` in addition to those that it declares."""
+    return next((keys for pattern, keys in READ_ANYWAY.items() if fnmatchcase(dotted(path), pattern)), {})

@@ -1,4 +1,4 @@
-"""The model under training as an episode sees it: VeRL's engine, VeRL's parser of tool calls, the model's template."""
+"""The model under training in an episode: VeRL's engine, VeRL's parser of tool calls, and the chat template."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from aworld_train.rollout.template import ChatTemplate
 
 
 class VerlModel:
-    """One episode's model.
+    """Implements ``LanguageModel`` for one episode.
 
     Args:
-        server_manager: VeRL's, which gives tokens for tokens.
-        tokenizer: The model's.
-        parser: Name of VeRL's parser for the way the model writes tool calls.
+        server_manager: VeRL's server manager, which samples tokens after a prompt of tokens.
+        tokenizer: The model's tokenizer.
+        parser: Name of VeRL's parser for the model's format of tool calls.
         template_options: Further arguments of the chat template.
-        end_tokens: Tokens that end a turn, beside those that tokenizer and parser know.
+        end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class VerlModel:
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
     ) -> SampledTokens:
+        """Sample tokens with their log-probabilities; raises EpisodeFailure if the engine fails or gives up."""
         params = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -74,32 +75,34 @@ class VerlModel:
             raise EpisodeFailure("the engine gave the request up")
         sampled = list(output.token_ids)
         if output.log_probs is None or len(output.log_probs) != len(sampled):
-            raise EpisodeFailure("the engine gave not one log-probability per token")
+            raise EpisodeFailure("the engine did not return one log-probability per token")
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
         return SampledTokens(sampled, list(output.log_probs), ended)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+        """Split a turn into reasoning, text and tool calls; it is malformed if a call that began cannot be read."""
         reasoning, before, turn = self._split(list(tokens))
-        opened = getattr(self._parser, "tool_call_start_token", None)
-        text = self._tokenizer.decode(turn) if opened is not None else ""
-        if opened is not None and opened not in text:
-            # What VeRL's parsers that have such a token say, after a thread of theirs has decoded the same.
-            content, found = text, []
+        call_start = getattr(self._parser, "tool_call_start_token", None)
+        text = self._tokenizer.decode(turn) if call_start is not None else ""
+        if call_start is not None and call_start not in text:
+            # VeRL's parsers with such a token return the same, after decoding the tokens again in a thread.
+            content, parsed_calls = text, []
         else:
-            content, found = await self._parser.extract_tool_calls(turn)
-        calls = [ToolCall(call.name, call.arguments) for call in found]
-        begun = text.count(opened) if opened is not None else len(calls)
+            content, parsed_calls = await self._parser.extract_tool_calls(turn)
+        calls = [ToolCall(call.name, call.arguments) for call in parsed_calls]
+        started_calls = text.count(call_start) if call_start is not None else len(calls)
         for special in _special_texts(self._tokenizer):
             content = content.replace(special, "")
-        return ParsedTurn((before + content).strip(), reasoning, calls, malformed=begun != len(calls))
+        return ParsedTurn((before + content).strip(), reasoning, calls, malformed=started_calls != len(calls))
 
     def text(self, tokens: Sequence[int]) -> str:
+        """The tokens as text, without special tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _split(self, tokens: list[int]) -> tuple[str, str, list[int]]:
-        """What was thought, the text that the last token of it adds, and the tokens after it.
+        """The reasoning, the text after it in its last token, and the tokens after that.
 
-        The parser sees the tokens after it only: a call that was only thought of is none.
+        The parser receives only the tokens after the reasoning, because a call inside the reasoning is not a call.
         """
         ends = _thinking_token(self._tokenizer)
         if ends is not None and ends in tokens:
@@ -107,8 +110,8 @@ class VerlModel:
             return split_thinking(self.text(tokens[:at]) + THINKING_ENDS)[0], "", tokens[at + 1 :]
         text = self.text(tokens)
         if THINKING_ENDS not in text:
-            thought, rest = split_thinking(text)
-            return thought, "", tokens if rest else []
+            reasoning, rest = split_thinking(text)
+            return reasoning, "", tokens if rest else []
         end = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
         return *split_thinking(self.text(tokens[:end])), tokens[end:]
 
@@ -120,7 +123,7 @@ def _parser(name: str, tokenizer: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
-    """One for all episodes of a process: what it has found out about a template is kept."""
+    """The template that all episodes of a process share, because it caches facts about itself."""
     return ChatTemplate(tokenizer, ends, json.loads(options))
 
 
@@ -133,6 +136,6 @@ def _special_texts(tokenizer: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _thinking_token(tokenizer: Any) -> int | None:
-    """The token that ends thinking, where the tokenizer has one."""
-    found = tokenizer.get_vocab().get(THINKING_ENDS)
-    return int(found) if found is not None else None
+    """The token that ends thinking; None if the tokenizer has no such token."""
+    token = tokenizer.get_vocab().get(THINKING_ENDS)
+    return int(token) if token is not None else None

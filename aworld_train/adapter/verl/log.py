@@ -1,4 +1,4 @@
-"""What VeRL's log says of the end of a run."""
+"""Finds the errors in VeRL's log."""
 
 import re
 
@@ -10,6 +10,6 @@ _MAX_CHARS = 500
 
 
 def errors_in(log: str) -> list[str]:
-    """Lines that name an error, in order, without colours and the prefixes of Ray."""
+    """Lines that name an error, in order, without colours and Ray's prefixes."""
     lines = [_DECORATION.sub("", line).strip() for line in log.splitlines()]
     return [line[:_MAX_CHARS] for line in lines if _ERROR_LINE.match(line) or NO_SPACE in line]

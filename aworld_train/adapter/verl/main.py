@@ -1,8 +1,8 @@
-"""VeRL's ``main_ppo``, whose controller shows the configuration with references and not with what they stand for.
+"""VeRL's ``main_ppo`` with a controller that shows references to environment variables instead of their values.
 
     python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 
-Everything else is VeRL's own: it is given another class for its controller, and started.
+This module replaces the class of the controller and starts VeRL; everything else is VeRL's.
 """
 
 from verl.trainer import main_ppo

@@ -1,7 +1,7 @@
-"""VeRL's metrics under the names that all frameworks share.
+"""Reads VeRL's metrics and gives them the names that all frameworks share.
 
-VeRL's file logger writes a line per log call: a validation before training comes as step 0, one after a resume repeats
-a step.
+VeRL's file logger writes a line per log call: a validation before training has step 0, and a validation after a resume
+repeats a step.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _NAMES = {
 
 
 class VerlStepReader:
-    """Reads what VeRL's file logger appends to a file."""
+    """Reads the lines that VeRL's file logger appends to a file."""
 
     def __init__(self, file: Path):
         self._lines = JsonLinesTail(file)

@@ -1,7 +1,8 @@
-"""The private folder of one start of VeRL: secrets, Ray's files and temporary files, out of other users' reach.
+"""The private folder of one start of VeRL: secrets, Ray's files and temporary files, which other users cannot reach.
 
-Ray gives everyone every right to its own folder and to most of what it makes in it, so that folder lies inside this
-one, and nothing else lies in Ray's. The path is short: Ray's sockets are below it and may have 107 characters.
+Ray gives all users full access to its own folder and to most files in it. Ray's folder therefore lies inside the
+private folder, and holds nothing else. The path is short, because the paths of Ray's sockets below it may have at most
+107 characters.
 """
 
 import os
@@ -14,7 +15,7 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True)
 class PrivateFolder:
-    """Where one start of VeRL keeps what is nobody else's business.
+    """The private folder of one start of VeRL.
 
     Attributes:
         path: The folder, with mode 0700.
@@ -29,26 +30,26 @@ class PrivateFolder:
 
     @property
     def token(self) -> Path:
-        """Who knows its content may use Ray."""
+        """The file with the token that gives access to Ray."""
         return self.path / "token"
 
     @property
     def queue_key(self) -> Path:
-        """Who knows its content may use TransferQueue; see ``queue``."""
+        """The file with the key that gives access to TransferQueue; see ``transfer_queue``."""
         return self.path / "queue-key"
 
     @property
     def rendezvous(self) -> Path:
-        """Where the ranks of a process group find each other."""
+        """The folder in which the ranks of a process group find each other."""
         return self.path / "rendezvous"
 
     @property
     def scratch(self) -> Path:
-        """For temporary files."""
+        """The folder for temporary files."""
         return self.path / "tmp"
 
     def fill(self) -> None:
-        """Make what belongs into the folder, with new secrets; the folder itself too if it is not there."""
+        """Make the folder if it does not exist, its subfolders, and new secrets."""
         for folder in (self.path, self.ray, self.rendezvous, self.scratch):
             folder.mkdir(mode=0o700, exist_ok=True)
         for file in (self.token, self.queue_key):

@@ -1,7 +1,7 @@
-"""The reward function that VeRL's reward manager calls, and how the worker gets its typed result back.
+"""The reward function that VeRL's reward manager calls, and how the worker receives its typed result.
 
-Set through ``reward.custom_reward_function``. VeRL wants ``score`` and passes on whatever else is in the mapping, so
-the ``EpisodeScore`` itself travels beside it; the worker puts the figures that VeRL's metrics take in its place.
+``reward.custom_reward_function`` names it. VeRL reads ``score`` from the returned mapping and passes on all other
+entries, so the mapping also carries the ``EpisodeScore``; the worker replaces it by the figures for VeRL's metrics.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ async def score(
 
 
 def take_score(output: Any) -> EpisodeScore | None:
-    """The score in an agent loop's output, of which VeRL keeps the figures; None where ``score`` did not make it."""
+    """Take the score out of an agent loop's output and leave its figures; None if ``score`` did not compute it."""
     details = output.extra_fields.get("reward_extra_info") or {}
     episode_score = details.get(_RESULT)
     if not isinstance(episode_score, EpisodeScore):

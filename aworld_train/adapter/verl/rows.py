@@ -1,6 +1,6 @@
-"""A finished episode as VeRL takes it: one output per row, of which all have the episode's reward.
+"""Converts a finished episode into VeRL's outputs: one per row, all with the episode's reward.
 
-A scorer may give agents rewards of their own by returning ``score/<agent>`` beside ``score``.
+A scorer can give single agents separate rewards by returning ``score/<agent>`` in addition to ``score``.
 """
 
 from typing import Any
@@ -12,20 +12,20 @@ from aworld_train.adapter.verl.language_model import VerlModel
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
-    """A row that knows its agent."""
+    """A row with the name of its agent, whose reward may differ from the episode's."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As VeRL's, with the agent's own reward where the scorer gave it one."""
+        """VeRL's fields of the row, with the agent's own reward if the scorer returned one."""
         scores = self.extra_fields.get("reward_extra_info") or {}
         own = scores.get(f"score/{self.extra_fields['agent']}")
         if own is None:
             return dict(super().as_dict())
-        # A copy, for the record takes the episode's reward from the row itself.
+        # A copy, because the record reads the episode's reward from the row itself.
         return dict(AgentLoopOutput.as_dict(self.model_copy(update={"reward_score": float(own)})))
 
 
 def output_rows(finished: FinishedEpisode, model: VerlModel) -> list[EpisodeRow]:
-    """The rows of an episode; VeRL scores the last one and gives the score to all."""
+    """The rows of an episode; VeRL scores the last one and copies the score to all."""
     result, tools = finished.result, finished.result.tools
     return [
         EpisodeRow(
@@ -42,7 +42,7 @@ def output_rows(finished: FinishedEpisode, model: VerlModel) -> list[EpisodeRow]
                 **episode_facts(finished),
                 "min_global_steps": model.first_steps,
                 "max_global_steps": model.last_steps,
-                # VeRL reads these two of every agent loop.
+                # VeRL expects these two from every agent loop.
                 "turn_scores": [],
                 "tool_rewards": [],
             },

@@ -1,8 +1,8 @@
-"""How finished episodes become a training batch.
+"""Selects the finished groups of episodes that form a training batch.
 
-VeRL's replay buffer with two differences: it looks for finished groups every 50 ms instead of every 2 s, which on
-small models would be most of a step; and a group of which fewer than two episodes are healthy is left out, because a
-single episode has no group to be compared with.
+VeRL's replay buffer with two differences: it looks for finished groups every 50 ms instead of every 2 s, because with
+small models 2 s would be most of a step; and it leaves out a group with too few healthy episodes, because a single
+episode cannot be compared with others.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ _POLL_SECONDS = 0.05
 
 
 class GroupSampler(ReplayBuffer):  # type: ignore[misc]
-    """Takes whole groups; ``sampler_kwargs.min_group`` says how many healthy episodes a group needs."""
+    """Selects whole groups with at least ``sampler_kwargs.min_group`` healthy episodes."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(poll_interval=_POLL_SECONDS, **kwargs)

@@ -1,9 +1,9 @@
 """Checks verl configuration against the default configuration that ships with the installed verl.
 
-verl reads its configuration with ``get``: a key it does not know is ignored without a word, and a value of
-the wrong type fails minutes later in another process. So every key given must be one of: a key of the default
-configuration, a field of the dataclass that verl builds there, a key listed below, or inside a map whose keys
-are free. Neither verl nor torch is imported.
+verl reads its configuration with ``get``: it silently ignores a key that it does not know, and a value of the wrong
+type fails minutes later in another process. Therefore every key must be a key of the default configuration, a field of
+the dataclass that verl builds in its place, a key listed in ``key_rules``, or inside a map that accepts any keys.
+Neither verl nor torch is imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,16 +36,16 @@ _MISSING = "???"  # OmegaConf's mark for a value that must be given
 
 
 def default_config() -> dict[str, Any]:
-    """verl's whole default configuration, interpolations unresolved and required values marked ``???``.
+    """verl's whole default configuration, with unresolved interpolations and ``???`` for required values.
 
     Raises:
-        DependencyMissing: When verl is not installed.
+        DependencyMissing: verl is not installed.
     """
     return deepcopy(_defaults())
 
 
 def overlay(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A new configuration: ``config`` with ``overrides`` laid over it, maps merged, lists replaced."""
+    """A new configuration: ``config`` with ``overrides`` merged into it; maps are merged, lists replaced."""
     return merge(config, overrides)
 
 
@@ -53,24 +53,24 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
     """Refuse keys that verl does not know and values of the wrong type.
 
     Args:
-        config: The composed configuration, ``overrides`` included; it says which dataclass stands where.
-        overrides: The part to check, nested. A configuration can be checked whole by giving it twice.
+        config: The composed configuration, ``overrides`` included; it shows which map becomes which dataclass.
+        overrides: The part to check, nested. Passing a configuration as both arguments checks all of it.
 
     Raises:
-        RecipeError: Naming every wrong key with the nearest valid one, and every wrong value.
-        DependencyMissing: When verl is not installed.
+        RecipeError: Something is wrong; it names every wrong key with the nearest valid one, and every wrong value.
+        DependencyMissing: verl is not installed.
     """
     refuse(list(_faults(overrides, config, _resolved_defaults(), (), {})))
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with every interpolation replaced by its value, but for lookups of environment variables.
+    """The configuration with every interpolation replaced by its value, except lookups of environment variables.
 
-    Those stay as they are written, wherever other interpolations take them to. A required value that is missing
-    becomes null where its section is switched off (``enable`` or ``enabled`` is false): verl never reads it there.
+    Lookups stay as they are written, also where other interpolations copy them. A missing required value becomes
+    null if its section is switched off (``enable`` or ``enabled`` is false), because verl does not read it then.
 
     Raises:
-        RecipeError: When a required value is missing or an interpolation cannot be resolved.
+        RecipeError: A required value is missing, or an interpolation cannot be resolved.
     """
     complete = deepcopy(config)
     refuse(
@@ -97,7 +97,7 @@ def _defaults() -> dict[str, Any]:
 
 @cache
 def _resolved_defaults() -> dict[str, Any]:
-    """The defaults as types to compare with, and the settings of TransferQueue, which verl only passes on."""
+    """The defaults, whose types are compared with, with the settings of TransferQueue, which verl only passes on."""
     defaults = default_config()
     spec = find_spec("transfer_queue")
     if spec and spec.origin:
@@ -118,7 +118,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _faults(
     overrides: Mapping[str, Any], config: Any, defaults: Any, path: KeyPath, fields: dict[str, FieldType]
 ) -> Iterator[str]:
-    """What is wrong with ``overrides``, the map at ``path``, next to the same place in the other trees."""
+    """The faults of ``overrides``, the map at ``path``, compared with the maps at that path in the other trees."""
     template = NAMED_ENTRIES.get(dotted(path))
     extra = read_anyway(path)
     for key, value in overrides.items():
@@ -140,16 +140,16 @@ def _faults(
         ):
             below = config.get(key) if isinstance(config, Mapping) else None
             inside = _fields(below, default, kind)
-            if inside is not None:  # a class from elsewhere knows its own fields
+            if inside is not None:  # the fields of a class outside verl are unknown
                 yield from _faults(value, below, default or {}, key_path, inside)
         elif wrong := _mismatch(key_path, value, default, kind, annotated=key in fields or key in extra):
             yield wrong
 
 
 def _fields(config: Any, default: Any, kind: FieldType) -> dict[str, FieldType] | None:
-    """The fields of the dataclass that a map becomes: by its ``_target_``, else by its place in another one.
+    """The fields of the dataclass that a map becomes: by its ``_target_``, else by the type of its field.
 
-    Empty for a map that becomes none, None for one whose class is not verl's.
+    Empty for a map that becomes no dataclass, None for one whose class is not verl's.
     """
     targets = [
         tree["_target_"] for tree in (config, default) if isinstance(tree, Mapping) and "_target_" in tree
@@ -159,10 +159,10 @@ def _fields(config: Any, default: Any, kind: FieldType) -> dict[str, FieldType] 
 
 
 def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annotated: bool) -> str | None:
-    """The sentence for a value of the wrong type; None where it fits.
+    """The message about a value of the wrong type; None if its type is right.
 
-    Where verl has no annotation the default's type is the type, null is accepted, and a null default accepts
-    anything. Interpolations are accepted: their value is not known yet.
+    Without an annotation the type is that of the default, null is accepted, and a null default accepts any value.
+    Interpolations are accepted, because their value is not known yet.
     """
     if isinstance(value, str) and "${" in value:
         return None
@@ -216,10 +216,10 @@ def _unknown(path: KeyPath, level: set[str]) -> str:
 
 
 def _nearest(path: KeyPath, level: set[str]) -> str | None:
-    """The valid key that ``path`` most likely means.
+    """The valid key that the user most likely meant by ``path``.
 
-    A slip of the pen in one of the keys of the same ``level`` comes first, then a key of that very name in
-    another section, then a similar name anywhere; among several the one with the most similar path.
+    A similar name among the keys of the same ``level`` comes first, then the same name in another section, then a
+    similar name in any section; among several keys the one with the most similar path is taken.
     """
     name = path[-1]
     for key_path in get_close_matches(name, level, n=1, cutoff=0.8):
@@ -238,23 +238,23 @@ def _likeness(key_a: str, key_b: str) -> float:
 
 @cache
 def _known_keys() -> tuple[KeyPath, ...]:
-    """Every key of the defaults and every field of the dataclasses that stand in them."""
+    """Every key of the defaults and every field of the dataclasses in them."""
     return tuple(sorted(_keys_below(_resolved_defaults(), (), {})))
 
 
 def _keys_below(defaults: Mapping[str, Any], path: KeyPath, fields: dict[str, FieldType]) -> set[KeyPath]:
-    found = {(*path, key) for key in {*defaults, *fields, *read_anyway(path)} - {"_target_"}}
+    keys = {(*path, key) for key in {*defaults, *fields, *read_anyway(path)} - {"_target_"}}
     if not path:
-        found -= {(key,) for key in IGNORED_SECTIONS}
+        keys -= {(key,) for key in IGNORED_SECTIONS}
     for key, value in defaults.items():
         if isinstance(value, Mapping) and (path or key not in IGNORED_SECTIONS):
             inside = fields_of(value["_target_"]) if "_target_" in value else {}
-            found |= _keys_below(value, (*path, key), inside or {})
-    return found
+            keys |= _keys_below(value, (*path, key), inside or {})
+    return keys
 
 
 def _switch_off(config: dict[str, Any], path: KeyPath) -> bool:
-    """Set the value at ``path`` to null if a section above it is switched off; whether it is."""
+    """Set the value at ``path`` to null if a section above it is switched off; returns whether it is."""
     node: Any = config
     off = False
     for key in path[:-1]:

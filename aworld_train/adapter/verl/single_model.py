@@ -1,4 +1,4 @@
-"""VeRL's model for single episodes: its engine in this process, or a served model that it talks to as to its engine."""
+"""VeRL's model for single episodes: its engine in this process, or a served model behind the engine's interface."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from aworld_train.recipe.schema import Recipe
 
 
 class VerlLoadedModel:
-    """See ``LoadedModel``."""
+    """Implements ``LoadedModel`` with VeRL's engine or a served model."""
 
     def __init__(self, recipe: Recipe, folder: Path, model_url: str | None):
         logging.disable_progress_bar()
@@ -41,4 +41,4 @@ class VerlLoadedModel:
         return VerlModel(self._engine, self.tokenizer, self._parser, self._template_options, self._end_tokens)
 
     async def close(self) -> None:
-        """As ``LoadedModel.close``; what the engine holds goes with the process."""
+        """As ``LoadedModel.close``; the engine's memory is freed when the process ends."""

@@ -1,9 +1,9 @@
-"""VeRL's controller, keeping what the environment gave out of what it prints, writes and sends.
+"""VeRL's controller, which keeps values of environment variables out of everything it prints, writes and sends.
 
-VeRL resolves its configuration once, prints it, and gives it to every tracker (Weights & Biases, MLflow, ...). Here
-both get it as ``verl.yaml`` has it, with ``${oc.env:NAME}`` for a value that is nobody else's business.
+VeRL resolves its configuration once, prints it, and passes it to every tracker (Weights & Biases, MLflow, ...). With
+this class both receive the configuration as in ``verl.yaml``, with ``${oc.env:NAME}`` instead of the value.
 
-Ray copies the class to its process by value, so that it may refer only to things that can be imported there.
+Ray copies the class to its process by value, so the class may use only names that can be imported in that process.
 """
 
 import inspect
@@ -20,23 +20,23 @@ from verl.trainer.ppo.v1 import trainer_base
 
 @ray.remote
 class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's ``TaskRunnerV1``, discreet."""
+    """VeRL's ``TaskRunnerV1``, which shows no values of environment variables."""
 
     def run(self, config: Any) -> None:
-        """Train, as VeRL does."""
+        """Train as VeRL does, with references in the printed and tracked configuration."""
         inherited = super().run
-        # Ray wraps methods, and copies VeRL's class by value: what `run` calls is not what its module has.
+        # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         inherited(config)
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
-    """Have VeRL, in this process, show ``config`` and no other; and write what the model said for its owner alone.
+    """Make VeRL, in this process, show only ``config``, and write generations that only the user can read.
 
     Args:
         config: The configuration with references.
-        called_by_run: Functions that VeRL's ``run`` calls, by name; changed.
+        called_by_run: Functions that VeRL's ``run`` calls, by name; the mapping is changed.
     """
     tracking, write = trainer_base.Tracking, trainer_base.PPOTrainer._write_generations
 

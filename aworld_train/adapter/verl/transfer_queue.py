@@ -1,10 +1,11 @@
-"""TransferQueue, spoken to only by processes of the run: every socket is encrypted with the run's key (ZMQ CURVE).
+"""Restricts TransferQueue to processes of the run: every socket is encrypted with the run's key (ZMQ CURVE).
 
-TransferQueue unpickles what reaches its sockets, so whoever can send to one runs code as the trainer. All processes of
-a run read one secret key from a file that only their user can read. A CURVE server answers nobody whose first message
-is not sealed to its public key, and that message does not show the key (https://rfc.zeromq.org/spec/26/). The public
-key is made from the secret one and given to nobody else, so that whoever knows it belongs to the run. This needs no
-authenticator beside the sockets (ZAP), without which a socket would let in everyone who knows the public key.
+TransferQueue unpickles the messages that reach its sockets, so anyone who can send to one can run code as the trainer.
+All processes of a run read one secret key from a file that only their user can read. A CURVE server does not answer a
+client whose first message is not sealed to the server's public key, and that message does not reveal the key
+(https://rfc.zeromq.org/spec/26/). The public key is derived from the secret key and given to no other process, so that
+a client that knows it belongs to the run. Therefore no authenticator (ZAP) is needed; with a public key that others
+know, a socket without one would accept everyone.
 """
 
 import functools
@@ -14,24 +15,24 @@ from types import ModuleType
 from typing import Any
 
 QUEUE_KEY_VARIABLE = "AWORLD_TRAIN_QUEUE_KEY"
-"""The environment variable with the path of the key's file."""
+"""Name of the environment variable that holds the path of the key's file."""
 SOCKET_MODULES = (
     "transfer_queue.utils.zmq_utils",
     "transfer_queue.controller",
     "transfer_queue.storage.simple_storage",
     "transfer_queue.storage.managers.base",
 )
-"""Where TransferQueue 0.1.11 makes sockets, in all of them by the function ``create_zmq_socket``."""
+"""The modules in which TransferQueue 0.1.11 makes sockets, all with the function ``create_zmq_socket``."""
 
 
 def secure_queue(key_file: Path) -> None:
-    """Make every socket that TransferQueue opens in this process one of the run's; again it does nothing.
+    """Encrypt every socket that TransferQueue opens in this process; a second call does nothing.
 
     Args:
         key_file: Holds the run's secret key, 32 bytes in hexadecimal digits.
 
     Raises:
-        RuntimeError: This TransferQueue makes its sockets in another way than the one this was written for.
+        RuntimeError: This version of TransferQueue does not make its sockets as version 0.1.11 does.
         ValueError: The file holds no key.
     """
     modules = _socket_modules()
@@ -61,7 +62,7 @@ def _socket_modules() -> list[ModuleType]:
 
 
 def _secured(create: Any, secret: bytes) -> Any:
-    """``create_zmq_socket`` with the run's key on what it makes: ROUTER sockets are servers, DEALER sockets clients."""
+    """``create_zmq_socket`` that sets the run's key: ROUTER sockets are servers, DEALER sockets clients."""
     import zmq
     from zmq.utils import z85
 

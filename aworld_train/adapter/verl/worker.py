@@ -1,6 +1,7 @@
-"""Who plays episodes inside VeRL: its agent-loop worker, keeping a record of each episode and an eye on groups.
+"""VeRL's agent-loop worker, which records each episode and plays the failed episodes of small groups again.
 
-Ray copies the worker class to its process by value, so that it may refer only to things that can be imported there.
+Ray copies the worker class to its process by value, so the class may use only names that can be imported in that
+process.
 """
 
 from pathlib import Path
@@ -18,9 +19,9 @@ from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
 @ray.remote
 class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc]
-    """VeRL's agent-loop worker, keeping a record of each episode.
+    """VeRL's agent-loop worker, which keeps a record of each episode.
 
-    Where the recipe says so, a group with too few healthy episodes plays the failed ones once more.
+    If the recipe says so, a group with too few healthy episodes plays the failed ones once more.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -30,15 +31,15 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         self.watch_groups(str(Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)))
 
     def watch_groups(self, settings: str) -> None:
-        """Play small groups again from now on, if the file of settings says so."""
-        self._least = read_settings(settings).replay_below
+        """Read from the file ``episodes.yaml`` below which size failed episodes are played again."""
+        self._min_healthy = read_settings(settings).replay_below
         self._groups: dict[str, Group] = {}
 
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         uid = prompt["uid"]
-        # VeRL plays a task as often as its row says, where it says so.
+        # A row may say how often VeRL plays its task.
         size = int(prompt.get("__rollout_n__", self.config.actor_rollout_ref.rollout.n))
-        self._groups[uid] = Group(size, self._least)
+        self._groups[uid] = Group(size, self._min_healthy)
         try:
             await super()._run_prompt(prompt, *args, **kwargs)
         finally:
@@ -59,7 +60,7 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             await self._play(sampling_params, trajectory, **kwargs)
 
     async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
-        """Play an episode, put its rows where VeRL looks for them, and say whether there are any."""
+        """Play an episode, pass its rows to VeRL, and return whether it is usable."""
         record = open_record(
             int(trajectory["step"]), bool(trajectory["validate"]), int(trajectory["sample_index"])
         )
@@ -71,21 +72,21 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             raise
         finally:
             record.write(error)
-        return record.kept
+        return record.is_usable
 
     async def _agent_loop_postprocess(self, output: list[Any], validate: bool, **kwargs: Any) -> None:
-        """Score an episode and put its rows where VeRL looks for them; one without a score is left out."""
+        """Score an episode and pass its rows to VeRL; an episode without a score is left out."""
         if not output:
             return
         record = current_record()
         await self._compute_score(output, kwargs=kwargs)
         score = take_score(output[-1])
-        if score is None:  # VeRL was configured to score in another way, or not at all
+        if score is None:  # VeRL was configured with another reward function, or with none
             last = output[-1]
             record.reward(last.reward_score, last.extra_fields.get("reward_extra_info") or {})
         elif not record.score(score, kwargs):
             return
-        # VeRL does not score again what has a score.
+        # VeRL does not score a row again that has a score.
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 

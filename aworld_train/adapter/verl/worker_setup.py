@@ -1,6 +1,6 @@
-"""What every worker process of Ray does before anything of VeRL runs in it (Ray's ``worker_process_setup_hook``).
+"""Sets up each worker process of Ray before VeRL runs in it (Ray's ``worker_process_setup_hook``).
 
-Ray ends a worker in which this fails, so no process of a run goes on without it.
+Ray ends a worker in which the hook fails, so no process of a run works without the setup.
 """
 
 import os
@@ -11,22 +11,22 @@ from aworld_train.user_code import find_user_modules
 
 WORKER_SETUP = "aworld_train.adapter.verl.worker_setup.set_up"
 RENDEZVOUS_VARIABLE = "AWORLD_TRAIN_RENDEZVOUS"
-"""The environment variable with the folder in which ranks find each other."""
+"""Name of the environment variable that holds the folder in which ranks find each other."""
 
 
 def set_up() -> None:
-    """Secure the queue, let ranks meet in a file, and let the user's own modules be found."""
+    """Secure the queue, let ranks find each other through a file, and make the user's modules importable."""
     secure_queue(Path(os.environ[QUEUE_KEY_VARIABLE]))
-    _meet_in_file()
+    _set_file_rendezvous()
     find_user_modules()
 
 
-def _meet_in_file() -> None:
-    """Ranks of a worker group find each other through a file, which only their user can reach.
+def _set_file_rendezvous() -> None:
+    """Let the ranks of a worker group find each other through a file that only their user can reach.
 
-    torch would have the first rank listen on every address of the machine (``TCPStore``) and do for anybody what it is
-    asked to, such as naming another address for a rank, whose messages are then unpickled. VeRL passes this variable on
-    to torch; the port that it chose for each group serves as the group's name.
+    By default torch's first rank listens on every address of the machine (``TCPStore``) and obeys anybody's requests,
+    for instance to record another address for a rank, whose messages are then unpickled. VeRL passes the variable
+    ``DIST_INIT_METHOD`` on to torch; the port that VeRL chose for each group serves as the group's name.
     """
     port = os.environ.get("MASTER_PORT")
     if port is not None:

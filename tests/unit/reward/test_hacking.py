@@ -9,7 +9,7 @@ from aworld_train.reward.hacking import Suspicion, ToolUse, look, suspicions
 
 HONEST: dict[str, Any] = {
     "query": "How many birds are in the table? It is at /attachments/birds.csv",
-    "said": "I read the table. <answer>1,734 birds</answer>",
+    "text": "I read the table. <answer>1,734 birds</answer>",
     "answer": "1,734 birds",
     "right": True,
     "tools": [ToolUse('{"file_path": "/attachments/birds.csv"}', "total: 1,734 birds")],
@@ -85,10 +85,10 @@ def test_a_short_answer_is_found_anywhere_and_says_nothing() -> None:
 
 
 def test_text_that_was_said_before() -> None:
-    assert signs(said="I shall look at the table of birds again and again. " * 20) == [
+    assert signs(text="I shall look at the table of birds again and again. " * 20) == [
         Suspicion.repeated_text
     ]
-    assert signs(said=" ".join(f"word{number}" for number in range(400))) == []
+    assert signs(text=" ".join(f"word{number}" for number in range(400))) == []
 
 
 def test_a_right_answer_without_any_tool() -> None:

@@ -72,7 +72,7 @@ def test_with_a_cassette_to_replay_no_environment_is_started_or_looked_for(
         assert found.token == ""
         assert found.variables()["MCP_SERVER_URL"].startswith("http://127.0.0.1:")
         watch = HealthWatch(found, 0.0)
-        assert watch.lost() is None
+        assert watch.failure_reason() is None
         assert watch.answers()
         assert not watch.silent
         assert watch.interruptions == 0
@@ -112,7 +112,7 @@ def test_a_cassette_of_another_environment_is_said_before_anything_starts(
 
 def test_an_environment_that_answers_no_more_is_lost_once_its_time_is_up() -> None:
     gone = RunEnvironment(URL, "")
-    assert HealthWatch(gone, 60.0).lost() is None
+    assert HealthWatch(gone, 60.0).failure_reason() is None
     watch = HealthWatch(gone, 0.0)
-    assert "env.recovery_timeout is 0" in (watch.lost() or "")
+    assert "env.recovery_timeout is 0" in (watch.failure_reason() or "")
     assert (watch.silent, watch.answers(), watch.interruptions) == (True, False, 1)

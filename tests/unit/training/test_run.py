@@ -13,11 +13,11 @@ from rich.console import Console
 from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import UsageError
 from aworld_train.masking import remember
-from aworld_train.training.account import RunRecord
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
+from aworld_train.training.run_record import RunRecord
 from aworld_train.training.summary import RunSummary
 
 
@@ -111,16 +111,16 @@ def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Pat
     folder = open_run(tmp_path / "run")
     log = folder.path / "logs" / "m.jsonl"
     summary = RunSummary("r", steps_planned=2)
-    account = RunRecord(folder, summary, log, 0)
+    record = RunRecord(folder, summary, log, 0)
     append(folder.episodes, *[episode(0, validate=True, correct=c) for c in (1.0, 0.0, 0.0, 0.0)])
     append(log, validated(0))
     append(folder.episodes, episode(1), episode(1, correct=None, outcome="environment", cause="gone"))
     append(log, trained(1), trained(2))
     append(folder.episodes, episode(2, validate=True, tool_calls=0), episode(2, validate=True, tool_calls=2))
-    assert account.refresh(3.0)
+    assert record.refresh(3.0)
     append(log, validated(2))
-    assert account.refresh(4.0)
-    assert not account.refresh(5.0)
+    assert record.refresh(4.0)
+    assert not record.refresh(5.0)
     rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert rows[0]["val_accuracy"] == 0.25
@@ -130,19 +130,19 @@ def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Pat
     assert (summary.val["before"].accuracy, summary.val["before"].n) == (0.25, 4)
     assert (summary.val["after"].accuracy, summary.val["after"].n) == (1.0, 2)
     assert summary.correct_with_tool == 0.5
-    assert account.worst_cause() == "gone"
+    assert record.worst_cause() == "gone"
 
 
 def test_an_episode_that_is_played_again_counts_once_and_its_loss_is_counted(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
     summary = RunSummary("r")
-    account = RunRecord(folder, summary, folder.path / "m", 0)
+    record = RunRecord(folder, summary, folder.path / "m", 0)
     append(
         folder.episodes,
         episode(1, correct=None, outcome="environment", retried=True, cause="gone"),
         episode(1),
     )
-    account.refresh(1.0)
+    record.refresh(1.0)
     assert (summary.episodes, summary.trained_episodes, summary.environment_losses) == (1, 1, 1)
 
 
@@ -165,20 +165,20 @@ def test_what_came_after_the_checkpoint_is_done_again_and_counted_once(tmp_path:
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    account = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
+    record = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
     line = episode(1)
     append(folder.episodes, line[:20])
-    assert not account.refresh(1.0)
+    assert not record.refresh(1.0)
     append(folder.episodes, line[20:])
-    assert account.refresh(1.0)
-    assert account.summary.episodes == 1
+    assert record.refresh(1.0)
+    assert record.summary.episodes == 1
 
 
 def test_metrics_hold_no_number_that_json_does_not_know(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
-    account = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
+    record = RunRecord(folder, RunSummary("r"), folder.path / "m", 0)
     append(folder.path / "m", trained(1, **{"x": float("nan")}))
-    account.refresh(1.0)
+    record.refresh(1.0)
     assert "NaN" not in folder.metrics.read_text()
 
 

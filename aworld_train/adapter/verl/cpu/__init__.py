@@ -1,7 +1,7 @@
-"""VeRL on CPU: the platform, the training engine and the rollout server that the ``transformers`` engine means.
+"""VeRL on CPU: the platform, the training engine and the rollout server of ``rollout.engine=transformers``.
 
-``platform`` is imported by every process that imports VeRL (through ``VERL_USE_EXTERNAL_MODULES``, which raises on
-error) and is light; ``registration`` is imported where models are built (``model.external_lib``).
+Every process that imports VeRL imports ``platform`` (through ``VERL_USE_EXTERNAL_MODULES``, which raises on error), so
+``platform`` imports little; ``registration`` is imported where models are built (``model.external_lib``).
 """
 
 PLATFORM_MODULE = "aworld_train.adapter.verl.cpu.platform"

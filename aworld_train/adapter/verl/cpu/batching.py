@@ -1,11 +1,11 @@
 """Continuous batching on CPU: requests join and leave the running batch between decode steps.
 
-``ContinuousBatcher`` is synchronous and knows nothing of Ray: ``submit`` queues a request, ``step`` admits what fits,
-computes one token for every running sequence and returns the requests that ended. Running sequences are computed in
-one pass of a single column; new ones in passes of similar length, right-aligned, so that the last column always holds
-the logits wanted and little is padding. A sequence that outgrows the memory, or was begun under other weights, goes
-back to wait with the tokens it has and is computed anew. A model is any Hugging Face causal language model with full
-attention in every layer.
+``ContinuousBatcher`` is synchronous and independent of Ray: ``submit`` queues a request; ``step`` admits the requests
+that fit, computes one token for every running sequence and returns the requests that ended. Running sequences are
+computed in one pass of a single column; new ones in passes of similar length, right-aligned, so that the last column
+always holds the needed logits and little is padding. A sequence that outgrows the memory, or began under other
+weights, goes back to the queue with its tokens and is computed again. The model can be any Hugging Face causal language
+model with full attention in every layer.
 """
 
 from collections import deque
@@ -23,15 +23,15 @@ from aworld_train.adapter.verl.cpu.kv_cache import CacheShape, PrefixStore, RowC
 from aworld_train.adapter.verl.cpu.sampling import GenerationParams, sample
 
 ATTENTION = "aworld_grouped_sdpa"
-_ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step: running ones wait for them
+_ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step, because running sequences wait for them
 _PASS_TOKENS = (
-    512  # most padded tokens in one pass over several new sequences: more is no faster and pads more
+    512  # most padded tokens in one pass over several new sequences: more are not faster and pad more
 )
 
 
 @dataclass
 class GenerationRequest:
-    """One generation: what was asked, what came, and why it ended (``stop``, ``length`` or ``aborted``)."""
+    """One generation: the request, the sampled tokens, and why it ended (``stop``, ``length`` or ``aborted``)."""
 
     request_id: str
     prompt: list[int]
@@ -44,11 +44,12 @@ class GenerationRequest:
 
     @property
     def length(self) -> int:
+        """Tokens of the prompt and of the generation so far."""
         return len(self.prompt) + len(self.tokens)
 
     @property
     def context(self) -> list[int]:
-        """All tokens so far: what the next one depends on."""
+        """All tokens so far, on which the next one depends."""
         return self.prompt + self.tokens
 
 
@@ -56,12 +57,12 @@ class ContinuousBatcher:
     """Decodes many requests at once.
 
     Args:
-        model: in evaluation mode, float32, on the CPU.
-        eos_ids: tokens that end a sequence unless a request ignores them.
-        max_running: most sequences decoded together.
-        max_length: longest sequence, prompt included, in tokens.
-        kv_budget_bytes: memory for keys and values of running sequences; half as much again remembers finished ones.
-        seed: of the sampler.
+        model: The model, in evaluation mode, float32, on the CPU.
+        eos_ids: Tokens that end a sequence unless a request ignores them.
+        max_running: Most sequences decoded together.
+        max_length: Longest sequence, prompt included, in tokens.
+        kv_budget_bytes: Memory for keys and values of running sequences; half as much is added for finished ones.
+        seed: Seed of the sampler.
     """
 
     def __init__(
@@ -92,13 +93,14 @@ class ContinuousBatcher:
 
     @property
     def idle(self) -> bool:
+        """Whether there is no request to work on."""
         return not self.waiting and not self.running
 
     def check(self, request: GenerationRequest) -> None:
-        """See that a request can be served.
+        """Check that a request can be served.
 
         Raises:
-            ValueError: the prompt is empty, or leaves no room for a token.
+            ValueError: The prompt is empty, or leaves no room for a token.
         """
         if not request.prompt:
             raise ValueError("a prompt needs at least one token")
@@ -111,42 +113,42 @@ class ContinuousBatcher:
         """Queue a request that ``check`` accepts; it joins the batch in the next ``step``.
 
         Raises:
-            ValueError: as ``check``.
+            ValueError: As for ``check``.
         """
         self.check(request)
         self.waiting.append(request)
 
     def abort(self, request_id: str | None = None) -> list[GenerationRequest]:
-        """End a request, or all of them, where they stand; they keep the tokens they have."""
-        chosen = [r for r in (*self.waiting, *self.running) if request_id in (None, r.request_id)]
-        for request in chosen:
+        """End a request, or all of them, at once; they keep the tokens that they have."""
+        aborted = [r for r in (*self.waiting, *self.running) if request_id in (None, r.request_id)]
+        for request in aborted:
             request.finish_reason = "aborted"
         self.waiting = deque(r for r in self.waiting if r.finish_reason is None)
         with torch.inference_mode():
             self._retire()
-        return chosen
+        return aborted
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace parameters by name and forget everything computed with the old ones.
+        """Replace parameters by name and forget all keys and values computed with the old ones.
 
-        Sequences in flight keep their tokens; those to come are sampled as the new weights say.
+        Sequences in flight keep their tokens; further tokens are sampled with the new weights.
 
         Raises:
-            KeyError: a name that the model does not have.
+            KeyError: The model has no parameter of a given name.
         """
-        own = dict(self.model.named_parameters(remove_duplicate=False)) | dict(self.model.named_buffers())
+        tensors = dict(self.model.named_parameters(remove_duplicate=False)) | dict(self.model.named_buffers())
         with torch.no_grad():
             for name, tensor in weights:
-                if name not in own:
+                if name not in tensors:
                     raise KeyError(f"the trainer sent {name!r}, which the rollout model does not have")
-                own[name].copy_(tensor)
+                tensors[name].copy_(tensor)
         self.prefixes.clear()
         self.waiting.extendleft(reversed(self.running))
         self.running.clear()
         self.cache.rows = 0
 
     def drop(self) -> None:
-        """Forget all requests and all that was computed: after an error none of it can be trusted."""
+        """Forget all requests and all keys and values, because after an error they may be wrong."""
         self.waiting.clear()
         self.running.clear()
         self.prefixes.clear()
@@ -161,12 +163,12 @@ class ContinuousBatcher:
         with torch.inference_mode():
             while len(self.running) > 1 and self._too_many(len(self.running), self._longest):
                 self._suspend()
-            standing = len(self.running)
+            decoding = len(self.running)
             self._admit()
-            if standing:
-                self._decode(standing)
-            if standing < len(self.running):
-                self._prefill(standing)
+            if decoding:
+                self._decode(decoding)
+            if decoding < len(self.running):
+                self._prefill(decoding)
             return self._retire()
 
     @property
@@ -177,19 +179,19 @@ class ContinuousBatcher:
         return rows * longest * self.cache.shape.bytes_per_token > self.kv_budget_bytes
 
     def _suspend(self) -> None:
-        """Send the sequence of the last row back to the head of the queue, and remember what it computed."""
+        """Put the sequence of the last row back at the head of the queue, and remember its keys and values."""
         request = self.running.pop()
         self._remember(len(self.running), request)
         self.cache.rows = len(self.running)
         self.waiting.appendleft(request)
 
     def _admit(self) -> None:
-        """Take waiting requests, in order, while rows and memory last.
+        """Admit waiting requests, in order, while rows and memory last.
 
-        A request whose tokens are being computed in this very step waits for the next one, where it finds the result.
+        A request with the same tokens as one admitted in this step waits for the next step, where it reuses the result.
         """
         contexts: set[tuple[int, ...]] = set()
-        held: deque[GenerationRequest] = deque()
+        duplicates: deque[GenerationRequest] = deque()
         admitted = 0
         longest = self._longest
         while self.waiting and len(self.running) < self.max_running:
@@ -202,12 +204,12 @@ class ContinuousBatcher:
             self.waiting.popleft()
             context = tuple(request.context)
             if context in contexts:
-                held.append(request)
+                duplicates.append(request)
                 continue
             contexts.add(context)
             admitted += request.length
             self.running.append(request)
-        self.waiting.extendleft(reversed(held))
+        self.waiting.extendleft(reversed(duplicates))
 
     def _decode(self, rows: int) -> None:
         requests = self.running[:rows]
@@ -220,14 +222,14 @@ class ContinuousBatcher:
         self._forward(0, tokens, positions, mask, longest, requests)
 
     def _prefill(self, first: int) -> None:
-        """Compute the sequences from row ``first`` on, those with the most new tokens first."""
+        """Compute the sequences from row ``first`` on, starting with those that have the most new tokens."""
         self.cache.reserve(len(self.running), self._longest + 1)
         self.cache.rows = len(self.running)
-        found = [(request, *self.prefixes.find(request.context)) for request in self.running[first:]]
-        found.sort(key=lambda item: item[1] - item[0].length)
-        fresh = [request for request, _, _ in found]
+        prefixes = [(request, *self.prefixes.find(request.context)) for request in self.running[first:]]
+        prefixes.sort(key=lambda item: item[1] - item[0].length)
+        fresh = [request for request, _, _ in prefixes]
         self.running[first:] = fresh
-        for row, (request, reused, stored) in enumerate(found, start=first):
+        for row, (request, reused, stored) in enumerate(prefixes, start=first):
             request.reused_tokens = reused
             if stored is not None:
                 self.cache.copy_in(row, stored, reused)
@@ -245,13 +247,13 @@ class ContinuousBatcher:
             at = slice(new - (request.length - request.reused_tokens), None)
             tokens[row, at] = torch.tensor(request.context[request.reused_tokens :])
             positions[row, at] = torch.arange(request.reused_tokens, request.length)
-        # A padded query looks at position 0 alone: its output is not used, but softmax of nothing is not a number.
+        # A padded query attends to position 0 only: its output is not used, but softmax over nothing is NaN.
         mask = torch.arange(longest)[None, None, None] <= positions.clamp(min=0)[:, None, :, None]
         self._forward(first, tokens, positions, mask, longest, requests)
         for row, request in enumerate(requests, start=first):
             if (
                 request.reused_tokens < request.length - 2
-            ):  # else all but the last token was remembered before
+            ):  # else all but the last token are already remembered
                 self._remember(row, request)
 
     def _forward(
@@ -288,7 +290,7 @@ class ContinuousBatcher:
         return None
 
     def _retire(self) -> list[GenerationRequest]:
-        """Take ended requests out of the batch, remember them, and close the gaps they leave."""
+        """Take ended requests out of the batch, remember them, and close the gaps in the rows."""
         ended = [r for r in self.running if r.finish_reason is not None]
         for request in ended:
             row = self.running.index(request)
@@ -303,15 +305,15 @@ class ContinuousBatcher:
 
     def _remember(self, row: int, request: GenerationRequest) -> None:
         # The last sampled token was never an input, so its keys and values do not exist.
-        known = request.length - 1
-        self.prefixes.add(request.context[:known], self.cache.copy_out(row, known))
+        length = request.length - 1
+        self.prefixes.add(request.context[:length], self.cache.copy_out(row, length))
 
 
 def check_supported(model: PreTrainedModel) -> None:
-    """Refuse models whose layers keep something else than plain keys and values.
+    """Refuse models whose layers store something other than plain keys and values.
 
     Raises:
-        ValueError: with the kind of layer that is not supported.
+        ValueError: The model has another kind of layer, which the message names.
     """
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
@@ -337,7 +339,7 @@ def _grouped_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Scaled dot-product attention for grouped queries: the heads that share keys become more queries of one head."""
+    """Scaled dot-product attention for grouped queries: heads that share keys become more queries of one head."""
     if attention_mask is None:
         return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **kwargs)  # type: ignore[no-any-return]
     batch, heads, new, width = query.shape

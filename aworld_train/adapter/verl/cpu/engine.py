@@ -20,7 +20,7 @@ class CpuFSDPEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
         torch.set_num_threads(threads_per_process(torch.distributed.get_world_size()))
 
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Shard the module. Unlike VeRL's, the reference model is not offloaded: it is where it would go already."""
+        """Shard the module. Unlike in VeRL, the reference model is not offloaded: it is in CPU memory already."""
         self._autocast_dtype = torch.float32
         self.scaler = None
         kwargs = {

@@ -1,9 +1,9 @@
-"""Where keys and values of running sequences live, and how finished ones are remembered.
+"""Stores the keys and values of running sequences, and remembers those of finished ones.
 
 Running sequences occupy the first rows of one padded tensor per layer, so a decode step reads a plain view and copies
-nothing. When a sequence ends, the last row moves into its place. What it computed is kept in a ``PrefixStore``: a later
-request that begins with the same tokens (the next turn of an episode, or another episode of the same task) starts
-from there.
+nothing. When a sequence ends, the last row moves into its place, and a ``PrefixStore`` remembers its keys and values: a
+later request that begins with the same tokens (the next turn of an episode, or another episode of the same task) reuses
+them.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ _GROWTH = 256  # positions by which the padded length grows
 
 @dataclass(frozen=True)
 class CacheShape:
-    """Layers, key-value heads and width of one head of the model; 4 bytes a number."""
+    """Number of layers and key-value heads of the model, and width of one head; a number takes 4 bytes."""
 
     layers: int
     heads: int
@@ -27,14 +27,15 @@ class CacheShape:
 
     @property
     def bytes_per_token(self) -> int:
+        """Memory for the keys and values of one token, over all layers."""
         return 2 * 4 * self.layers * self.heads * self.width
 
 
 class RowCache(Cache):  # type: ignore[misc]
     """Keys and values ``[row, head, position, width]`` of the running sequences, one pair of tensors per layer.
 
-    Before each forward pass ``aim`` says which rows are computed and where their new tokens go; the model's layers
-    then call ``update``. The last position of every row is a scratch place for padding and is never attended to.
+    Before each forward pass ``aim`` sets which rows are computed and where their new tokens go; the model's layers
+    then call ``update``. The last position of every row takes padding and is never attended to.
     """
 
     def __init__(self, shape: CacheShape, budget_bytes: int):
@@ -52,9 +53,9 @@ class RowCache(Cache):  # type: ignore[misc]
         self._view = 0
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for ``rows`` sequences of up to ``length`` tokens, keeping what is stored of those.
+        """Make room for ``rows`` sequences of up to ``length`` tokens; stored keys and values stay.
 
-        Room grows ahead of need, but beyond the budget only as far as asked.
+        The tensors grow ahead of need, but beyond the budget only as far as needed.
         """
         if rows <= self.capacity and length < self.length:
             return
@@ -76,9 +77,9 @@ class RowCache(Cache):  # type: ignore[misc]
         """Direct the next forward pass at rows ``first ..``.
 
         Args:
-            first: first row computed.
-            positions: ``[rows, new]``, where each new token goes; -1 marks padding.
-            view: how many positions attention may look at.
+            first: First row computed.
+            positions: ``[rows, new]``, the position of each new token; -1 marks padding.
+            view: How many positions attention may look at.
         """
         self._first = first
         self._positions = torch.where(positions < 0, self.length - 1, positions)
@@ -88,7 +89,7 @@ class RowCache(Cache):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values ``[rows, head, new, width]`` and return all that may be attended to."""
+        """Store a layer's new keys and values ``[rows, head, new, width]`` and return those that may be attended to."""
         last = self._first + key_states.shape[0]
         key, value = self.keys[layer_idx], self.values[layer_idx]
         key[self._row_index, :, self._positions] = key_states.transpose(1, 2)
@@ -96,6 +97,7 @@ class RowCache(Cache):  # type: ignore[misc]
         return key[self._first : last, :, : self._view], value[self._first : last, :, : self._view]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
+        """How many positions attention may look at."""
         return self._view
 
     def copy_out(self, row: int, length: int) -> torch.Tensor:
@@ -105,7 +107,7 @@ class RowCache(Cache):  # type: ignore[misc]
         )
 
     def copy_in(self, row: int, stored: torch.Tensor, length: int) -> None:
-        """Put the first ``length`` positions of what ``copy_out`` gave into a row."""
+        """Copy the first ``length`` positions of a result of ``copy_out`` into a row."""
         for store, source in zip((self.keys, self.values), stored, strict=True):
             for layer, tensor in enumerate(store):
                 tensor[row, :, :length] = source[layer, :, :length]
@@ -129,7 +131,7 @@ class _Remembered:
 
 
 class PrefixStore:
-    """Sequences computed under the present weights, found again by their first tokens; least recently used go first."""
+    """Sequences computed with the present weights, found by their first tokens; the least recently used go first."""
 
     def __init__(self, budget_bytes: int):
         self.budget_bytes = budget_bytes
@@ -158,7 +160,7 @@ class PrefixStore:
         return 0, None
 
     def add(self, tokens: list[int], stored: torch.Tensor) -> None:
-        """Remember a sequence whose keys and values ``copy_out`` gave; too short or too large ones are not kept."""
+        """Remember a sequence with the keys and values from ``copy_out``, unless it is too short or too large."""
         key = tuple(tokens)
         entry = _Remembered(key, stored, _block_hashes(tokens))
         if key in self._entries or not entry.blocks or entry.bytes > self.budget_bytes:
@@ -171,7 +173,7 @@ class PrefixStore:
             self._forget(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Forget everything: the weights changed."""
+        """Forget all sequences, because the weights changed."""
         self._entries.clear()
         self._by_block.clear()
         self.bytes = 0
@@ -187,12 +189,12 @@ class PrefixStore:
 
 
 def _block_hashes(tokens: list[int] | tuple[int, ...]) -> tuple[int, ...]:
-    """One hash per full block, each covering everything before it too."""
+    """One hash per full block, which also covers all tokens before the block."""
     hashes: list[int] = []
-    so_far = 0
+    digest = 0
     for start in range(0, len(tokens) - _BLOCK + 1, _BLOCK):
-        so_far = hash((so_far, *tokens[start : start + _BLOCK]))
-        hashes.append(so_far)
+        digest = hash((digest, *tokens[start : start + _BLOCK]))
+        hashes.append(digest)
     return tuple(hashes)
 
 

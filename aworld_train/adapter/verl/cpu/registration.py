@@ -1,7 +1,7 @@
 """Registers the ``transformers`` rollout and the CPU training engine with VeRL.
 
-VeRL imports this wherever it builds a model (``model.external_lib``). The rollout is registered by name and loaded
-where it is used; the engine only in processes that train.
+VeRL imports this module in every process that builds a model (``model.external_lib``). The rollout is registered by
+name and loaded in the processes that use it; the engine is registered only in processes that train.
 """
 
 import sys

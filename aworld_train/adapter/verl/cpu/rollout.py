@@ -1,4 +1,4 @@
-"""The two halves of the ``transformers`` rollout that VeRL knows: where servers start, and how weights reach them."""
+"""The two classes of the ``transformers`` rollout that VeRL uses: one starts servers, one sends them weights."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +22,7 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
     """One rollout server, on the machine of the trainer rank that feeds it weights."""
 
     async def launch_servers(self) -> None:
+        """Start the replica's server as a Ray actor and wait until its model is loaded."""
         if self.world_size != 1:
             raise ValueError(
                 "the transformers engine keeps each replica in one process: "
@@ -47,7 +48,7 @@ class TransformersReplica(RolloutReplica):  # type: ignore[misc]
 
 
 class TransformersRollout(BaseRollout):  # type: ignore[misc]
-    """The trainer's side: ships weights from every rank to the server of the same rank."""
+    """The trainer's side: sends weights from every rank to the server of the same rank."""
 
     def __init__(self, config: Any, model_config: Any, device_mesh: Any, **unused: Any):
         super().__init__(config, model_config, device_mesh)
@@ -66,10 +67,10 @@ class TransformersRollout(BaseRollout):  # type: ignore[misc]
         global_steps: int | None = None,
         **unused: Any,
     ) -> None:
-        """Send all weights; iterating them gathers shards and so happens on every rank.
+        """Send all weights; every rank iterates over them, because the iteration gathers shards.
 
         Raises:
-            ValueError: a wire format other than whole named tensors.
+            ValueError: The wire format is not that of whole named tensors.
         """
         if wire_format != "named_tensors":
             raise ValueError(f"the transformers engine takes whole named tensors, not {wire_format!r}")

@@ -1,6 +1,6 @@
-"""How a token is chosen from logits, per request, and what its log-probability is.
+"""Samples a token from logits, with parameters per request, and returns its log-probability.
 
-The log-probability returned is that of the distribution the token was drawn from: after temperature, top-k and top-p,
+The log-probability is that of the distribution from which the token was drawn: after temperature, top-k and top-p,
 renormalised. With temperature 0 the most likely token is taken and its log-probability is that of the plain softmax.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-# Keys that VeRL or an agent may send along and that change nothing here, with the only value that changes nothing.
+# Further keys that VeRL or an agent may send, with the values that do not change sampling; others are refused.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1, 1.0, None),
     "frequency_penalty": (0, 0.0, None),
@@ -26,7 +26,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class GenerationParams:
-    """What one request asks for; ``max_tokens`` counts new tokens, ``top_k`` -1 and ``top_p`` 1 are off."""
+    """The parameters of one request; ``max_tokens`` counts new tokens, ``top_k`` -1 and ``top_p`` 1 are off."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -40,7 +40,7 @@ class GenerationParams:
         """Read sampling parameters as VeRL sends them.
 
         Raises:
-            ValueError: a value out of range, or a parameter that would change sampling and is not supported.
+            ValueError: A value is out of range, or a parameter would change sampling and is not supported.
         """
         rest = dict(request)
         named = [rest.pop(key, None) for key in ("max_tokens", "max_new_tokens")]
@@ -75,8 +75,8 @@ def sample(
 
     Args:
         logits: ``[batch, vocabulary]``, any float type.
-        params: one per row.
-        generator: source of randomness; rows with temperature 0 use none of it.
+        params: One per row.
+        generator: Source of randomness; rows with temperature 0 do not use it.
 
     Returns:
         Token ids ``[batch]`` and their log-probabilities ``[batch]`` in float32.
@@ -87,7 +87,9 @@ def sample(
         scores = _truncate(scores, params)
     logprobs = torch.log_softmax(scores, dim=-1)
     greedy = torch.tensor([p.temperature == 0 for p in params])
-    tokens = logits.argmax(dim=-1)  # not of the log-probabilities: rounding can make two of them equal
+    tokens = logits.argmax(
+        dim=-1
+    )  # not of the log-probabilities, because rounding can make two of them equal
     if not bool(greedy.all()):
         drawn = torch.multinomial(logprobs.exp(), 1, generator=generator)[:, 0]
         tokens = torch.where(greedy, tokens, drawn)
@@ -95,7 +97,7 @@ def sample(
 
 
 def _truncate(scores: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:
-    """Mask what top-k and then top-p leave out; a row that uses neither, or is greedy, is unchanged."""
+    """Mask the tokens that top-k and then top-p exclude; a row that uses neither, or is greedy, is unchanged."""
     vocabulary = scores.shape[-1]
     limited = [p.temperature > 0 for p in params]
     top_k = torch.tensor(

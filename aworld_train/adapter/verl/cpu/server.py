@@ -1,8 +1,8 @@
 """The rollout server: one Ray actor that turns VeRL's generation requests into steps of the continuous batcher.
 
-Requests arrive and are awaited on the event loop; one worker thread alone touches the batcher, one call at a time, so
-nothing is decoded while weights load. What goes wrong in a step is raised in every request that waited for it: no
-request is left waiting.
+Requests arrive and are awaited on the event loop. Only one worker thread uses the batcher, one call at a time, so
+nothing is decoded while weights load. An error in a step is raised in every request that waits for it, so that no
+request waits forever.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ class TransformersServer:
     Args:
         config: VeRL's rollout configuration.
         model_config: VeRL's model configuration, as a DictConfig.
-        replica_rank: which replica this is; part of the sampler's seed.
-        replicas: how many share this machine.
+        replica_rank: Number of this replica; part of the sampler's seed.
+        replicas: How many replicas share this machine.
     """
 
     def __init__(self, config: RolloutConfig, model_config: Any, replica_rank: int, replicas: int):
@@ -58,7 +58,7 @@ class TransformersServer:
             kv_budget_bytes=int(psutil.virtual_memory().total * _MEMORY_SHARE / replicas),
             seed=config.seed + replica_rank,
         )
-        self._incoming: list[GenerationRequest] = []  # what has arrived since the worker last looked
+        self._incoming: list[GenerationRequest] = []  # arrived since the worker's last step
         self._futures: dict[int, asyncio.Future[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._open = asyncio.Event()
@@ -69,7 +69,7 @@ class TransformersServer:
         self._global_steps: int | None = None
 
     async def ready(self) -> bool:
-        """Answers once the model is loaded."""
+        """Returns once the model is loaded."""
         return True
 
     async def generate(
@@ -84,8 +84,8 @@ class TransformersServer:
         """Sample tokens after ``prompt_ids``, with the log-probability of each.
 
         Raises:
-            ValueError: images or video, parameters that are not supported, or a prompt without room for a token.
-            RuntimeError: generation is stopped and the server was told not to hold requests.
+            ValueError: There are images or video, a parameter is not supported, or the prompt leaves no room.
+            RuntimeError: Generation is stopped, and the server was set to reject requests.
         """
         if image_data or video_data:
             raise ValueError(
@@ -93,7 +93,7 @@ class TransformersServer:
             )
         if self._rejecting:
             raise RuntimeError("the rollout server takes no requests now")
-        while not self._open.is_set():  # it may be closed again before this request gets its turn
+        while not self._open.is_set():  # it may be closed again before this request continues
             await self._open.wait()
         prompt = [int(token) for token in prompt_ids]
         room = self._max_length - len(prompt)
@@ -120,10 +120,10 @@ class TransformersServer:
     async def update_weights(
         self, names: list[str], arrays: list[np.ndarray], last: bool, global_steps: int | None
     ) -> None:
-        """Load a part of the trainer's weights; after the ``last`` one generation goes on, as of ``global_steps``.
+        """Load a part of the trainer's weights; after the ``last`` part generation continues, as of ``global_steps``.
 
         Raises:
-            KeyError: a name that the model does not have; the requests in flight fail too.
+            KeyError: The model has no parameter of a given name; the requests in flight fail too.
         """
         self._weights_whole.clear()
         tensors = [(name, torch.from_numpy(array)) for name, array in zip(names, arrays, strict=True)]
@@ -138,7 +138,7 @@ class TransformersServer:
             self._weights_whole.set()
 
     async def abort_all_requests(self, reject_request: bool = False) -> dict[str, Any]:
-        """End every request where it stands; new ones wait for ``resume_generation``, or fail if told to."""
+        """End every request at once; new ones wait for ``resume_generation``, or fail with ``reject_request``."""
         self._open.clear()
         self._rejecting = reject_request
         ended = await self._on_worker(self._abort, self._arrived(), None)
@@ -146,13 +146,13 @@ class TransformersServer:
         return {"aborted_count": len(ended), "request_ids": [request.request_id for request in ended]}
 
     async def abort_request(self, request_id: str) -> dict[str, Any]:
-        """End one request where it stands."""
+        """End one request at once."""
         ended = await self._on_worker(self._abort, self._arrived(), request_id)
         self._resolve(ended)
         return {"aborted": bool(ended), "request_id": request_id}
 
     async def resume_generation(self) -> None:
-        """Take requests again."""
+        """Accept requests again."""
         self._rejecting = False
         self._open.set()
 
@@ -161,7 +161,7 @@ class TransformersServer:
         await self._on_worker(self._batcher.prefixes.clear)
 
     async def sleep(self) -> None:
-        """Give back memory while the trainer works: finished sequences are of no use under new weights."""
+        """Free memory while the trainer works, because finished sequences cannot be reused with new weights."""
         await self.clear_kv_cache()
 
     async def wake_up(self) -> None:
@@ -226,9 +226,9 @@ class TransformersServer:
 
 
 def eos_token_ids(model_config: HFModelConfig) -> set[int]:
-    """The tokens that end a turn: what the model's generation configuration says, and its tokenizer."""
-    found: set[int] = set()
+    """The tokens that end a turn, by the model's generation configuration and its tokenizer."""
+    end_tokens: set[int] = set()
     for source in (model_config.generation_config, model_config.tokenizer):
         ids = getattr(source, "eos_token_id", None)
-        found.update([ids] if isinstance(ids, int) else ids or [])
-    return found
+        end_tokens.update([ids] if isinstance(ids, int) else ids or [])
+    return end_tokens

@@ -1,8 +1,8 @@
-"""How many threads each process computes with: the machine's cores, divided by the ranks that share it."""
+"""The number of threads per process: the machine's cores, divided among the ranks that share it."""
 
 import os
 
 
 def threads_per_process(processes: int) -> int:
-    """At least one thread for each of ``processes`` that compute at the same time."""
+    """The threads for each of ``processes`` that compute at the same time; at least one."""
     return max(1, len(os.sched_getaffinity(0)) // max(1, processes))

@@ -70,14 +70,14 @@ async def test_a_request_that_the_server_gave_up_is_told_as_verl_tells_it() -> N
 async def test_a_server_that_does_not_tell_its_tokens_is_refused(withheld: str) -> None:
     async with serving(withheld=(withheld,)) as server:
         said = await refusal(server.url)
-    assert "does not tell which tokens it sampled, and nothing here is ever tokenised again" in said
+    assert "does not return the tokens that it sampled, and their text must not be tokenised again" in said
     assert "return_token_ids" in said
 
 
 @pytest.mark.parametrize("logprobs", [[-1.0], [-1.0, None, -1.0]])
 async def test_a_token_without_its_logprob_is_refused(logprobs: list[float | None]) -> None:
     async with serving(logprobs=logprobs) as server:
-        assert "does not tell which tokens" in await refusal(server.url)
+        assert "does not return the tokens" in await refusal(server.url)
 
 
 async def test_an_http_error_is_said_with_where_status_and_text() -> None:

@@ -135,8 +135,8 @@ async def generate(output: TokenOutput | Exception, max_tokens: int = 8) -> Any:
 @pytest.mark.parametrize(
     ("output", "cause"),
     [
-        (TokenOutput(token_ids=[1, 2]), "not one log-probability per token"),
-        (TokenOutput(token_ids=[1, 2], log_probs=[-1.0]), "not one log-probability per token"),
+        (TokenOutput(token_ids=[1, 2]), "did not return one log-probability per token"),
+        (TokenOutput(token_ids=[1, 2], log_probs=[-1.0]), "did not return one log-probability per token"),
         (TokenOutput(token_ids=[], log_probs=[]), "gave the request up"),
         (TokenOutput(token_ids=[1], log_probs=[-1.0], stop_reason="aborted"), "gave the request up"),
         (TokenOutput(token_ids=[1], log_probs=[-1.0], stop_reason="abort"), "gave the request up"),

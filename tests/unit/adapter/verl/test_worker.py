@@ -41,7 +41,7 @@ def outcomes(folder: Path) -> Counter[str]:
 async def test_the_failed_episodes_of_a_small_group_are_played_again_and_only_those(
     queue: Queue, run_dir: Path
 ) -> None:
-    played = worker([HEALTHY, FAILS, FAILS, FAILS, *[HEALTHY] * 3], n=4, least=2)
+    played = worker([HEALTHY, FAILS, FAILS, FAILS, *[HEALTHY] * 3], n=4, min_healthy=2)
     await play(played)
     assert queue.sessions("task") == ["0", "1", "2", "3"]
     assert queue.status == {"task": "finished"}
@@ -49,13 +49,13 @@ async def test_the_failed_episodes_of_a_small_group_are_played_again_and_only_th
 
 
 async def test_what_fails_again_is_not_played_a_third_time(queue: Queue, run_dir: Path) -> None:
-    await play(worker([HEALTHY, *[FAILS] * 20], n=4, least=2))
+    await play(worker([HEALTHY, *[FAILS] * 20], n=4, min_healthy=2))
     assert queue.sessions("task") == ["0"]
     assert outcomes(run_dir) == {"answered": 1, "provider": 6}
 
 
 async def test_a_group_that_is_large_enough_is_left_as_it_is(queue: Queue, run_dir: Path) -> None:
-    await play(worker([HEALTHY, FAILS, HEALTHY, FAILS], n=4, least=2))
+    await play(worker([HEALTHY, FAILS, HEALTHY, FAILS], n=4, min_healthy=2))
     assert len(queue.sessions("task")) == 2
     assert outcomes(run_dir) == {"answered": 2, "provider": 2}
 
@@ -69,7 +69,7 @@ async def test_a_failed_episode_of_a_group_that_is_large_enough_does_not_wait_fo
         await slow.wait()
         return HEALTHY  # type: ignore[return-value]
 
-    played = worker([HEALTHY, HEALTHY, FAILS, at_last], n=4, least=2)
+    played = worker([HEALTHY, HEALTHY, FAILS, at_last], n=4, min_healthy=2)
     sessions = [
         asyncio.create_task(
             played._run_agent_loop(
@@ -98,13 +98,13 @@ async def test_a_failed_episode_of_a_group_that_is_large_enough_does_not_wait_fo
 
 
 async def test_in_validation_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
-    await play(worker([FAILS] * 8, n=4, least=2), validate=True)
+    await play(worker([FAILS] * 8, n=4, min_healthy=2), validate=True)
     assert outcomes(run_dir) == {"provider": 4}
 
 
 async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
-    played = worker([FAILS] * 8, n=4, least=2)
-    played._least = 0
+    played = worker([FAILS] * 8, n=4, min_healthy=2)
+    played._min_healthy = 0
     await play(played)
     assert outcomes(run_dir) == {"provider": 4}
 
@@ -112,7 +112,7 @@ async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run
 async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_played_again(
     queue: Queue, run_dir: Path
 ) -> None:
-    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, least=2, loop=Broken))
+    await play(worker([FAILS, FAILS, HEALTHY, HEALTHY], n=3, min_healthy=2, loop=Broken))
     assert queue.sessions("task") == ["1", "2"]
     assert queue.status == {"task": "failure"}
     assert outcomes(run_dir) == {"infrastructure": 1, "provider": 2, "answered": 2}
@@ -121,12 +121,12 @@ async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_pla
 @pytest.mark.parametrize("asked", [1, 2, 6])
 async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Path, asked: int) -> None:
     # VeRL lets a row say how often its task is played.
-    await play(worker([FAILS] * 20, n=4, least=2), __rollout_n__=asked)
+    await play(worker([FAILS] * 20, n=4, min_healthy=2), __rollout_n__=asked)
     assert outcomes(run_dir) == {"provider": 2 * asked}
 
 
 async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue: Queue) -> None:
-    played = worker([HEALTHY] * 2 + [FAILS] * 2 + [HEALTHY] * 2, n=2, least=2)
+    played = worker([HEALTHY] * 2 + [FAILS] * 2 + [HEALTHY] * 2, n=2, min_healthy=2)
     await asyncio.gather(play(played, "good"), play(played, "bad"))
     assert (queue.sessions("good"), queue.sessions("bad")) == (["0", "1"], ["0", "1"])
     assert played._groups == {}
@@ -134,10 +134,10 @@ async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(0, 8))
 def test_a_group_is_too_small_exactly_if_fewer_are_healthy_than_needed(
-    healthy: list[bool], least: int
+    healthy: list[bool], min_healthy: int
 ) -> None:
     async def known_after() -> tuple[int, bool]:
-        group = Group(len(healthy), least)
+        group = Group(len(healthy), min_healthy)
         waiting = asyncio.create_task(group.too_small())
         for count, one in enumerate(healthy, 1):
             group.report(one)
@@ -148,7 +148,7 @@ def test_a_group_is_too_small_exactly_if_fewer_are_healthy_than_needed(
         raise AssertionError("all have reported, and it is not known")
 
     count, small = asyncio.run(known_after())
-    assert small == (sum(healthy) < least)
+    assert small == (sum(healthy) < min_healthy)
     # It is known with the first episode that decides it.
-    enough = [n for n, total in enumerate(itertools.accumulate(healthy), 1) if total >= max(least, 0)]
+    enough = [n for n, total in enumerate(itertools.accumulate(healthy), 1) if total >= max(min_healthy, 0)]
     assert count == (enough[0] if enough else len(healthy))

@@ -44,14 +44,14 @@ def queue(monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> Queue:
 def scoring(run_dir: Path) -> Callable[..., Any]:
     """A worker whose episodes are scored as a recipe says, by VeRL's own reward manager."""
 
-    def scoring(episodes: list[Any], *overrides: str, n: int, least: int = 0) -> Any:
+    def scoring(episodes: list[Any], *overrides: str, n: int, min_healthy: int = 0) -> Any:
         base = {"name": "a", "model": {"path": "m"}, "dataset": {"train": "t.parquet", "val": "v.parquet"}}
         recipe = recipes.load(base, list(overrides))
         (run_dir / "reward.yaml").write_text(yaml.safe_dump(reward_plan(recipe)))
         config = OmegaConf.create({"reward": compose(recipe, run_dir)["reward"]})
         manager = NaiveRewardManager(config, TOKENIZER, get_custom_reward_fn(config))
-        made = worker(episodes, n=n, least=max(least, 1))
-        made._least = least
+        made = worker(episodes, n=n, min_healthy=max(min_healthy, 1))
+        made._min_healthy = min_healthy
         # In place of the actor of Ray's that the manager lives in.
         made.reward_loop_worker_handles = [
             SimpleNamespace(compute_score=SimpleNamespace(remote=last(manager)))
@@ -90,7 +90,9 @@ async def test_an_episode_whose_scorer_abstains_is_left_out_alone_and_says_why(
     assert queue.status == {"task": "finished"}
     (left_out,) = [line for line in lines(run_dir) if "reward" not in line]
     assert (left_out["outcome"], left_out["treatment"]) == ("answered", "dropped")
-    assert left_out["scoring"] == "abstained" and left_out["cause"].endswith("own.py:judge cannot tell")
+    assert left_out["scoring"] == "abstained" and left_out["cause"].endswith(
+        "own.py:judge abstained without a reason"
+    )
     assert left_out["parts"] == {"style": 0.5}
 
 
@@ -107,7 +109,7 @@ async def test_a_stuck_scorer_is_named_and_costs_its_own_episode(
 async def test_an_episode_without_a_score_is_no_healthy_one_of_its_group(
     queue: Queue, scoring: Any, run_dir: Path
 ) -> None:
-    await play(scoring([RIGHT, WRONG, RIGHT], own(run_dir), n=2, least=2), **TASK)
+    await play(scoring([RIGHT, WRONG, RIGHT], own(run_dir), n=2, min_healthy=2), **TASK)
     assert queue.sessions("task") == ["0", "1"]
     assert sorted(line["scoring"] for line in lines(run_dir)) == ["abstained", "scored", "scored"]
 

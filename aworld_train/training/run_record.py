@@ -1,4 +1,4 @@
-"""Keeps the account of a run while it goes: reads what the framework and the episodes write, and adds it up."""
+"""The record of a run: reads the files that the framework and the episodes append to, and sums them up."""
 
 import json
 from collections import Counter
@@ -38,6 +38,7 @@ class EpisodeCounts:
     part_counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: dict[str, Any]) -> None:
+        """Count one episode, given as its line of ``traces/episodes.jsonl``."""
         if line.get("cause") and line.get("treatment") != "trained":
             self.causes[line["cause"]] += 1
         self.environment_losses += line["outcome"] == "environment"
@@ -56,7 +57,7 @@ class EpisodeCounts:
             self.sampled_episodes += 1
         if line.get("scoring") and line.get("reward") is None:
             self.unscored[f"{line['scorer']}: {line['scoring']}"] += 1
-        # Also of an episode without a score: a judge that gave no verdict has been paid all the same.
+        # Parts count without a score too, because a judge that returned no verdict has been paid as well.
         self.parts.update(line.get("parts", {}))
         self.part_counts.update(list(line.get("parts", {})))
         self.suspicions.update(line.get("suspicions", ()))
@@ -74,23 +75,23 @@ class EpisodeCounts:
 
     @property
     def sampled_per_episode(self) -> float | None:
-        """Mean of the sampled tokens, over the episodes in which there were any; None where there are none."""
+        """Mean of the sampled tokens, over the episodes that have any; None without such an episode."""
         return self.sampled_tokens / self.sampled_episodes if self.sampled_episodes else None
 
     @property
     def suspicion_shares(self) -> dict[str, float]:
-        """Share of the episodes that raise each question."""
+        """Share of the episodes that show each sign of reward hacking."""
         return {name: count / self.episodes for name, count in sorted(self.suspicions.items())}
 
 
 class RunRecord:
-    """What is known of a run: rows per step, episodes per step, and the summary made of them.
+    """The rows per step and the episodes per step of a run, and the summary computed from them.
 
     Args:
-        folder: the run's folder.
-        summary: updated by ``refresh``.
-        metrics_file: where the framework appends its metrics in this attempt.
-        from_step: the step of the checkpoint this attempt goes on from; what earlier attempts did after it is undone.
+        folder: The run folder.
+        summary: The summary that ``refresh`` updates.
+        metrics_file: The file to which the framework appends its metrics in this attempt.
+        from_step: The step of the checkpoint from which this attempt resumes; later steps are dropped from the record.
     """
 
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
@@ -101,39 +102,39 @@ class RunRecord:
         self.training: dict[int, EpisodeCounts] = {}
         self.validation: dict[int, EpisodeCounts] = {}
         self.rows.load(folder.metrics, from_step)
-        _keep_until(folder.episodes, from_step)
+        _drop_later_episodes(folder.episodes, from_step)
         write_text(folder.metrics, self.rows.text())
         self._steps = folder.framework.step_rows(metrics_file)
         self._episodes = JsonLinesTail(folder.episodes)
-        self._earlier = summary.seconds
+        self._earlier_seconds = summary.seconds
 
     def refresh(self, seconds: float) -> bool:
-        """Take in what was written since; True if there was anything.
+        """Read the lines written since the last call; returns whether there were any.
 
         Args:
-            seconds: wall time of this attempt so far.
+            seconds: Wall time of this attempt so far.
         """
         episodes = self._episodes.read()
         for line in episodes:
             kind = self.validation if line["validate"] else self.training
             kind.setdefault(line["step"], EpisodeCounts()).add(line)
         step_rows = self._steps.read()
-        touched = {self.rows.add(step_row) for step_row in step_rows}
-        if touched:
-            for step in touched:
+        updated_steps = {self.rows.add(step_row) for step_row in step_rows}
+        if updated_steps:
+            for step in updated_steps:
                 self._complete(step)
             write_text(self.folder.metrics, self.rows.text())
         self._summarise(seconds)
-        if touched:
+        if updated_steps:
             self.summary.write(self.folder.path)
         return bool(episodes or step_rows)
 
     def current(self) -> tuple[str, int, EpisodeCounts]:
-        """What is going on: ``starting``, ``validation`` or ``training``, the step, and its episodes so far."""
+        """The present phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
         step = self.rows.last_trained
-        ahead = max(self.training, default=0)
-        if ahead > step:
-            return "training", ahead, self.training[ahead]
+        played_step = max(self.training, default=0)
+        if played_step > step:
+            return "training", played_step, self.training[played_step]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):
             return "validation", step, self.validation[step]
         return ("training", step + 1, EpisodeCounts()) if self.rows.rows else ("starting", 0, EpisodeCounts())
@@ -145,7 +146,7 @@ class RunRecord:
         return counts.most_common(1)[0][0] if counts else None
 
     def _complete(self, step: int) -> None:
-        """Add to a step's row what the episodes say."""
+        """Add the figures of a step's episodes to its row."""
         row = self.rows.rows[step]
         if step in self.training and "loss" in row:
             tally = self.training[step]
@@ -156,7 +157,7 @@ class RunRecord:
                 "outcomes": dict(tally.outcomes),
                 "rows": tally.rows,
                 "branches": dict(tally.branches),
-                # 1 where every conversation only grew; below it, what paths share is processed more than once.
+                # 1 if every conversation only grew; below 1, tokens that paths share are processed more than once.
                 "unique_tokens_share": tally.unique_tokens / tally.row_tokens if tally.row_tokens else None,
                 "reward_parts": tally.part_means,
                 "unscored": dict(tally.unscored),
@@ -173,24 +174,24 @@ class RunRecord:
             }
 
     def _length_drift(self, tally: EpisodeCounts) -> float | None:
-        """How long episodes are, as a multiple of the first step's: sampled tokens per episode that has any."""
-        first, now = self.training[min(self.training)].sampled_per_episode, tally.sampled_per_episode
-        return now / first if first and now is not None else None
+        """Mean length of the episodes (``sampled_per_episode``) divided by that of the first step."""
+        first, current = self.training[min(self.training)].sampled_per_episode, tally.sampled_per_episode
+        return current / first if first and current is not None else None
 
     def _summarise(self, seconds: float) -> None:
         summary = self.summary
         checkpoint = self.folder.last_checkpoint()
-        summary.seconds = round(self._earlier + seconds, 1)
-        # A framework may write a step's checkpoint before it says anything of the step.
+        summary.seconds = round(self._earlier_seconds + seconds, 1)
+        # A framework may write a step's checkpoint before the step's metrics.
         saved = checkpoint.step if checkpoint else 0
         summary.steps_done = max(self.rows.last_trained, self.from_step, saved)
         summary.checkpoint = str(checkpoint.model) if checkpoint else None
         summary.episodes = sum(t.episodes for t in self.training.values())
         summary.trained_episodes = sum(t.scored for t in self.training.values())
-        everything = [*self.training.values(), *self.validation.values()]
-        summary.tool_calls = sum(t.tool_calls for t in everything)
-        summary.tool_errors = sum(t.tool_errors for t in everything)
-        summary.environment_losses = sum(t.environment_losses for t in everything)
+        all_tallies = [*self.training.values(), *self.validation.values()]
+        summary.tool_calls = sum(t.tool_calls for t in all_tallies)
+        summary.tool_errors = sum(t.tool_errors for t in all_tallies)
+        summary.environment_losses = sum(t.environment_losses for t in all_tallies)
         training = self.training.values()
         summary.outcomes = dict(sum((t.outcomes for t in training), Counter[str]()))
         summary.unscored = dict(sum((t.unscored for t in training), Counter[str]()))
@@ -214,11 +215,11 @@ def _validation(tally: EpisodeCounts) -> Validation:
     )
 
 
-def _keep_until(episodes: Path, step: int) -> None:
-    """Drop the episodes of steps after ``step``: they belong to work that a resumed run does again."""
+def _drop_later_episodes(episodes: Path, step: int) -> None:
+    """Drop the episodes of steps after ``step``, because a resumed run plays them again."""
     lines = read_lines(episodes)
-    kept = [line for line in lines if line["step"] <= step]
+    remaining = [line for line in lines if line["step"] <= step]
     if step == 0:
-        kept = []
-    if len(kept) != len(lines):
-        write_text(episodes, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+        remaining = []
+    if len(remaining) != len(lines):
+        write_text(episodes, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in remaining))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.verl.framework import VerlFramework
-from aworld_train.training.account import EpisodeCounts, RunRecord
 from aworld_train.training.run_folder import open_run_folder
+from aworld_train.training.run_record import EpisodeCounts, RunRecord
 from aworld_train.training.summary import RunSummary
 
 PLAYED = {
