@@ -195,8 +195,8 @@ def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
 
     from rich.text import Text
 
-    given = [(token, 0) for token in row.prompt]
-    tokens = given + list(zip(row.response, row.mask, strict=True))
+    prompt_tokens = [(token, 0) for token in row.prompt]
+    tokens = prompt_tokens + list(zip(row.response, row.mask, strict=True))
     text = Text()
     for trained, run in groupby(tokens, key=lambda pair: pair[1]):
         # An escape character from a tool or a model is shown, and does nothing to the terminal.

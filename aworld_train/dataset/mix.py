@@ -47,15 +47,15 @@ def quotas(available: Sequence[int], weights: Sequence[float], limit: int | None
         )
     parts = [Fraction(str(weight)) for weight in weights]
     total = sum(parts, Fraction(0))
-    most = min(count * total / part for count, part in zip(available, parts, strict=True))
-    rows = most if limit is None else min(most, Fraction(limit))
+    max_rows = min(count * total / part for count, part in zip(available, parts, strict=True))
+    rows = max_rows if limit is None else min(max_rows, Fraction(limit))
     shares = [rows * part / total for part in parts]
-    taken = [math.floor(share) for share in shares]
+    counts = [math.floor(share) for share in shares]
     # Rounding each share to the nearest number could exceed the limit, so the largest remainders are rounded up.
-    by_rounding_loss = sorted(range(len(shares)), key=lambda source: taken[source] - shares[source])
-    for source in by_rounding_loss[: math.floor(sum(shares)) - sum(taken)]:
-        taken[source] += 1
-    return taken
+    by_rounding_loss = sorted(range(len(shares)), key=lambda source: counts[source] - shares[source])
+    for source in by_rounding_loss[: math.floor(sum(shares)) - sum(counts)]:
+        counts[source] += 1
+    return counts
 
 
 class Selection:
@@ -84,8 +84,8 @@ class Selection:
             self._seen += len(families)
             return places < self._limit if self._limit is not None else np.ones(len(families), dtype=bool)
         sources = self._sources[families]
-        taken: Mask = self._ranks.next(sources) < self._quotas[sources]
-        return taken
+        selected: Mask = self._ranks.next(sources) < self._quotas[sources]
+        return selected
 
 
 class GroupCounter:
