@@ -1,4 +1,4 @@
-"""Which servers are on this machine or its network, and so are never reached through a proxy.
+"""Tells which servers are on this machine or its network, so that no proxy is used to reach them.
 
 ``HTTP_PROXY`` and the like are set for the internet: a proxy cannot reach a loopback address, and often not a private
 one. An HTTP client for a URL that `is_near` therefore ignores these variables (httpx and aiohttp: ``trust_env=False``).
@@ -12,10 +12,10 @@ import httpx
 def is_near(url: str) -> bool:
     """Whether the host of ``url`` is ``localhost``, or a loopback or private address.
 
-    No name but ``localhost`` is resolved: another name is not near, whatever its address is.
+    Names are not resolved: any other name than ``localhost`` is not near, whatever its address.
 
     Raises:
-        httpx.InvalidURL: It is no URL.
+        httpx.InvalidURL: ``url`` is not a URL.
     """
     host = httpx.URL(url).host
     try:

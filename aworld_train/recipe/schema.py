@@ -1,7 +1,7 @@
-"""What a recipe may say: every section, key, type and default in one place.
+"""The schema of recipes: every section, key, type and default.
 
-A recipe is one YAML file. These dataclasses are its OmegaConf schema: a key that is not here is an error, a value
-of another type is an error, and the text in each field's metadata is its documentation.
+A recipe is one YAML file. These dataclasses are its OmegaConf schema: another key is an error, a value of another type
+is an error, and the text in each field's metadata is the key's documentation.
 """
 
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Egress(Enum):
 
 
 class CassetteMode(Enum):
-    """What is done with tool calls beside making them."""
+    """Whether tool calls are recorded, or replayed from a record."""
 
     off = "off"
     record = "record"
@@ -50,6 +50,8 @@ class CassetteMode(Enum):
 
 @dataclass
 class LoraSection:
+    """LoRA adapters."""
+
     rank: int = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
     alpha: int = _doc("LoRA scaling.", 16)
     target_modules: str = _doc("Which layers get adapters.", "all-linear")
@@ -57,6 +59,8 @@ class LoraSection:
 
 @dataclass
 class ModelSection:
+    """The model under training."""
+
     path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
     lora: LoraSection = field(default_factory=LoraSection)
@@ -72,7 +76,7 @@ class ContextPolicy(Enum):
 
 
 class SmallGroup(Enum):
-    """What becomes of a group with too few healthy episodes."""
+    """How a group with too few healthy episodes is treated."""
 
     drop = "drop"
     resample = "resample"
@@ -80,6 +84,8 @@ class SmallGroup(Enum):
 
 @dataclass
 class ContextSection:
+    """How histories are kept within the model's context."""
+
     policy: ContextPolicy = _doc(
         "How a long history is shortened: discard_tools, keep_last_k, summarize, or off.", ContextPolicy.off
     )
@@ -92,12 +98,16 @@ class ContextSection:
 
 @dataclass
 class RepetitionSection:
+    """When an episode is ended because the model repeats itself."""
+
     turns: int = _doc("End an episode when so many turns in a row are the same; 0 never.", 0)
     loops: int = _doc("End an episode when a turn ends with the same tokens so many times; 0 never.", 0)
 
 
 @dataclass
 class AgentSection:
+    """The agent that plays episodes, and its limits."""
+
     name: str = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
     command: list[str] = _doc(
         "Program that plays an episode, as [python, my_agent.py]; it finds the model at OPENAI_BASE_URL.", []
@@ -128,6 +138,8 @@ class AgentSection:
 
 @dataclass
 class CassetteSection:
+    """Recording and replay of tool calls."""
+
     mode: CassetteMode = _doc(
         "Tool calls are kept in a file (record), answered from it without the environment (replay), or answered from "
         "it where they are in it and made and kept else (replay_or_record).",
@@ -143,6 +155,8 @@ class CassetteSection:
 
 @dataclass
 class EnvSection:
+    """The tool environment."""
+
     docker_dir: str | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
@@ -179,6 +193,8 @@ class EnvSection:
 
 @dataclass
 class DatasetSection:
+    """The training and validation tasks."""
+
     train: str | None = _doc("Parquet file of training tasks.")
     val: str | None = _doc("Parquet file of validation tasks.")
     val_limit: int = _doc("Most validation tasks used; -1 uses all.", -1)
@@ -188,6 +204,8 @@ class DatasetSection:
 
 @dataclass
 class JudgeSection:
+    """The language models that judge answers."""
+
     models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
     concurrency: int = _doc("Most requests at the same time.", 16)
     per_minute: int = _doc("Most requests in a minute; 0 is no limit.", 0)
@@ -198,6 +216,8 @@ class JudgeSection:
 
 @dataclass
 class CompositeSection:
+    """The weighted sum of several parts of a score."""
+
     correct: str | None = _doc("Scorer that says whether the answer is right; default: the task's own.")
     weights: dict[str, float] = _doc(
         "Weight by part (correct, format, tool_use, length, cost); the score is the weighted sum.",
@@ -210,6 +230,8 @@ class CompositeSection:
 
 @dataclass
 class RewardSection:
+    """How answers are scored."""
+
     scorer: str | None = _doc(
         "Scorer of all tasks, in place of their own: number, gaia, math, exact, f1, contains, code_tests, llm_judge, "
         "composite, or your own as `module:function` or `file.py:function`. Tasks that name none have `number`."
@@ -228,6 +250,8 @@ class RewardSection:
 
 @dataclass
 class AlgorithmSection:
+    """The reinforcement learning algorithm and its loss."""
+
     name: str = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
     kl_coef: float = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
@@ -240,7 +264,7 @@ class AlgorithmSection:
 
 
 class EpisodeUse(Enum):
-    """What becomes of an episode's tokens: trained on; counted in the group's baseline only; left out."""
+    """How an episode is used: trained on; only counted in the group's baseline; left out."""
 
     trained = "trained"
     masked = "masked"
@@ -249,6 +273,8 @@ class EpisodeUse(Enum):
 
 @dataclass
 class OutcomesSection:
+    """How an episode is used, by its outcome."""
+
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
     format: EpisodeUse = _doc("The last turn began a tool call that cannot be read.", EpisodeUse.trained)
     max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
@@ -264,6 +290,8 @@ class OutcomesSection:
 
 @dataclass
 class RolloutSection:
+    """How episodes are sampled."""
+
     engine: Engine = _doc("Program that samples: transformers (CPU) or vllm (GPU).", Engine.transformers)
     n: int = _doc("Episodes per task (the group).", 8)
     temperature: float = _doc("Sampling temperature in training.", 1.0)
@@ -284,6 +312,8 @@ class RolloutSection:
 
 @dataclass
 class TrainerSection:
+    """Steps, batches, optimiser, validations and checkpoints."""
+
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
@@ -307,6 +337,8 @@ class TrainerSection:
 
 @dataclass
 class ClusterSection:
+    """The training processes."""
+
     ranks: int = _doc("Training processes, each on a GPU of its own; without GPUs they share the cores.", 1)
 
 
