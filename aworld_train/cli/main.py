@@ -36,7 +36,7 @@ COMMANDS = (
     LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),
     LazyCommand("recipe", "aworld_train.cli.recipe:app", "Look at recipes and check them."),
     LazyCommand(
-        "reward", "aworld_train.cli.reward:app", "Score answers offline, and see how a score came about."
+        "reward", "aworld_train.cli.reward:app", "Score answers offline, and explain a score step by step."
     ),
 )
 """The commands in the order of the help; each line is the first paragraph of the command's own help."""
