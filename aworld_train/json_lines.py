@@ -1,4 +1,4 @@
-"""Files of JSON lines that grow while they are read."""
+"""Reads files of JSON lines to which another process may be appending."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class JsonLinesTail:
-    """Reads a growing file of JSON lines, each line once and only when it is whole."""
+    """Reads a growing file of JSON lines: each line once, and only when it is complete."""
 
     def __init__(self, path: Path):
         self._path = path
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines that came since the last call; none where the file does not exist."""
+        """The complete lines added since the last call; none if the file does not exist."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -26,5 +26,5 @@ class JsonLinesTail:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a file of JSON lines; none where it does not exist."""
+    """All complete lines of a file of JSON lines; none if it does not exist."""
     return JsonLinesTail(path).read()

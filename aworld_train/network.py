@@ -25,10 +25,10 @@ _USER_OF_A_URL = re.compile(r"(?<=://)[^/\s'\"]+@")
 def is_near(url: str) -> bool:
     """Whether the host of ``url`` is ``localhost``, or a loopback or private address.
 
-    No name but ``localhost`` is resolved: another name is not near, whatever its address is.
+    Names are not resolved: any other name than ``localhost`` is not near, whatever its address.
 
     Raises:
-        httpx.InvalidURL: It is no URL.
+        httpx.InvalidURL: ``url`` is not a URL.
     """
     host = httpx.URL(url).host
     try:

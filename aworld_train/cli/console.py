@@ -1,6 +1,6 @@
-"""What a command says and where: results on stdout, everything else on stderr.
+"""Output of commands: results on stdout, everything else on stderr.
 
-With ``--json`` stdout carries exactly one JSON object, an error included, so a script can always parse it.
+With ``--json`` stdout has exactly one JSON object, also for an error, so that a script can always parse it.
 """
 
 import json
@@ -20,7 +20,7 @@ def print_json(value: Any) -> None:
     """Write one JSON object and nothing else to stdout.
 
     Raises:
-        DiskFull: There is no room for it. Where nobody reads on, the process ends with exit code 1, without a word.
+        DiskFull: The disk is full. If the reader has closed the pipe, the process silently ends with exit code 1.
     """
     text = json.dumps(value, ensure_ascii=False, default=str)
     try:
@@ -33,11 +33,13 @@ def print_json(value: Any) -> None:
     except BrokenPipeError:
         out.on_broken_pipe()
     except OSError as error:
-        # What is left in the buffer must not fail once more when the process ends.
+        # The rest of the buffer must not fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise DiskFull(f"The output cannot be written: {error.strerror}.") from error
 
 
 def note(message: str) -> None:
-    """Tell a person something on stderr; markup in ``message`` is not interpreted."""
-    err.print(message, markup=False, soft_wrap=True)  # a path or a sentence is searched for as a whole
+    """Print a message on stderr; markup in it is not interpreted."""
+    err.print(
+        message, markup=False, soft_wrap=True
+    )  # not wrapped, so that a path or a sentence can be found as a whole

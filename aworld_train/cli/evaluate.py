@@ -1,4 +1,4 @@
-"""`aworld-train eval`: parsing and printing of ``evaluation.measure``."""
+"""`aworld-train eval`: calls ``evaluation.measure`` and prints the report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +54,7 @@ def evaluate(
         console.print_json(report.to_json())
     else:
         low, high = report.interval or (0.0, 0.0)
-        more: dict[str, Mapping[str, float]] = {
+        details: dict[str, Mapping[str, float]] = {
             "not scored": report.unscored,
             "parts": report.parts,
             "to be looked at": report.suspicions,
@@ -63,7 +63,7 @@ def evaluate(
             f"accuracy {report.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) on {report.n} tasks of "
             f"{report.dataset}\n{report.tool_calls} tool calls, {report.tool_errors} errors; "
             f"{report.errors} tasks could not be scored; {report.seconds:.0f} s"
-            + "".join(f"\n{title}: {_counted(each)}" for title, each in more.items() if each),
+            + "".join(f"\n{title}: {_counted(each)}" for title, each in details.items() if each),
             markup=False,
             soft_wrap=True,
         )

@@ -1,7 +1,7 @@
 """A command whose module is imported when the command is called.
 
-A list of commands needs a name and a line of help for each of them, and both are written where the command is
-registered. So ``aworld-train --help`` imports none of the commands, and costs hardly more than typer itself.
+The list of commands needs only the name and the help line of each, which are given where the command is registered.
+Therefore ``aworld-train --help`` imports no command and takes hardly longer than importing typer.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ class LazyCommand(TyperCommand):
     """Stands for the command that ``target`` names, as ``module:attribute``: a function, or a ``typer.Typer``."""
 
     def __init__(self, name: str, target: str, help: str):
-        # What is given as the short help is never cut off.
+        # typer never cuts off an explicit short help.
         super().__init__(name=name, help=help, short_help=help)
         self.target = target
 
@@ -31,5 +31,5 @@ class LazyCommand(TyperCommand):
         return typer.main.get_group(app).commands[str(self.name)]
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the command itself, which is what then runs."""
+        """The context of the loaded command, which typer then runs."""
         return self.load().make_context(info_name, args, parent, **extra)

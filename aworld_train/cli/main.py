@@ -1,7 +1,7 @@
-"""The command ``aworld-train``: gathers the nouns, and is the one place where errors become exit codes.
+"""The command ``aworld-train``: registers the subcommands and converts errors into exit codes.
 
-A command's file is imported when the command is called, and what the command works with when it runs, so that
-``--help`` costs hardly more than typer. For that reason the list of commands is also printed without rich.
+A command's module is imported when the command is called, and heavy modules when the command runs, so that ``--help``
+takes hardly longer than importing typer. For the same reason the list of commands is printed without rich.
 """
 
 import json
@@ -36,10 +36,10 @@ COMMANDS = (
     LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),
     LazyCommand("recipe", "aworld_train.cli.recipe:app", "Look at recipes and check them."),
     LazyCommand(
-        "reward", "aworld_train.cli.reward:app", "Score answers offline, and see how a score came about."
+        "reward", "aworld_train.cli.reward:app", "Score answers offline, and explain a score step by step."
     ),
 )
-"""In the order of the help, whose lines are the first paragraphs of the commands' own help."""
+"""The commands in the order of the help; each line is the first paragraph of the command's own help."""
 
 
 class _Commands(TyperGroup):
@@ -78,7 +78,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line and leave the process with its exit code: 0 ok, 1 failure, 2 usage, 130 interrupt."""
+    """Run the command line and exit with its code: 0 ok, 1 failure, 2 usage, 130 interrupt."""
     arguments = sys.argv[1:]
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
@@ -105,7 +105,7 @@ def _report(kind: str, message: str, as_json: bool) -> None:
 
 
 def _report_click(error: Exception, as_json: bool, debug: bool) -> int:
-    """Exit code for click's own errors (bad option, abort); anything unforeseen is a failure, said in a line."""
+    """Report an error of click (bad option, abort) or an unexpected one in one line; returns the exit code."""
     if type(error).__name__ == "Abort":
         return INTERRUPTED
     show = getattr(error, "format_message", None)

@@ -1,4 +1,4 @@
-"""``aworld-train recipe``: look at a recipe, check it, list the ready ones, print the schema for editors."""
+"""``aworld-train recipe``: shows and checks recipes, lists the ready ones, and prints the schema for editors."""
 
 import sys
 from pathlib import Path
@@ -108,7 +108,7 @@ def _purpose(file: Path) -> str:
 
 
 def _print_yaml(text: str) -> None:
-    """YAML on stdout: coloured for a person, byte for byte for a pipe."""
+    """Print YAML on stdout: coloured on a terminal, byte for byte in a pipe."""
     if not sys.stdout.isatty():
         sys.stdout.write(text)
         return

@@ -1,4 +1,4 @@
-"""`aworld-train rollout`: one episode to look at, every token of it."""
+"""`aworld-train rollout`: plays single episodes and shows every token of them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,7 +143,7 @@ def _plain(episode: "SingleEpisode") -> dict[str, Any]:
 
 
 def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int | None) -> None:
-    """An episode for people: what is trained on stands out, and of anything else no more than so many lines at once."""
+    """Print an episode: trained tokens stand out, and any other part has at most ``max_lines`` lines."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -185,12 +185,12 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
         console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
-    """A row as text: what was given dim and, if it is long, without its middle; what is trained on bold and whole."""
+    """A row as text: trained tokens bold and complete; other tokens dim and, if they are long, without their middle."""
     from itertools import groupby
 
     from rich.text import Text
@@ -199,7 +199,7 @@ def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
     tokens = prompt_tokens + list(zip(row.response, row.mask, strict=True))
     text = Text()
     for trained, run in groupby(tokens, key=lambda pair: pair[1]):
-        # An escape character from a tool or a model is shown, and does nothing to the terminal.
+        # An escape character from a tool or a model is made visible, so that the terminal does not interpret it.
         part = tokenizer.decode([token for token, _ in run]).replace("\x1b", "␛")
         if trained:
             text.append(part, style="bold green")
@@ -209,7 +209,7 @@ def _coloured(row: "Row", tokenizer: Any, max_lines: int | None) -> "Text":
 
 
 def _shortened(text: str, max_lines: int | None) -> str:
-    """A long text with a word in place of its middle; its end is what the model reads last."""
+    """A long text with a note in place of its middle; the end stays, because the model reads it last."""
     if max_lines is None:
         return text
     lines = []
@@ -217,8 +217,8 @@ def _shortened(text: str, max_lines: int | None) -> str:
         cut = len(line) - _SHOWN_CHARACTERS
         half = _SHOWN_CHARACTERS // 2
         lines.append(f"{line[:half]} [… {cut} characters …] {line[-half:]}" if cut > 0 else line)
-    left_out = len(lines) - max_lines
-    if left_out > 1:
+    omitted = len(lines) - max_lines
+    if omitted > 1:
         head = max_lines // 2
-        lines[head : head + left_out] = [f"[… {left_out} lines, --full shows them …]"]
+        lines[head : head + omitted] = [f"[… {omitted} lines, --full shows them …]"]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`aworld-train train`: a caller of ``AgentTrainer``."""
+"""`aworld-train train`: calls ``AgentTrainer`` and prints the summary."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The confidence interval of a share that was measured on a number of tasks."""
+"""The confidence interval of a share measured on a number of tasks."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""pass@1 of a model on a dataset: every task is played once, greedily, by the loop that trains it.
+"""Measures pass@1 of a model on a dataset: the agent loop of training plays every task once, greedily.
 
-It is the framework's own validation, so that a number measured here and one measured in training mean the same.
+The measurement is the framework's own validation, so that its result and a validation in training are comparable.
 """
 
 import shutil
@@ -36,20 +36,20 @@ from aworld_train.training.start import run_plan
 
 @dataclass(frozen=True)
 class EvalReport:
-    """What was measured.
+    """The result of a measurement.
 
     Attributes:
-        accuracy: share of correct tasks among those that could be scored; None if none could.
-        interval: 95 % Wilson score interval of it.
-        n: tasks scored.
-        errors: tasks that could not be scored; they are in no denominator.
-        tool_calls: calls made, over all tasks.
-        tool_errors: of these, calls that came back as errors.
-        correct_with_tool: share of the correct tasks in which a tool was called.
-        outcomes: how episodes ended.
-        unscored: of the errors, those whose answer could not be scored, by scorer and what became of the score.
-        parts: mean of each named part of the scores.
-        suspicions: tasks that make one ask how they were solved, by sign.
+        accuracy: Share of correct tasks among those that could be scored; None if none could.
+        interval: 95 % Wilson score interval of the accuracy.
+        n: Number of tasks scored.
+        errors: Number of tasks that could not be scored; no share includes them.
+        tool_calls: Number of tool calls, over all tasks.
+        tool_errors: How many of these calls returned an error.
+        correct_with_tool: Share of the correct tasks in which a tool was called.
+        outcomes: Number of episodes by outcome.
+        unscored: Number of errors in which an answer could not be scored, by scorer and reason.
+        parts: Mean of each named part of the scores.
+        suspicions: Number of tasks by sign of reward hacking.
     """
 
     model: str
@@ -83,14 +83,14 @@ def evaluate(
     """Measure a model.
 
     Args:
-        loaded: the recipe: agent, tools, reward, lengths.
-        checkpoint: a Hugging Face model directory or a checkpoint folder of a run; None measures ``model.path``.
-        dataset: tasks; None for the recipe's ``dataset.val``.
-        limit: most tasks; -1 for all.
-        progress: where to show what goes on.
+        loaded: The recipe with agent, tools, reward and lengths.
+        checkpoint: A Hugging Face model directory or a checkpoint folder of a run; None measures ``model.path``.
+        dataset: Tasks; None for the recipe's ``dataset.val``.
+        limit: Most tasks; -1 for all.
+        progress: Shows the progress.
 
     Raises:
-        AworldTrainError: something is missing, or the measurement failed.
+        AworldTrainError: Something is missing, or the measurement failed.
     """
     recipe = loaded.recipe
     framework = framework_of(recipe)
@@ -112,7 +112,7 @@ def evaluate(
             loaded.unresolved,
             {
                 "model": {"path": model},
-                # Frameworks build their training side too; it gets the same tasks and never takes a step.
+                # Frameworks set up training too; it gets the same tasks and never takes a step.
                 "dataset": {"train": data, "val": data, "val_limit": limit},
                 "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
                 "algorithm": {"kl_coef": 0.0},
@@ -145,7 +145,7 @@ def _folder() -> Iterator[Path]:
 
 
 class _Measurement:
-    """The tasks of a dataset, played once each in a folder of their own."""
+    """Plays each task of a dataset once, in a separate folder."""
 
     def __init__(self, recipe: Recipe, framework: TrainingFramework, folder: Path, expected: int):
         self._recipe, self._framework = recipe, framework
@@ -158,7 +158,7 @@ class _Measurement:
         """Play all tasks.
 
         Raises:
-            AworldTrainError: they could not be played, or none could be scored.
+            AworldTrainError: The tasks could not be played, or none could be scored.
         """
         began = time.monotonic()
         recipe = self._recipe
@@ -200,7 +200,7 @@ class _Measurement:
         return self._stall.reason(f"{len(self._lines)} of {self._expected} tasks were played.")
 
     def _read(self) -> bool:
-        """Take in the episodes that ended since the last call; whether there were any."""
+        """Read the episodes that ended since the last call; returns whether there were any."""
         lines = self._tail.read()
         self._lines.extend(line for line in lines if not line.get("retried"))
         return bool(lines)
@@ -213,7 +213,7 @@ def model_directory(checkpoint: Path, framework: TrainingFramework) -> Path:
     """The Hugging Face directory of a checkpoint: the folder itself, or the one that the framework keeps inside it.
 
     Raises:
-        ModelError: there is none.
+        ModelError: There is none.
     """
     if (checkpoint / "config.json").is_file():
         return checkpoint

@@ -1,8 +1,8 @@
-"""What a training job is, in one YAML file: typed, inherited, overridden, interpolated, checked.
+"""Recipes: a training job in one YAML file, with types, inheritance, overrides, interpolation and checks.
 
-``load`` gives the ``Recipe`` that a command works with; ``read`` gives it together with the unresolved form
-that a run folder keeps. Names are looked up on first use, so importing this package costs nothing that
-``--help`` would notice; none of it imports torch, ray or verl.
+``load`` returns the ``Recipe`` that a command works with; ``read`` returns it together with the unresolved form that a
+run folder stores. Names are imported on first use, so that importing this package does not slow down ``--help``; no
+module of the package imports torch, ray or verl.
 """
 
 from importlib import import_module

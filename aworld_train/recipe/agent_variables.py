@@ -1,4 +1,4 @@
-"""The environment variables of an agent program that the run sets; a recipe's ``agent.environment`` may set others."""
+"""The environment variables that a run sets for an agent program; ``agent.environment`` may set only others."""
 
 import re
 
@@ -25,4 +25,4 @@ PROVIDED = frozenset(
     }
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What an environment variable may be called."""
+"""The form of an environment variable's name."""

@@ -1,4 +1,4 @@
-"""Values that are of the right type and still make no sense, found before anything heavy is imported."""
+"""Checks values that have the right type but are not usable, before anything heavy is imported."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
-# Their baseline is the other episodes of the same task: a group of one has none.
+# Their baseline is computed from the other episodes of the task, so a group of one has no baseline.
 _GROUP_BASELINES = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized"}
 
 _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout", "price_in", "price_out"}
@@ -117,31 +117,31 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
 
 
 def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Everything about ``recipe`` that makes no sense: the key it is about and one sentence each."""
+    """The faults of ``recipe``: the key and one sentence for each."""
     if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
         yield (
             ("name",),
             "`name` names the run's folder, where everybody reads it, so it takes nothing but numbers from the "
             "environment; give it on the command line instead, as name=...",
         )
-    broken = set()
+    faulty_keys = set()
     for path, text in _single_values(recipe):
-        broken.add(path)
+        faulty_keys.add(path)
         yield path, text
     yield from _environment(recipe)
     yield from _cassette(recipe)
     yield from _agent(recipe)
     yield from _endpoints(recipe)
     yield from _reward(recipe)
-    if not any(path[0] in ("trainer", "rollout", "cluster") for path in broken):
+    if not any(path[0] in ("trainer", "rollout", "cluster") for path in faulty_keys):
         yield from _sizes(recipe)
 
 
 def require_trainable(recipe: Recipe) -> None:
-    """Refuse a recipe that lacks what only training needs; a base for other recipes may lack it.
+    """Refuse a recipe without the keys that only training needs; a base of other recipes may lack them.
 
     Raises:
-        RecipeError: Naming the keys to set.
+        RecipeError: Keys are missing; it names them.
     """
     missing = [key for key in ("model.path", "dataset.train") if _at(recipe, key) is None]
     if missing:
@@ -255,10 +255,10 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for name, endpoint in recipe.endpoints.items():
         key_path: KeyPath = ("endpoints", name)
         if not isinstance(endpoint, dict) or not {"url", "model"} <= set(endpoint) <= _ENDPOINT_KEYS:
-            known = ", ".join(sorted(_ENDPOINT_KEYS))
+            key_names = ", ".join(sorted(_ENDPOINT_KEYS))
             yield (
                 key_path,
-                f"`endpoints.{name}` must be a map with url and model, and may have no keys but {known}",
+                f"`endpoints.{name}` must be a map with url and model, and may have no keys but {key_names}",
             )
         else:
             yield from ((key_path, f"`endpoints.{name}.{text}") for text in _endpoint(endpoint))
@@ -275,7 +275,7 @@ def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with the values of an endpoint."""
+    """The faults of an endpoint's values."""
     if not str(endpoint["url"]).startswith(("http://", "https://")):
         yield f"url` must begin with http:// or https://, it is {endpoint['url']!r}"
     if not isinstance(endpoint["model"], str) or not endpoint["model"].strip():
@@ -289,12 +289,12 @@ def _endpoint(endpoint: dict[str, Any]) -> Iterator[str]:
             yield f"{key}` must be the price of a million tokens, not negative, it is {price!r}"
     variable = endpoint.get("key_variable")
     if variable is not None and not _VARIABLE.fullmatch(str(variable)):
-        # Not shown: who misreads this has put the key itself here.
+        # The value is not shown, because a user may have written the key itself.
         yield "key_variable` must be the name of an environment variable that holds the key"
 
 
 def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """Names and shapes; one's own scorers are imported where training is about to begin."""
+    """Check names and forms; user-defined scorers are imported only when training begins."""
     from aworld_train.recipe.reward_settings import composite_settings
     from aworld_train.reward.composite import composite_faults
     from aworld_train.reward.extraction import check_schema_name
@@ -302,23 +302,23 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
     reward, composite = recipe.reward, recipe.reward.composite
     for path, name in ((("scorer",), reward.scorer), (("composite", "correct"), composite.correct)):
-        if name is not None and not _FUNCTION.fullmatch(name) and name not in (known := scorer_names()):
+        if name is not None and not _FUNCTION.fullmatch(name) and name not in (scorers := scorer_names()):
             yield (
                 ("reward", *path),
-                f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(known)}, nor "
-                f"`module:function` or `file.py:function`{_suggestion(name, known)}",
+                f"`reward.{'.'.join(path)}` is {name!r}, which is none of {', '.join(scorers)}, nor "
+                f"`module:function` or `file.py:function`{_suggestion(name, scorers)}",
             )
     try:
         if reward.answer_schema is not None:
             check_schema_name(reward.answer_schema)
     except RewardError as error:
         yield ("reward", "answer_schema"), f"`reward.answer_schema`: {error.message}"
-    for key, what in composite_faults(composite_settings(composite)):
-        yield ("reward", "composite", key), f"`reward.composite.{key}` {what}"
+    for key, fault in composite_faults(composite_settings(composite)):
+        yield ("reward", "composite", key), f"`reward.composite.{key}` {fault}"
 
 
-def _suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
-    hint = nearest(name, known)
+def _suggestion(name: str, names: list[str] | tuple[str, ...]) -> str:
+    hint = nearest(name, names)
     return f"; did you mean {hint!r}?" if hint else ""
 
 

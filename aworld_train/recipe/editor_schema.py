@@ -1,4 +1,4 @@
-"""The recipe's JSON Schema, from which editors complete and check recipes while they are written.
+"""The JSON Schema of recipes, with which editors complete and check recipes.
 
 Pydantic's schema of the same dataclasses has neither the help texts nor the interpolations that every value may be.
 """
@@ -18,10 +18,10 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a recipe file, help texts as descriptions.
 
-    Every value may also be text with an interpolation, whose type only loading can tell.
+    Every value may also be text with an interpolation, whose type is known only after loading.
     """
     schema = _section(Recipe)
-    # What a file calls it.
+    # A recipe file uses the framework's name for this section.
     schema["properties"][DEFAULT_FRAMEWORK] = schema["properties"].pop(RAW)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,8 +1,8 @@
-"""Text that an environment variable gave, and that knows where it came from.
+"""Text from an environment variable that keeps the reference to its variable.
 
-A recipe that is loaded holds real values, because this process works with them. What it writes and shows are references
-instead: ``EnvText`` is the value to whoever uses it and the reference to whoever prints it with ``repr`` or writes it
-with ``recipe.written``. YAML's safe dumper refuses it, so a value that is about to be written by mistake is an error.
+A loaded recipe holds real values, because this process uses them, but files and messages must contain references
+instead. An ``EnvText`` is equal to its value; ``repr`` and ``recipe.written`` return its reference. YAML's safe dumper
+refuses it, so that a value which would be written by mistake is an error.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Self
 
 
 class EnvText(str):
-    """A text of which environment variables gave some or all.
+    """A text that comes partly or wholly from environment variables.
 
     Attributes:
         reference: The text as a recipe writes it, ``${oc.env:NAME}`` in place of the values.
-        lookups: The value of each ``${...}`` in it that looks a variable up.
+        lookups: The value of each ``${...}`` in the reference that looks up a variable.
     """
 
     reference: str
@@ -34,5 +34,5 @@ class EnvText(str):
 
 
 def shown(text: str) -> str:
-    """The text as people may see it: its reference where it has one."""
+    """The text as it may be shown: the reference of an ``EnvText``."""
     return text.reference if isinstance(text, EnvText) else text

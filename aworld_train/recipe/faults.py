@@ -1,13 +1,13 @@
-"""All that is wrong, said at once."""
+"""Reports several faults in one error."""
 
 from aworld_train.errors import RecipeError
 
 
 def refuse(sentences: list[str]) -> None:
-    """Raise one error that says every sentence; do nothing when there is none.
+    """Raise one error that contains every sentence; do nothing if there is none.
 
     Raises:
-        RecipeError: When there is at least one sentence.
+        RecipeError: There is at least one sentence.
     """
     if len(sentences) == 1:
         raise RecipeError(sentences[0])

@@ -1,4 +1,4 @@
-"""Whether two recipes are the same job, and in which keys they differ."""
+"""Compares recipes: a digest of the content, and the keys in which two recipes differ."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ _ABSENT = object()
 
 
 def digest(recipe: Recipe | Mapping[str, Any]) -> str:
-    """SHA-256 of what a recipe says, in hexadecimal; the order of keys does not matter, nor the environment.
+    """SHA-256 of a recipe's content, in hexadecimal; it depends neither on the order of keys nor on the environment.
 
     Args:
         recipe: A recipe, or its plain data such as ``LoadedRecipe.unresolved``.
@@ -23,7 +23,7 @@ def digest(recipe: Recipe | Mapping[str, Any]) -> str:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The dotted keys whose values differ, in alphabetical order; a key that only one side has differs.
+    """The dotted keys whose values differ, in alphabetical order; a key that only one recipe has is included.
 
     Args:
         old: Plain data of one recipe, such as a run folder's ``recipe.yaml``.
@@ -36,17 +36,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _flat(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
     """Values by path; lists are compared whole, and an empty map is a value."""
-    found: dict[tuple[str, ...], Any] = {}
+    values: dict[tuple[str, ...], Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
-            found |= _flat(value, (*path, key))
+            values |= _flat(value, (*path, key))
         else:
-            found[(*path, key)] = value
-    return found
+            values[(*path, key)] = value
+    return values
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Equality that tells ``true`` from ``1`` but not ``1`` from ``1.0``."""
+    """Equality for which ``true`` and ``1`` differ, but ``1`` and ``1.0`` do not."""
     if isinstance(first, bool) != isinstance(second, bool):
         return False
     return bool(first == second)

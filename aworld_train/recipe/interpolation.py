@@ -1,13 +1,12 @@
 r"""Resolves ``${...}``: environment variables and other keys of the recipe.
 
-What stands in the framework's own section (``verl:``) is left as written. Interpolations there mean what they mean in
-the framework's own files and are resolved against its configuration; only environment variables are looked up here, to
-fail early.
+The framework's own section (``verl:``) is left as written, because its interpolations are resolved against the
+framework's configuration. In this section environment variables are only looked up, so that a missing one fails early.
 
-A value that an environment variable gave keeps its reference (see ``env_text``), through other keys that name its key
-too: before other keys are resolved, every lookup is replaced by a stand-in, so that it can be found again in whatever
-comes of them. Files are written in the same grammar (``written`` in ``output``) and read with ``resolved``: a lookup
-stays a lookup, and text that only looks like an interpolation is escaped as ``\${``.
+A value from an environment variable keeps its reference (see ``env_text``), also where other keys refer to its key:
+before other keys are resolved, a placeholder replaces every lookup, so that the lookup can be identified in the result.
+Files are written in the same grammar (``written`` in ``output``) and read with ``resolved``: a lookup stays a lookup,
+and text that only looks like an interpolation is escaped as ``\${``.
 """
 
 import os
@@ -26,7 +25,7 @@ from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
 _ENV = re.compile(r"\$\{\s*oc\.env\s*:")
 _NEEDED = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
-# What may stand inside a lookup: another one, as its default, and the conversion of its text.
+# Inside a lookup only another lookup, as its default, and the conversion of its text are allowed.
 _OTHER = re.compile(r"\$\{(?!\s*oc\.(?:env|decode)\s*:)")
 _OPENING = re.compile(r"(\\*)\$\{")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
@@ -37,7 +36,7 @@ def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any],
 
     Returns:
         By path the values of the texts that hold interpolations (lists and maps as plain data, text from the
-        environment as ``EnvText``), and for those that have none the sentence that says why.
+        environment as ``EnvText``), and by path a sentence about each text that cannot be resolved.
     """
     values: dict[KeyPath, Any] = {}
     failures: dict[KeyPath, str] = {}
@@ -68,7 +67,7 @@ def resolve(tree: dict[str, Any], raw_section: str) -> tuple[dict[KeyPath, Any],
 
 
 def resolved(tree: Any) -> Any:
-    """Plain data from a file that was written with references: lookups made, escapes undone.
+    """Plain data from a file that was written with references, with lookups resolved and escapes removed.
 
     Raises:
         RecipeError: A variable is not set in this process.
@@ -90,43 +89,43 @@ def resolved(tree: Any) -> Any:
 
 
 def escape(text: str) -> str:
-    """``text`` so that a recipe that holds it loads as the very same text, with nothing looked up."""
+    """``text`` escaped so that a recipe with it loads as the same text, without any lookup."""
     return _OPENING.sub(lambda opening: opening.group(1) * 2 + r"\${", text)
 
 
 def has_lookup(text: str) -> bool:
-    """Whether ``text``, as a recipe writes it, looks an environment variable up."""
+    """Whether ``text``, as a recipe writes it, looks up an environment variable."""
     return any(_ENV.search(text, start, end) for start, end in _expressions(text))
 
 
 def mask_values(lookups: Mapping[str, str]) -> None:
-    """Have the values of lookups masked in messages; numbers are not, for they stand everywhere."""
+    """Mask the values of lookups in messages from now on, except numbers, which occur in many texts by chance."""
     for expression, value in lookups.items():
         if not is_number(value):
             remember(value, expression)
 
 
 def is_number(text: str) -> bool:
-    """Whether a value from the environment is a number, which is found in many a text by chance."""
+    """Whether a value from the environment is a number."""
     return bool(_NUMBER.fullmatch(text))
 
 
 class EnvLookups:
-    """The lookups of environment variables in a tree, each with a stand-in that other keys can be resolved around."""
+    """The lookups of environment variables in a tree, each with a placeholder for the time other keys are resolved."""
 
     def __init__(self) -> None:
         mark = f"lookup{secrets.token_hex(8)}x"
-        self._stand_in = re.compile(rf"{mark}[0-9]+x")
+        self._placeholder = re.compile(rf"{mark}[0-9]+x")
         self._mark = mark
         self._expressions: list[str] = []
         self._values: dict[str, Any] = {}
 
     def look_up(self, text: str) -> None:
-        """Find the values of the lookups in ``text``.
+        """Resolve and store the lookups in ``text``.
 
         Raises:
             OmegaConfBaseException: A variable is not set and has no default.
-            RecipeError: A lookup is entangled with another interpolation, or gives a list or a map.
+            RecipeError: A lookup contains another interpolation, or its value is a list or a map.
         """
         for expression in _lookups(text):
             if _OTHER.search(expression):
@@ -141,7 +140,7 @@ class EnvLookups:
         return {each: str(self._values[each]) for each in _lookups(text) if each in self._values}
 
     def hide(self, tree: Any) -> Any:
-        """``tree`` with a stand-in for every lookup."""
+        """``tree`` with a placeholder for every lookup."""
         if isinstance(tree, dict):
             return {key: self.hide(value) for key, value in tree.items()}
         if isinstance(tree, list):
@@ -151,27 +150,27 @@ class EnvLookups:
         hidden, at = "", 0
         for start, end in _expressions(tree):
             if _ENV.search(tree, start, end):
-                hidden += _unescaped_end(tree[at:start]) + self._stand_in_for(tree[start:end])
+                hidden += _unescaped_end(tree[at:start]) + self._placeholder_for(tree[start:end])
                 at = end
         return hidden + tree[at:]
 
     def fill(self, template: Any) -> Any:
-        """What ``hide`` made, resolved, with values in place of the stand-ins."""
+        """The resolved result of ``hide``, with values in place of the placeholders."""
         if isinstance(template, dict):
             return {key: self.fill(value) for key, value in template.items()}
         if isinstance(template, list):
             return [self.fill(value) for value in template]
-        if not isinstance(template, str) or not (found := self._stand_in.findall(template)):
+        if not isinstance(template, str) or not (placeholders := self._placeholder.findall(template)):
             return template
-        values = {self._expression(one): self._values.get(self._expression(one)) for one in found}
+        values = {self._expression(one): self._values.get(self._expression(one)) for one in placeholders}
         (first, *others) = values.values()
-        if template == found[0] and not others and not isinstance(first, str):
+        if template == placeholders[0] and not others and not isinstance(first, str):
             return first
-        text = self._stand_in.sub(lambda match: str(values[self._expression(match.group())]), template)
+        text = self._placeholder.sub(lambda match: str(values[self._expression(match.group())]), template)
         return EnvText(text, self.restore(template), {each: str(value) for each, value in values.items()})
 
     def restore(self, template: Any) -> Any:
-        """What ``hide`` made, resolved, as a recipe writes it: lookups in place of the stand-ins, the rest escaped."""
+        """The resolved result of ``hide`` as recipe text: lookups in place of the placeholders, the rest escaped."""
         if isinstance(template, dict):
             return {key: self.restore(value) for key, value in template.items()}
         if isinstance(template, list):
@@ -179,29 +178,29 @@ class EnvLookups:
         if not isinstance(template, str):
             return template
         restored, at = "", 0
-        for match in self._stand_in.finditer(template):
+        for match in self._placeholder.finditer(template):
             # Backslashes before an interpolation count double.
             literal = re.sub(r"\\+$", lambda end: end.group() * 2, escape(template[at : match.start()]))
             restored += literal + self._expression(match.group())
             at = match.end()
         return restored + escape(template[at:])
 
-    def _stand_in_for(self, expression: str) -> str:
+    def _placeholder_for(self, expression: str) -> str:
         if expression not in self._expressions:
             self._expressions.append(expression)
         return f"{self._mark}{self._expressions.index(expression)}x"
 
-    def _expression(self, stand_in: str) -> str:
-        return self._expressions[int(stand_in[len(self._mark) : -1])]
+    def _expression(self, placeholder: str) -> str:
+        return self._expressions[int(placeholder[len(self._mark) : -1])]
 
 
 def _lookups(text: str) -> Iterator[str]:
-    """The outermost interpolations in ``text`` that look an environment variable up."""
+    """The outermost interpolations in ``text`` that look up an environment variable."""
     return (text[start:end] for start, end in _expressions(text) if _ENV.search(text, start, end))
 
 
 def _expressions(text: str) -> Iterator[tuple[int, int]]:
-    """Beginning and end of each outermost ``${...}`` that is not escaped."""
+    """Start and end of each outermost ``${...}`` that is not escaped."""
     at = 0
     while opening := _OPENING.search(text, at):
         at = opening.end()
@@ -211,7 +210,7 @@ def _expressions(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _end_of(text: str, at: int) -> int:
-    """Where the interpolation ends whose opening brace is before ``at``; braces within quotes do not count."""
+    """The end of the interpolation whose opening brace is before ``at``; braces within quotes do not count."""
     depth, quote = 1, ""
     while at < len(text) and depth:
         letter = text[at]
@@ -228,7 +227,7 @@ def _end_of(text: str, at: int) -> int:
 
 
 def _unescaped_end(literal: str) -> str:
-    """Literal text before an interpolation, which a stand-in follows instead: its last backslashes count single."""
+    """Literal text before an interpolation that a placeholder replaces: pairs of its last backslashes become single."""
     return re.sub(r"(\\+)$", lambda end: end.group(1)[: len(end.group(1)) // 2], literal)
 
 

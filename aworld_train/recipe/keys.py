@@ -1,7 +1,7 @@
-"""Which keys a recipe has, and which of them an unknown key was meant to be.
+"""The keys of recipes, and the most similar one to an unknown key.
 
-The dataclasses of ``schema`` are the only source. The one key that a file spells otherwise is ``RAW``: the section of
-the framework's own keys has the framework's name there.
+The dataclasses of ``schema`` are the only source. Only ``RAW`` has another name in recipe files: the section of the
+framework's own keys is named after the framework.
 """
 
 from dataclasses import fields, is_dataclass
@@ -42,10 +42,10 @@ def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]
 
 
 def suggestion(path: KeyPath) -> str | None:
-    """The known key that ``path`` was probably meant to be, dotted.
+    """The known key that the user probably meant by ``path``, dotted.
 
-    A key of that very name in another section wins over a similar name in the same one: who writes ``steps``
-    at the top means ``trainer.steps``.
+    A key of the same name in another section comes before a similar name in the same section: ``steps`` at the top
+    level most likely means ``trainer.steps``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
     same_name = sorted(

@@ -1,8 +1,8 @@
-"""From a file, a mapping or a ``Recipe``, with overrides, to one checked ``Recipe``.
+"""Loads a file, a mapping or a ``Recipe``, with overrides, into one checked ``Recipe``.
 
-Layers are laid over the defaults in this order: what ``extends`` names (first its own ancestors), the recipe,
-the overrides. Each layer is checked where it stands, so an error names the file and line that has it; then
-interpolations are resolved and the whole is checked for sense.
+Layers are merged into the defaults in this order: the recipe that ``extends`` names (its own ancestors first), the
+recipe, the overrides. Each layer is checked on its own, so that an error names its file and line; then interpolations
+are resolved and the complete recipe is checked.
 """
 
 import re
@@ -31,7 +31,7 @@ class LoadedRecipe:
     """A recipe together with what a run folder keeps of it.
 
     Attributes:
-        recipe: The recipe, complete and resolved; what the environment gave is ``EnvText``, which knows its reference.
+        recipe: The recipe, complete and resolved; text from the environment is ``EnvText``.
         path: The file it came from; None for a mapping or a ``Recipe``.
         unresolved: Plain data with every key, defaults, ``extends`` and overrides applied, interpolations as
             written. It holds no secret and gives the same recipe when loaded again.
@@ -43,15 +43,15 @@ class LoadedRecipe:
 
 
 def load(source: Source, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe that ``source`` says, complete, resolved and checked.
+    """The recipe in ``source``, complete, resolved and checked.
 
     Args:
         source: A recipe file or the name of a ready recipe, a mapping of the same shape, or a ``Recipe``.
-        overrides: ``key=value`` with dotted keys and YAML values, laid over it in order.
+        overrides: ``key=value`` with dotted keys and YAML values, applied in order.
 
     Raises:
-        RecipeError: When anything about it is wrong. All that is found at one stage is said at once, each
-            with its file and line or its override.
+        RecipeError: The recipe has faults. All faults of one stage are reported together, each with its file and
+            line or its override.
     """
     return read(source, overrides).recipe
 
@@ -104,18 +104,18 @@ def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) ->
     named_at = layer.at(("extends",))
     if not isinstance(parent, str):
         raise RecipeError(_located(named_at, f"`extends` expects text, got {values.describe(parent)}"))
-    found = locate.find(parent, path.parent if path else Path.cwd(), named_at)
-    if found.resolve() in chain:
-        circle = " -> ".join(locate.display(file) for file in (*chain, found))
+    parent_path = locate.find(parent, path.parent if path else Path.cwd(), named_at)
+    if parent_path.resolve() in chain:
+        circle = " -> ".join(locate.display(file) for file in (*chain, parent_path))
         raise RecipeError(_located(named_at, f"recipes extend each other in a circle: {circle}"))
-    return [*_with_ancestors(read_file(found, locate.display(found)), found, chain), layer]
+    return [*_with_ancestors(read_file(parent_path, locate.display(parent_path)), parent_path, chain), layer]
 
 
 def _framework(layers: Sequence[Layer]) -> str:
-    """The framework that the layers name; its own keys stand in a section of that name.
+    """The framework that the layers name; the section of its own keys has the same name.
 
     Raises:
-        RecipeError: The name cannot be that of a section.
+        RecipeError: The name cannot be the name of a section.
     """
     name = DEFAULT_FRAMEWORK
     for layer in layers:
@@ -146,7 +146,7 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
 
 
 def _location(layer: Layer, path: KeyPath) -> str:
-    """Where ``layer`` sets the key at ``path``; empty when it does not."""
+    """The place where ``layer`` sets the key at ``path``; empty if it does not."""
     node: Any = layer.data
     for key in path:
         if isinstance(node, list) or not isinstance(node, dict) or key not in node:
@@ -155,17 +155,17 @@ def _location(layer: Layer, path: KeyPath) -> str:
     return layer.at(path)
 
 
-def _filled(tree: Any, found: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
-    """``tree`` with the resolved values put in."""
+def _filled(tree: Any, resolved: dict[KeyPath, Any], path: KeyPath = ()) -> Any:
+    """``tree`` with the resolved values in place of the interpolations."""
     if isinstance(tree, dict):
-        return {key: _filled(value, found, (*path, key)) for key, value in tree.items()}
+        return {key: _filled(value, resolved, (*path, key)) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_filled(value, found, (*path, str(position))) for position, value in enumerate(tree)]
-    return found.get(path, tree)
+        return [_filled(value, resolved, (*path, str(position))) for position, value in enumerate(tree)]
+    return resolved.get(path, tree)
 
 
 def _build(section: type, data: dict[str, Any], path: KeyPath, faults: dict[KeyPath, str]) -> Any:
-    """The dataclass of ``data``; values that do not fit go to ``faults`` and are left out."""
+    """The dataclass for ``data``; values of the wrong type are left out and reported in ``faults``."""
     arguments: dict[str, Any] = {}
     for name, hint in types_of(section).items():
         if name not in data:

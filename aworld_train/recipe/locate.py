@@ -1,4 +1,4 @@
-"""Where recipes are: files the user names, and the ready ones that ship with the package."""
+"""Finds recipes: files that the user names, and the ready ones that ship with the package."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -21,7 +21,7 @@ def shipped() -> dict[str, Path]:
     folder = shipped_folder()
     if folder is None:
         return {}
-    # What an agent of AWorld's is, is written in YAML too, and so is how a dataset is built.
+    # Descriptions of AWorld agents and of datasets are YAML files too, but no recipes of runs.
     others = (folder / "agents", folder / "datasets")
     files = [file for file in sorted(folder.rglob("*.yaml")) if file.parent not in others]
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
@@ -38,17 +38,17 @@ def shipped_datasets() -> list[str]:
 
 
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:
-    """The file that ``name`` means.
+    """The file that ``name`` refers to.
 
     Args:
         name: A path, absolute or relative to ``folder``, or the name of a ready recipe, with or without
             ``.yaml``.
-        folder: What a relative path starts from.
-        named_at: Place that names it (``file:line``), for the message.
-        ready: Ready ones that the message lists; None for those of runs.
+        folder: Base of a relative path.
+        named_at: Place in which the name is written (``file:line``), for the message.
+        ready: Ready recipes that the message lists; None for the recipes of runs.
 
     Raises:
-        RecipeError: When there is no such file; it lists the recipes nearby.
+        RecipeError: There is no such file; the message lists recipes that exist.
     """
     path = Path(name).expanduser()
     tries = [folder / path]

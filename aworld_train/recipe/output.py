@@ -1,4 +1,4 @@
-"""A recipe as plain data and as YAML that reads back as the same recipe."""
+"""Writes a recipe as plain data and as YAML, from which the same recipe can be read."""
 
 import re
 from copy import deepcopy
@@ -17,7 +17,7 @@ _RARE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that either YAML 1.1 or our reader would take for something else."""
+    """Quotes every text that YAML 1.1 or the recipe loader would read as another type."""
 
 
 _Dumper.yaml_implicit_resolvers = {
@@ -30,7 +30,7 @@ _Dumper.yaml_implicit_resolvers = {
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Lines as a block; escaped where the text holds the rarer line breaks, which YAML folds into spaces."""
+    """Text of several lines as a block; escaped if it has rarer line breaks, which YAML folds into spaces."""
     style = '"' if _RARE_BREAKS.search(text) else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -51,7 +51,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def to_source(recipe: Recipe) -> dict[str, Any]:
-    """As ``to_dict``, as a recipe writes it (see ``written``); the framework's own section stays as it is."""
+    """As ``to_dict``, in the form of a recipe file (see ``written``); the framework's own section stays as it is."""
     data = to_dict(recipe)
     framework = recipe.trainer.framework
     raw = data.pop(framework)
@@ -59,11 +59,11 @@ def to_source(recipe: Recipe) -> dict[str, Any]:
 
 
 def written(tree: Any) -> Any:
-    """Plain data as files hold it: references in place of what the environment gave, other text escaped.
+    """Plain data in the form of files: references in place of text from the environment, other text escaped.
 
-    No text of an environment variable is in a file of a run folder: everything in one that comes from a recipe has
-    gone through here. Numbers, truth values and words of a fixed choice (``rollout.engine``) hold no secret and are
-    what they are, wherever they came from. ``interpolation.resolved`` is the inverse, and so is OmegaConf.
+    No file of a run folder holds text of an environment variable, because all data from recipes passes this function
+    before it is written. Numbers, truth values and enumerations (``rollout.engine``) hold no secret and stay as they
+    are, also if they come from the environment. ``interpolation.resolved`` and OmegaConf are the inverse.
     """
     if isinstance(tree, dict):
         return {key: written(entry) for key, entry in tree.items()}

@@ -1,7 +1,7 @@
 """``key=value`` from the command line: a dotted key and a YAML value.
 
-For a key that takes text the value is taken as it stands where YAML would read anything but text or null,
-since a shell has already eaten the quotes: ``name=2024`` is the text ``2024``.
+For a key that takes text, a value that YAML would read as anything but text or null is used unchanged, because the
+shell has already removed the quotes: ``name=2024`` is the text ``2024``.
 """
 
 from aworld_train.errors import RecipeError
@@ -16,7 +16,7 @@ def read_override(text: str) -> Layer:
     """The layer that one ``key=value`` lays over a recipe.
 
     Raises:
-        RecipeError: When it has no ``=``, no key, no value, or a value that is not YAML.
+        RecipeError: It has no ``=``, no key, no value, or a value that is not YAML.
     """
     key, equals, raw = text.partition("=")
     path = tuple(key.strip().split("."))

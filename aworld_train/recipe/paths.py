@@ -1,6 +1,6 @@
-"""Paths in a recipe as processes find them that do not run where the user is.
+"""Makes the paths in a recipe absolute, for processes that do not run in the user's directory.
 
-A path that the environment gave stays ``EnvText``: its reference is made whole, and its value is written nowhere.
+A path from the environment stays an ``EnvText``: its reference is made absolute too, so that files hold no value.
 """
 
 from pathlib import Path
@@ -11,15 +11,15 @@ from aworld_train.recipe.interpolation import escape
 
 
 def whole_path(text: str) -> str:
-    """The absolute path; whether anything is there does not matter."""
+    """The absolute path, whether or not the file exists."""
     return whole_reference(text) if isinstance(text, EnvText) else str(Path(text).expanduser().resolve())
 
 
 def whole_reference(text: EnvText, folder: str = "") -> EnvText:
-    """The path as it is found from anywhere: what is relative counts from ``folder``, by default where we are.
+    """The absolute path; a relative one starts from ``folder``, by default the working directory.
 
     Raises:
-        RecipeError: Its variable holds a path with ``~``, which nothing expands once it is written.
+        RecipeError: Its variable holds a path with ``~``, which is not expanded when the reference is resolved.
     """
     if text.startswith("~"):
         home = text.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Whether a recipe can score: every scorer and schema that it or its tasks name exists, and has what it needs."""
+"""Checks that a recipe can score: every scorer and schema that it or its tasks name exists and is complete."""
 
 from collections.abc import Iterable
 
@@ -14,16 +14,16 @@ from aworld_train.reward.settings import JudgeSettings
 
 
 def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable[str] = ()) -> None:
-    """See that answers can be scored, before a run depends on it.
+    """Check that answers can be scored, before a run starts.
 
     Args:
         recipe: A checked recipe.
-        scorers: What tasks name beside the recipe.
-        schemas: Likewise.
+        scorers: The scorers that tasks name.
+        schemas: The answer schemas that tasks name.
 
     Raises:
-        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or no
-            judge for it that can be asked.
+        RewardError: A function cannot be loaded or called, there is no such scorer or schema, or a judge is needed and
+            none is named or has its key.
     """
     if recipe.reward.function:
         load_reward(recipe.reward.function)

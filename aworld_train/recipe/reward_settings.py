@@ -1,4 +1,4 @@
-"""The settings of scorers that a recipe describes."""
+"""Converts the section ``reward`` of a recipe into the settings of scorers."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from aworld_train.reward.settings import (
 
 
 def reward_settings(recipe: Recipe) -> RewardSettings:
-    """How a recipe scores.
+    """The settings with which a recipe scores.
 
     Args:
         recipe: A checked recipe.
@@ -42,7 +42,7 @@ def reward_settings(recipe: Recipe) -> RewardSettings:
 
 
 def composite_settings(section: CompositeSection) -> CompositeSettings:
-    """What ``composite`` adds up by a recipe's section ``reward.composite``."""
+    """The settings of the scorer ``composite`` from a recipe's section ``reward.composite``."""
     return CompositeSettings(
         correct=section.correct,
         weights=dict(section.weights),

@@ -1,7 +1,7 @@
-"""What a recipe may say: every section, key, type and default in one place.
+"""The schema of recipes: every section, key, type and default.
 
-A recipe is one YAML file. These dataclasses are its OmegaConf schema: a key that is not here is an error, a value
-of another type is an error, and the text in each field's metadata is its documentation.
+A recipe is one YAML file. These dataclasses are its OmegaConf schema: another key is an error, a value of another type
+is an error, and the text in each field's metadata is the key's documentation.
 """
 
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Egress(Enum):
 
 
 class CassetteMode(Enum):
-    """What is done with tool calls beside making them."""
+    """Whether tool calls are recorded, or replayed from a record."""
 
     off = "off"
     record = "record"
@@ -50,7 +50,7 @@ class CassetteMode(Enum):
 
 @dataclass
 class LoraSection:
-    """Low-rank adapters instead of all weights."""
+    """LoRA adapters."""
 
     rank: int = _doc("Rank of the LoRA adapters; 0 trains all weights.", 0)
     alpha: int = _doc("LoRA scaling.", 16)
@@ -59,7 +59,7 @@ class LoraSection:
 
 @dataclass
 class ModelSection:
-    """The model that is trained."""
+    """The model under training."""
 
     path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
@@ -76,7 +76,7 @@ class ContextPolicy(Enum):
 
 
 class SmallGroup(Enum):
-    """What becomes of a group with too few healthy episodes."""
+    """How a group with too few healthy episodes is treated."""
 
     drop = "drop"
     resample = "resample"
@@ -84,7 +84,7 @@ class SmallGroup(Enum):
 
 @dataclass
 class ContextSection:
-    """What keeps a conversation within the model's context."""
+    """How histories are kept within the model's context."""
 
     policy: ContextPolicy = _doc(
         "How a long history is shortened: discard_tools, keep_last_k, summarize, or off.", ContextPolicy.off
@@ -106,7 +106,7 @@ class RepetitionSection:
 
 @dataclass
 class AgentSection:
-    """Who plays episodes, and within which limits."""
+    """The agent that plays episodes, and its limits."""
 
     name: str = _doc("The agent's name in datasets (`agent_name`).", "mcp_agent")
     command: list[str] = _doc(
@@ -138,7 +138,7 @@ class AgentSection:
 
 @dataclass
 class CassetteSection:
-    """Tool calls that are recorded and replayed."""
+    """Recording and replay of tool calls."""
 
     mode: CassetteMode = _doc(
         "Tool calls are kept in a file (record), answered from it without the environment (replay), or answered from "
@@ -155,7 +155,7 @@ class CassetteSection:
 
 @dataclass
 class EnvSection:
-    """The tool environment: started with the run, or one that is up."""
+    """The tool environment."""
 
     docker_dir: str | None = _doc(
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
@@ -193,7 +193,7 @@ class EnvSection:
 
 @dataclass
 class DatasetSection:
-    """The tasks."""
+    """The training and validation tasks."""
 
     train: str | None = _doc("Parquet file of training tasks.")
     val: str | None = _doc("Parquet file of validation tasks.")
@@ -204,7 +204,7 @@ class DatasetSection:
 
 @dataclass
 class JudgeSection:
-    """Language models that judge answers."""
+    """The language models that judge answers."""
 
     models: list[str] = _doc("Endpoints that judge for `llm_judge`, asked in this order until one does.", [])
     concurrency: int = _doc("Most requests at the same time.", 16)
@@ -216,7 +216,7 @@ class JudgeSection:
 
 @dataclass
 class CompositeSection:
-    """What the scorer `composite` adds up."""
+    """The weighted sum of several parts of a score."""
 
     correct: str | None = _doc("Scorer that says whether the answer is right; default: the task's own.")
     weights: dict[str, float] = _doc(
@@ -250,7 +250,7 @@ class RewardSection:
 
 @dataclass
 class AlgorithmSection:
-    """How rewards become a loss."""
+    """The reinforcement learning algorithm and its loss."""
 
     name: str = _doc("Advantage estimator of the framework: grpo, rloo, reinforce_plus_plus, ...", "grpo")
     kl_coef: float = _doc(
@@ -264,7 +264,7 @@ class AlgorithmSection:
 
 
 class EpisodeUse(Enum):
-    """What becomes of an episode's tokens: trained on; counted in the group's baseline only; left out."""
+    """How an episode is used: trained on; only counted in the group's baseline; left out."""
 
     trained = "trained"
     masked = "masked"
@@ -273,7 +273,7 @@ class EpisodeUse(Enum):
 
 @dataclass
 class OutcomesSection:
-    """What an episode is used for, by how it ended."""
+    """How an episode is used, by its outcome."""
 
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
     format: EpisodeUse = _doc("The last turn began a tool call that cannot be read.", EpisodeUse.trained)
@@ -312,7 +312,7 @@ class RolloutSection:
 
 @dataclass
 class TrainerSection:
-    """How long and with which optimiser is trained, and what is kept."""
+    """Steps, batches, optimiser, validations and checkpoints."""
 
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
@@ -337,7 +337,7 @@ class TrainerSection:
 
 @dataclass
 class ClusterSection:
-    """The machines."""
+    """The training processes."""
 
     ranks: int = _doc("Training processes, each on a GPU of its own; without GPUs they share the cores.", 1)
 

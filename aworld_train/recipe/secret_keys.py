@@ -1,6 +1,6 @@
-"""Keys that hold secrets: a recipe may say where a secret comes from, never what it is.
+"""Keys that hold secrets: a recipe may refer to a secret, but must not contain it.
 
-Recipes are committed, copied into run folders and shown in errors. So a key that looks secret takes only an
+Recipes are committed, copied into run folders and shown in errors. Therefore a key that looks secret accepts only an
 interpolation such as ``${oc.env:WANDB_API_KEY}``, and is masked wherever resolved values are printed.
 """
 
@@ -21,13 +21,13 @@ _SPECIAL_TOKEN = re.compile(
 
 
 def looks_secret(path: KeyPath) -> bool:
-    """Whether the last name in ``path`` is one under which people keep secrets."""
+    """Whether the last name in ``path`` is a usual name of a secret."""
     names = [name for name in path if not name.isdigit()]
     return bool(names) and bool(_SECRET.search(names[-1])) and not _SPECIAL_TOKEN.search(names[-1])
 
 
 def written_out(tree: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Secrets that stand in ``tree`` literally: path and the sentence that refuses it, without the value."""
+    """Secrets that ``tree`` contains literally: the path and a message without the value."""
     for path, value in leaves(tree):
         if looks_secret(path) and _is_literal(value):
             variable = re.sub(r"\W", "_", path[-1]).upper()

@@ -1,7 +1,7 @@
-"""Reads recipe text into plain data and remembers on which line each key was written.
+"""Reads recipe text into plain data and records the line of each key.
 
-The positions come from PyYAML's node tree, so an error about ``trainer.steps`` can say where that is. A key
-written twice is an error: YAML forbids it and most readers silently keep the last one.
+The lines come from PyYAML's node tree, so that an error about ``trainer.steps`` can name its line. A key that is
+written twice is an error, because YAML forbids it and most readers silently use the last one.
 """
 
 import re
@@ -28,7 +28,7 @@ _FLOAT = re.compile(
 
 
 class RecipeLoader(yaml.SafeLoader):
-    """YAML 1.1 with the numbers and words people mean, as in 1.2.
+    """YAML 1.1 that reads numbers and words as YAML 1.2 does.
 
     ``1e-6`` is a number; ``010``, ``1:30``, dates, ``on`` and ``off`` are text, ``true`` and ``false`` truth values.
     """
@@ -45,12 +45,12 @@ RecipeLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+01
 
 @dataclass(frozen=True)
 class Layer:
-    """Values from one place, to be laid over others.
+    """Values from one source, to be merged over others.
 
     Attributes:
         data: The values, a nested dictionary.
-        name: The place, for messages: a file as the user wrote it, or an override.
-        lines: The line each key was written on, where the place is a file.
+        name: The source, for messages: a file as the user wrote it, or an override.
+        lines: The line of each key, if the source is a file.
     """
 
     data: dict[str, Any]
@@ -58,9 +58,9 @@ class Layer:
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
     def at(self, path: KeyPath) -> str:
-        """Where the key at ``path`` was written, such as ``gsm8k.yaml:12``; empty where nothing is known."""
-        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
-        return f"{self.name}:{self.lines[known]}" if known else self.name
+        """The place of the key at ``path``, such as ``gsm8k.yaml:12``; empty for a source without a name."""
+        nearest_path = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
+        return f"{self.name}:{self.lines[nearest_path]}" if nearest_path else self.name
 
 
 def read_file(path: Path, name: str) -> Layer:
@@ -68,10 +68,10 @@ def read_file(path: Path, name: str) -> Layer:
 
     Args:
         path: The file.
-        name: What messages call it.
+        name: Its name in messages.
 
     Raises:
-        RecipeError: When it cannot be read, is not YAML, is not a map, or has a key twice.
+        RecipeError: It cannot be read, is not YAML, is not a map, or has a key twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -93,7 +93,7 @@ def read_file(path: Path, name: str) -> Layer:
         line = mark.line + 1 if mark else 1
         raise RecipeError(f"{name}:{line}: {error.problem or error.context or 'not YAML'}") from error
     if data is None:
-        raise RecipeError(f"{name} is empty: a recipe says at least one key, such as `name: my-run`")
+        raise RecipeError(f"{name} is empty: a recipe has at least one key, such as `name: my-run`")
     if not isinstance(data, dict):
         raise RecipeError(f"{name}:1: a recipe is a map of keys, this is {type(data).__name__}")
     return Layer(data, name, lines)
@@ -106,10 +106,10 @@ def from_mapping(source: Mapping[str, Any]) -> Layer:
 
 
 def parse_value(text: str) -> Any:
-    """One YAML value, as the right-hand side of ``key=value`` is written.
+    """The YAML value on the right-hand side of ``key=value``.
 
     Raises:
-        ValueError: When it is not YAML.
+        ValueError: It is not YAML.
     """
     try:
         return yaml.load(text, Loader=RecipeLoader)
@@ -118,16 +118,18 @@ def parse_value(text: str) -> Any:
         raise ValueError(str(problem)) from error
 
 
-def _place_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...], lines: dict[KeyPath, int]) -> None:
+def _place_keys(
+    node: yaml.Node, path: KeyPath, ancestors: tuple[int, ...], lines: dict[KeyPath, int]
+) -> None:
     """Record the line of every key below ``node``; refuse loops, and keys that repeat or are not text."""
-    if id(node) in above:
+    if id(node) in ancestors:
         raise yaml.MarkedYAMLError(problem="an alias refers to itself", problem_mark=node.start_mark)
-    inside = (*above, id(node))
+    inside = (*ancestors, id(node))
     if isinstance(node, yaml.SequenceNode):
         for position, item in enumerate(node.value):
             _place_keys(item, (*path, str(position)), inside, lines)
     elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+        key_lines: dict[str, int] = {}
         for key, value in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
@@ -139,18 +141,18 @@ def _place_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...], lines: d
             if key.tag != "tag:yaml.org,2002:str":
                 problem = f"the key `{key.value}` is not text; put it in quotes"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            if key.value in seen:
+            if key.value in key_lines:
                 problem = (
-                    f"`{'.'.join((*path, key.value))}` is written twice, first on line {seen[key.value]}"
+                    f"`{'.'.join((*path, key.value))}` is written twice, first on line {key_lines[key.value]}"
                 )
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen[key.value] = line
+            key_lines[key.value] = line
             lines[(*path, key.value)] = line
             _place_keys(value, (*path, key.value), inside, lines)
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as YAML would have given it: dictionaries with text keys, lists, scalars."""
+    """``value`` in the form of parsed YAML: dictionaries with text keys, lists, scalars."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):

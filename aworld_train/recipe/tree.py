@@ -1,7 +1,7 @@
-"""Nested dictionaries: laying one over another, and walking their leaves.
+"""Merges nested dictionaries and iterates over their leaves.
 
-Maps merge key by key; everything else, lists included, is replaced whole. A list that was merged element by
-element could never be made shorter.
+Maps merge key by key; all other values, lists included, are replaced as a whole, because a list that is merged element
+by element could not become shorter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,11 @@ from copy import deepcopy
 from typing import Any
 
 KeyPath = tuple[str, ...]
-"""Where a value stands: the keys from the root, list positions written as text."""
+"""The place of a value: the keys from the root, with list positions as text."""
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A new tree: ``base`` with ``over`` laid over it."""
+    """A new tree: ``base`` with the values of ``over`` merged into it."""
     merged = {key: deepcopy(value) for key, value in base.items()}
     for key, value in over.items():
         below = merged.get(key)
@@ -37,7 +37,7 @@ def leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as a person writes it: ``trainer.steps``."""
+    """The path as text: ``trainer.steps``."""
     return ".".join(path)
 
 

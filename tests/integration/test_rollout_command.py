@@ -52,10 +52,10 @@ def val_task(folder: Path) -> dict[str, Any]:
 def test_json_has_every_token_with_its_logprob_and_whether_it_is_trained_on(folder: Path) -> None:
     done = rollout(folder, RECIPE, "rollout.max_response_tokens=24", "-n", "2", "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["task"] == val_task(folder)["extra_info"]["index"]
-    assert len(said["episodes"]) == 2
-    for episode in said["episodes"]:
+    report = json.loads(done.stdout)
+    assert report["task"] == val_task(folder)["extra_info"]["index"]
+    assert len(report["episodes"]) == 2
+    for episode in report["episodes"]:
         [row] = episode["rows"]
         assert len(row["response_ids"]) == len(row["response_mask"]) == len(row["response_logprobs"])
         assert len(row["response_ids"]) <= 24
@@ -70,7 +70,7 @@ def test_json_has_every_token_with_its_logprob_and_whether_it_is_trained_on(fold
         assert episode["reward"] == episode["scores"]["score"]
         question = val_task(folder)["prompt"][-1]["content"]
         assert f"{question}<|im_end|>" in TOKENIZER.decode(row["prompt_ids"])
-    first, second = (episode["rows"][0]["response_ids"] for episode in said["episodes"])
+    first, second = (episode["rows"][0]["response_ids"] for episode in report["episodes"])
     assert first != second, "two samples of a random model at temperature 1"
 
 

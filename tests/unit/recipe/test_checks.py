@@ -114,8 +114,8 @@ def test_a_cassette_needs_a_file(mode: str) -> None:
 
 @pytest.mark.parametrize("rule", ["5", "{}", "{ignor: [now]}", "{ignore: now}", "{ignore: [5]}", "[now]"])
 def test_a_cassette_s_rule_is_a_list_of_arguments_to_ignore(rule: str) -> None:
-    said = refusal(f"env.cassette.rules={{search: {rule}}}")
-    assert "`env.cassette.rules.search` must be {ignore: [argument, ...]}" in said
+    error = refusal(f"env.cassette.rules={{search: {rule}}}")
+    assert "`env.cassette.rules.search` must be {ignore: [argument, ...]}" in error
     rules = recipe.load({}, ["env.cassette.rules.search={ignore: [now, seed]}"]).env.cassette.rules
     assert rules == {"search": {"ignore": ["now", "seed"]}}
 
@@ -141,8 +141,8 @@ KINDS = {"command": "[python, a.py]", "builder": "a:build", "aworld": "a.yaml", 
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.combinations(KINDS, 2)])
 def test_an_agent_is_of_one_kind(first: str, second: str) -> None:
-    said = refusal(f"agent.{first}={KINDS[first]}", f"agent.{second}={KINDS[second]}")
-    assert f"an agent is one of `{first}`, `{second}`: set one and leave the others out" in said
+    error = refusal(f"agent.{first}={KINDS[first]}", f"agent.{second}={KINDS[second]}")
+    assert f"an agent is one of `{first}`, `{second}`: set one and leave the others out" in error
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -168,8 +168,8 @@ def test_a_variable_that_a_program_cannot_have_is_refused_by_its_key(variables: 
 
 @pytest.mark.parametrize("kind", ["builder", "aworld", "loop"])
 def test_variables_are_for_programs_alone(kind: str) -> None:
-    said = refusal(f"agent.{kind}={KINDS[kind]}", "agent.environment={MODE: fast}")
-    assert "`agent.environment` is for the program of `agent.command`" in said
+    error = refusal(f"agent.{kind}={KINDS[kind]}", "agent.environment={MODE: fast}")
+    assert "`agent.environment` is for the program of `agent.command`" in error
     assert "`agent.environment` is for the program" in refusal("agent.environment={MODE: fast}")
 
 
@@ -181,8 +181,8 @@ def test_a_context_policy_needs_a_budget_that_can_be_exceeded(policy: str) -> No
         f"agent.context.policy={policy}",
     ]
     assert "`agent.context.budget` says when a history is too long: set it" in refusal(*sizes)
-    said = refusal(*sizes, "agent.context.budget=300")
-    assert "`agent.context.budget` (300) must be below the 300 tokens that a conversation may have" in said
+    error = refusal(*sizes, "agent.context.budget=300")
+    assert "`agent.context.budget` (300) must be below the 300 tokens that a conversation may have" in error
     assert recipe.load({}, [*sizes, "agent.context.budget=299"]).agent.context.budget == 299
 
 
@@ -192,8 +192,8 @@ def test_zero_is_refused_for_what_may_be_left_out(key: str) -> None:
 
 
 def test_a_group_cannot_need_more_healthy_episodes_than_it_has() -> None:
-    said = refusal("rollout.n=4", "rollout.min_group=5")
-    assert "`rollout.min_group` (5) must be at most `rollout.n` (4)" in said
+    error = refusal("rollout.n=4", "rollout.min_group=5")
+    assert "`rollout.min_group` (5) must be at most `rollout.n` (4)" in error
     assert recipe.load({}, ["rollout.n=4", "rollout.min_group=4"]).rollout.min_group == 4
 
 
@@ -227,24 +227,24 @@ def test_who_condenses_and_when_go_together(overrides: list[str]) -> None:
     ],
 )
 def test_an_endpoint_that_cannot_be_asked_is_refused(endpoint: str, sentence: str) -> None:
-    said = refusal(f"endpoints.helper={endpoint}")
-    assert "`endpoints.helper" in said
-    assert sentence in said
+    error = refusal(f"endpoints.helper={endpoint}")
+    assert "`endpoints.helper" in error
+    assert sentence in error
 
 
 def test_a_key_where_its_variable_belongs_is_refused_without_showing_it() -> None:
-    said = refusal("endpoints.helper={url: 'http://there/v1', model: m, key_variable: sk-very-secret}")
-    assert "`endpoints.helper.key_variable` must be the name of an environment variable" in said
+    error = refusal("endpoints.helper={url: 'http://there/v1', model: m, key_variable: sk-very-secret}")
+    assert "`endpoints.helper.key_variable` must be the name of an environment variable" in error
     endpoint = {"url": "http://there/v1", "model": "m", "key_variable": "HELPER_KEY", "timeout": 2.5}
     assert recipe.load({"endpoints": {"helper": endpoint}}).endpoints == {"helper": endpoint}
 
 
 @pytest.mark.parametrize("key", ["summarizer=helpr", "condensers=[helpr]"])
 def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
-    said = refusal("endpoints.helper={url: 'http://there/v1', model: m}", f"agent.context.{key}")
+    error = refusal("endpoints.helper={url: 'http://there/v1', model: m}", f"agent.context.{key}")
     name = key.partition("=")[0]
-    assert f"`agent.context.{name}` names the endpoint 'helpr', which `endpoints` does not have" in said
-    assert "did you mean 'helper'?" in said
+    assert f"`agent.context.{name}` names the endpoint 'helpr', which `endpoints` does not have" in error
+    assert "did you mean 'helper'?" in error
 
 
 @pytest.mark.parametrize(
@@ -282,6 +282,6 @@ def test_an_endpoint_that_is_used_has_to_be_there(key: str) -> None:
     ],
 )
 def test_a_reward_that_makes_no_sense_is_refused_by_its_key(override: str, sentence: str) -> None:
-    said = refusal(override)
-    assert sentence in said
-    assert f"override {override}" in said
+    error = refusal(override)
+    assert sentence in error
+    assert f"override {override}" in error

@@ -51,7 +51,7 @@ def refusal(text: str, *overrides: str) -> str:
         ("verl:\n  a:\n    b: 1\n    b: 2\n", "a.yaml:4: `verl.a.b` is written twice, first on line 3"),
         ("3: x\n", "a.yaml:1: the key `3` is not text; put it in quotes"),
         ("- a\n", "a.yaml:1: a recipe is a map of keys, this is list"),
-        ("# nothing\n", "a.yaml is empty: a recipe says at least one key, such as `name: my-run`"),
+        ("# nothing\n", "a.yaml is empty: a recipe has at least one key, such as `name: my-run`"),
         ("name: &x [*x]\n", "a.yaml:1: an alias refers to itself"),
         ("extends: 3\n", "a.yaml:1: `extends` expects text, got 3"),
     ],

@@ -186,7 +186,7 @@ def test_a_reward_function_is_named_so_that_workers_can_load_it(workspace: Path)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"model": {"path": "nowhere"}}, "no model directory nowhere"),
         ({"dataset": {"train": None, "val": "data/val.parquet"}}, "dataset.train is not set"),
@@ -201,9 +201,9 @@ def test_a_reward_function_is_named_so_that_workers_can_load_it(workspace: Path)
     ],
 )
 def test_what_cannot_be_run_is_refused_before_it_starts(
-    workspace: Path, change: dict[str, Any], said: str
+    workspace: Path, change: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(AworldTrainError, match=said):
+    with pytest.raises(AworldTrainError, match=expected):
         AgentTrainer(config=config(**change))
     assert not Path("runs").exists()
 

@@ -1,4 +1,4 @@
-"""Supervision in its parts: the run folder, the account, the guarded process, and what people see."""
+"""Supervision in its parts: the run folder, the record, the guarded process, and what people see."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_only_a_whole_checkpoint_counts(tmp_path: Path) -> None:
     assert found.step == 3
 
 
-def test_the_account_has_each_step_once_and_counts_what_was_played(tmp_path: Path) -> None:
+def test_the_record_has_each_step_once_and_counts_what_was_played(tmp_path: Path) -> None:
     folder = open_run(tmp_path / "run")
     log = folder.path / "logs" / "m.jsonl"
     summary = RunSummary("r", steps_planned=2)

@@ -61,16 +61,16 @@ def assert_exact(rows: list[Any], engine: ScriptedEngine) -> None:
 
 
 async def test_a_plain_client_has_the_same_row_as_our_own_loop() -> None:
-    theirs, ours = ScriptedEngine(list(USES_TOOL)), ScriptedEngine(list(USES_TOOL))
-    [row], slot = await outside(theirs, system_prompt="Use the tool.")
-    [own], own_slot = await play(ours, system_prompt="Use the tool.")
+    client_engine, loop_engine = ScriptedEngine(list(USES_TOOL)), ScriptedEngine(list(USES_TOOL))
+    [row], slot = await outside(client_engine, system_prompt="Use the tool.")
+    [own], own_slot = await play(loop_engine, system_prompt="Use the tool.")
     assert (row.prompt_ids, row.response_ids, row.response_mask) == (
         own.prompt_ids,
         own.response_ids,
         own.response_mask,
     )
     assert row.response_logprobs == own.response_logprobs
-    assert_exact([row], theirs)
+    assert_exact([row], client_engine)
     assert row.extra_fields["assistant_text"] == ANSWER
     for key in ("outcome", "turns", "tool_calls", "tool_errors", "sampled_tokens", "branches"):
         assert slot.line[key] == own_slot.line[key], key

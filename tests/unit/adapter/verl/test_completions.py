@@ -69,9 +69,12 @@ async def test_a_request_that_the_server_gave_up_is_told_as_verl_tells_it() -> N
 @pytest.mark.parametrize("withheld", ["token_ids", "logprobs"])
 async def test_a_server_that_does_not_tell_its_tokens_is_refused(withheld: str) -> None:
     async with serving(withheld=(withheld,)) as server:
-        said = await refusal(server.url)
-    assert "does not return the tokens that it sampled, and their text must not be tokenised again" in said
-    assert "return_token_ids" in said
+        error_message = await refusal(server.url)
+    assert (
+        "does not return the tokens that it sampled, and their text must not be tokenised again"
+        in error_message
+    )
+    assert "return_token_ids" in error_message
 
 
 @pytest.mark.parametrize("logprobs", [[-1.0], [-1.0, None, -1.0]])
@@ -82,8 +85,8 @@ async def test_a_token_without_its_logprob_is_refused(logprobs: list[float | Non
 
 async def test_an_http_error_is_said_with_where_status_and_text() -> None:
     async with serving(error=(400, "max_tokens is too large")) as server:
-        said = await refusal(server.url)
-    assert said == f"{server.url}/completions: HTTP 400 'max_tokens is too large'"
+        error_message = await refusal(server.url)
+    assert error_message == f"{server.url}/completions: HTTP 400 'max_tokens is too large'"
 
 
 async def test_the_key_is_sent_as_a_bearer_and_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +94,9 @@ async def test_the_key_is_sent_as_a_bearer_and_is_in_no_error(monkeypatch: pytes
     async with serving(key="sk-very-secret") as server:
         await generate(server.url)
     async with serving(key="another") as server:
-        said = await refusal(server.url)
-    assert "HTTP 401" in said
-    assert "very-secret" not in said
+        error_message = await refusal(server.url)
+    assert "HTTP 401" in error_message
+    assert "very-secret" not in error_message
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret\nX: 1")
     assert "very-secret" not in await refusal(server.url)
 
@@ -114,9 +117,9 @@ async def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 async def test_a_server_that_cannot_be_reached_is_said_with_its_address(url: str, what: str) -> None:
-    said = await refusal(url)
-    assert url.rstrip("/") in said
-    assert what in said
+    error_message = await refusal(url)
+    assert url.rstrip("/") in error_message
+    assert what in error_message
 
 
 async def test_a_far_server_is_reached_through_the_proxy_of_the_environment() -> None:
@@ -151,6 +154,6 @@ async def test_another_kind_of_server_is_told_from_vllm(path: str, body: Any, se
         return web.Response(text=text)
 
     async with serving(replaced={path: odd}) as server:
-        said = await refusal(server.url)
-    assert said.startswith(f"{server.url}/{path} ")
-    assert sentence in said
+        error_message = await refusal(server.url)
+    assert error_message.startswith(f"{server.url}/{path} ")
+    assert sentence in error_message

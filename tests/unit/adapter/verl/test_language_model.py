@@ -117,19 +117,19 @@ async def test_a_call_that_cannot_be_read_is_malformed(tokenizer: Any, text: str
 
 async def test_text_without_a_call_is_what_verl_says_it_is(tokenizer: Any) -> None:
     """Which is why nothing asks VeRL's parsers about it."""
-    asked = []
+    called_parsers = []
     for name in ToolParser._registry:
         parser = ToolParser.get_tool_parser(name, tokenizer)
         if hasattr(parser, "tool_call_start_token"):
-            asked.append(name)
+            called_parsers.append(name)
             tokens = tokenizer.encode(f" It is <b>42</b>.\n{END}", add_special_tokens=False)
             assert await parser.extract_tool_calls(tokens) == (tokenizer.decode(tokens), [])
-    assert "hermes" in asked
+    assert "hermes" in called_parsers
 
 
 async def generate(output: TokenOutput | Exception, max_tokens: int = 8) -> Any:
-    asked = model(agent_loops.TOKENIZER, output)
-    return await asked.generate("one", [1, 2], SAMPLING, max_tokens)
+    language_model = model(agent_loops.TOKENIZER, output)
+    return await language_model.generate("one", [1, 2], SAMPLING, max_tokens)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ async def test_a_turn_is_over_if_it_ends_so_or_had_room_left() -> None:
 
 
 async def test_the_engine_is_asked_for_logprobs_and_with_the_sampling_that_was_wanted() -> None:
-    asked = model(agent_loops.TOKENIZER, TokenOutput(token_ids=[5], log_probs=[-1.0]))
-    await asked.generate("one", [1], SamplingParams(0.3, 0.9, 20), 8)
-    assert asked._server_manager.params == {
+    language_model = model(agent_loops.TOKENIZER, TokenOutput(token_ids=[5], log_probs=[-1.0]))
+    await language_model.generate("one", [1], SamplingParams(0.3, 0.9, 20), 8)
+    assert language_model._server_manager.params == {
         "temperature": 0.3,
         "top_p": 0.9,
         "top_k": 20,

@@ -118,11 +118,11 @@ async def test_a_session_that_raises_keeps_nobody_waiting_and_the_others_are_pla
     assert outcomes(run_dir) == {"infrastructure": 1, "provider": 2, "answered": 2}
 
 
-@pytest.mark.parametrize("asked", [1, 2, 6])
-async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Path, asked: int) -> None:
+@pytest.mark.parametrize("size", [1, 2, 6])
+async def test_a_task_may_have_a_group_of_its_own_size(queue: Queue, run_dir: Path, size: int) -> None:
     # VeRL lets a row say how often its task is played.
-    await play(worker([FAILS] * 20, n=4, min_healthy=2), __rollout_n__=asked)
-    assert outcomes(run_dir) == {"provider": 2 * asked}
+    await play(worker([FAILS] * 20, n=4, min_healthy=2), __rollout_n__=size)
+    assert outcomes(run_dir) == {"provider": 2 * size}
 
 
 async def test_groups_do_not_count_each_others_episodes_and_are_forgotten(queue: Queue) -> None:
