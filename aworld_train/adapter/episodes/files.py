@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
-from aworld_train.adapter.episodes.scoring import REWARD_FILE, reward_plan
-from aworld_train.adapter.episodes.settings import EPISODES_FILE, episode_settings
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
+from aworld_train.adapter.episodes.scoring import reward_plan
+from aworld_train.adapter.episodes.settings import episode_settings
 from aworld_train.atomic import write_text
 from aworld_train.recipe.schema import Recipe
 

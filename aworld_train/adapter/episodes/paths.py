@@ -5,6 +5,11 @@ from pathlib import Path
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.paths import whole_reference
 
+EPISODES_FILE = "episodes.yaml"
+"""The file of a run folder that says how episodes are played; see `settings`."""
+REWARD_FILE = "reward.yaml"
+"""The file of a run folder that says how they are scored; see `scoring`."""
+
 
 def absolute_path(path: str | None) -> str | None:
     """The absolute path of an existing file or folder; other text, such as a model's name on the hub, is unchanged."""

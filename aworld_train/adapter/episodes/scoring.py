@@ -23,8 +23,6 @@ from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 
-REWARD_FILE = "reward.yaml"
-
 
 def reward_plan(recipe: Recipe) -> dict[str, Any]:
     """What ``reward.yaml`` holds for a recipe, as plain data with references to the environment."""

@@ -23,8 +23,6 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
 
-EPISODES_FILE = "episodes.yaml"
-
 
 @dataclass(frozen=True)
 class EpisodeSettings:

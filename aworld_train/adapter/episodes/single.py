@@ -9,10 +9,11 @@ from typing import Any
 
 from aworld_train.adapter.base import LoadedModel, framework_of
 from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
 from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
-from aworld_train.adapter.episodes.scoring import REWARD_FILE, EpisodeScore, score_episode
-from aworld_train.adapter.episodes.settings import EPISODES_FILE, read_settings
+from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.episodes.groups import min_group
-from aworld_train.adapter.episodes.paths import absolute_path
-from aworld_train.adapter.episodes.scoring import REWARD_FILE
-from aworld_train.adapter.episodes.settings import EPISODES_FILE
+from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
-from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.verl import log
 from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, OWNED_KEYS, agent_file, compose
@@ -24,6 +23,9 @@ class VerlFramework:
 
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """As ``TrainingFramework.compile``."""
+
+        # What plays and scores episodes is imported only where a run needs it, not to check a recipe.
+        from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
         def environment(start: StartFiles) -> Mapping[str, str]:
             private = PrivateFolder(start.private)

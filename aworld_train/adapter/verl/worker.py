@@ -11,8 +11,9 @@ import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from aworld_train.adapter.episodes.groups import Group
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import current_record, open_record
-from aworld_train.adapter.episodes.settings import EPISODES_FILE, read_settings
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.reward import take_score
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
