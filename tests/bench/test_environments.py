@@ -2,6 +2,10 @@
 
 The client is the same for both: JSON-RPC over one pool of connections, written down here to the last byte that it
 needs, so that what is measured is servers. Ours and the peer's turns alternate.
+
+On two cores, beside other work, a call took 0.7 to 1.1 times as long as the peer's at the median, 0.5 to 0.9 at p99,
+and a session 0.75 to 0.95 times as long to its first result. The bars were 3 and 10 ms more than the peer, whose median
+was 9 ms, and 150 ms more for a session: as ratios they are no weaker.
 """
 
 import asyncio
@@ -33,8 +37,8 @@ THINKING = (0.2, 0.6)  # seconds between two calls of a session
 OPENINGS = 30
 EPISODES = 64
 TURNS = 4  # calls in an episode
-MAX_CALL_RATIOS = {0.5: 9.0, 0.99: 9.0}
-MAX_OPENING_RATIO = 9.0
+MAX_CALL_RATIOS = {0.5: 1.3, 0.99: 1.6}  # at the median and at p99
+MAX_OPENING_RATIO = 2.0
 SMALL = Size(cpus=1.0, memory=256 << 20)
 DIRECT = """
 import sys
