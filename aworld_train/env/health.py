@@ -15,7 +15,7 @@ import httpx
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
-from aworld_train.serving.manifest import TestCall
+from aworld_train.serving.manifest import ProbeCall
 
 
 def health_url(mcp_url: str) -> str:
@@ -91,7 +91,7 @@ def check_tools(mcp_url: str, token: str, seconds: float = 30.0) -> list[str]:
     return examine(mcp_url, token, {}, seconds).tools
 
 
-def check_servers(mcp_url: str, token: str, calls: Mapping[str, TestCall | None], seconds: float) -> None:
+def check_servers(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float) -> None:
     """Make the test call of each server.
 
     Raises:
@@ -105,7 +105,7 @@ def check_servers(mcp_url: str, token: str, calls: Mapping[str, TestCall | None]
 
 
 def examine(
-    mcp_url: str, token: str, calls: Mapping[str, TestCall | None], seconds: float
+    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float
 ) -> EnvironmentCheck:
     """Open a session, list the tools, and make one harmless call of each server.
 
@@ -125,7 +125,7 @@ def examine(
 
 
 async def _examine(
-    mcp_url: str, token: str, calls: Mapping[str, TestCall | None], seconds: float
+    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float
 ) -> EnvironmentCheck:
     try:
         async with asyncio.timeout(seconds):
@@ -136,7 +136,7 @@ async def _examine(
         raise EnvironmentFailure(f"The tools at {mcp_url} cannot be used: {reason}.") from error
 
 
-async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, TestCall | None]) -> EnvironmentCheck:
+async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None]) -> EnvironmentCheck:
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 
@@ -161,7 +161,7 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, TestCall | No
         return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
 
 
-async def _test_server(session: Any, server: str, call: TestCall | None, names: list[str]) -> ServerCheck:
+async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:
     from mcp import McpError
     from mcp.types import TextContent
 

@@ -27,7 +27,7 @@ _STRICT = {"extra": "forbid", "strict": False}
 
 
 @dataclass(frozen=True)
-class TestCall:
+class ProbeCall:
     """A harmless call of one tool, and a text that its result contains."""
 
     tool: str
@@ -64,7 +64,7 @@ class ServerEntry:
     optional_keys: tuple[str, ...] = ()
     timeout: float = 600.0
     executes_code: bool = True
-    test: TestCall | None = None
+    test: ProbeCall | None = None
     egress: Literal["none", "listed", "open"] = "listed"
     egress_hosts: tuple[str, ...] = ()
     __pydantic_config__ = _STRICT
@@ -134,7 +134,7 @@ def from_json(stored: Mapping[str, Any]) -> Manifest:
     servers = {
         name: ServerEntry(
             **{**entry, **_tuples(entry, "command", "keys", "optional_keys", "egress_hosts")}
-            | {"test": TestCall(**entry["test"]) if entry["test"] else None}
+            | {"test": ProbeCall(**entry["test"]) if entry["test"] else None}
         )
         for name, entry in stored["servers"].items()
     }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aworld_train.env.directory import find_directory, known_directories
 from aworld_train.errors import UsageError
-from aworld_train.serving.manifest import ServerEntry, TestCall
+from aworld_train.serving.manifest import ProbeCall, ServerEntry
 
 ONE = "{name: a, servers: {s: {command: [run]}}}"
 
@@ -23,7 +23,7 @@ def make(path: Path, manifest: str) -> Path:
 def test_the_calculator_is_found_by_name_and_says_how_it_is_proved() -> None:
     directory = find_directory("calculator-mcp-server")
     assert (directory.path / "server.py").is_file()
-    assert directory.manifest.servers["calculator"].test == TestCall(
+    assert directory.manifest.servers["calculator"].test == ProbeCall(
         "calculator", {"expression": "6 * 7"}, expect="42"
     )
     assert directory.name in [one.name for one in known_directories()]
@@ -51,7 +51,7 @@ servers:
 """
     manifest = find_directory(make(tmp_path / "mine", content)).manifest
     assert manifest.sessions_per_worker == 3
-    call = TestCall("t", {"x": [1]}, "1")
+    call = ProbeCall("t", {"x": [1]}, "1")
     assert manifest.servers == {
         "s": ServerEntry(function="s:run", keys=("KEY",), optional_keys=("OTHER",), timeout=5.0, test=call)
     }

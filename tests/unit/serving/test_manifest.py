@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.manifest import Manifest, ServerEntry, TestCall, from_json
+from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, from_json
 
 names = st.text("abcXYZ_-é ", min_size=1, max_size=8).filter(str.strip)
 text_tuples = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
@@ -18,7 +18,7 @@ json_values = st.recursive(
     max_leaves=4,
 )
 functions = st.from_regex(r"[a-z.]{1,9}:[a-z.]{1,9}", fullmatch=True)
-calls = st.builds(TestCall, st.text(), st.dictionaries(st.text(max_size=3), json_values), st.text())
+calls = st.builds(ProbeCall, st.text(), st.dictionaries(st.text(max_size=3), json_values), st.text())
 entries = st.one_of(
     st.builds(
         ServerEntry,
