@@ -7,11 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aworld_train.adapter import base
 from aworld_train.dataset import build
 from aworld_train.errors import AworldTrainError, DatasetError, RewardError, UsageError
 from aworld_train.recipe.schema import AgentSection, Recipe
 from aworld_train.training import AgentTrainer, TrainerProcessor
 from aworld_train.training.framework_processor import FrameworkProcessor
+from tests.second_framework import Counting
 
 
 class Recording(TrainerProcessor):
@@ -222,3 +224,17 @@ def test_a_function_is_a_scorer_unless_it_has_verls_signature(workspace: Path) -
 def test_tasks_that_a_judge_scores_need_one(workspace: Path) -> None:
     with pytest.raises(RewardError, match=r"reward\.judge\.models"):
         AgentTrainer(config=config(reward={"scorer": "llm_judge"}))
+
+
+def test_a_framework_may_be_named_in_the_recipe_or_by_the_caller(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_registered", {"counting": Counting})
+    in_recipe = AgentTrainer(config=config(trainer={"framework": "counting"}))
+    by_caller = AgentTrainer(config=config(), train_engine_name="counting")
+    for trainer in (in_recipe, by_caller):
+        assert recipe_of(trainer).trainer.framework == "counting"
+        folder, plan = processor(trainer).write_plan()
+        assert plan.config == "counting.yaml" and (folder / "counting.yaml").is_file()
+    with pytest.raises(UsageError, match="no training framework 'countin'; did you mean 'counting'"):
+        AgentTrainer(config=config(), train_engine_name="countin")
