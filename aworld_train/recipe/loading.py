@@ -137,7 +137,11 @@ def _framework(layers: Sequence[Layer]) -> str:
 def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     data = dict(layer.data)
     raw = data.pop(framework, {})
+    other = data.pop(DEFAULT_FRAMEWORK, None)
     faults = [*values.problems(data, Recipe), *secret_keys.written_out(layer.data)]
+    if other is not None:
+        text = f"the section `{DEFAULT_FRAMEWORK}` has no effect: `trainer.framework` is {framework}"
+        faults.append(((DEFAULT_FRAMEWORK,), text))
     if RAW in data:
         faults.append(((RAW,), f"unknown key `{RAW}`; did you mean `{framework}`?"))
     if not isinstance(raw, Mapping):

@@ -174,9 +174,19 @@ class FrameworkProcessor(TrainerProcessor):
             config if isinstance(config, LoadedRecipe) else recipes.read({} if config is None else config)
         )
         explicit = merge(self._explicit, overrides or {})
+        unresolved = loaded.unresolved
         if self._framework_name != DEFAULT_FRAMEWORK:
+            if loaded.recipe.trainer.framework not in (DEFAULT_FRAMEWORK, self._framework_name):
+                raise UsageError(
+                    f"The recipe names the framework {loaded.recipe.trainer.framework} (trainer.framework), and "
+                    f"train_engine_name is {self._framework_name!r}. Give one of them, or the same twice."
+                )
+            # A complete recipe has a section of its framework, which means nothing to another one.
+            unresolved = {
+                key: value for key, value in unresolved.items() if key != DEFAULT_FRAMEWORK or value
+            }
             explicit = merge(explicit, {"trainer": {"framework": self._framework_name}})
-        return recipes.read(merge(loaded.unresolved, explicit)) if explicit else loaded
+        return recipes.read(merge(unresolved, explicit)) if explicit else loaded
 
 
 def _agent_section(agent: Any) -> dict[str, Any]:

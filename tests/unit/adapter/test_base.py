@@ -62,7 +62,10 @@ def test_a_key_that_the_framework_owns_cannot_be_set(key: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"trainer": {"framework": "other"}, "verl": {"a": 1}}, "unknown key `verl`"),
+        (
+            {"trainer": {"framework": "other"}, "verl": {"a": 1}},
+            "the section `verl` has no effect: `trainer.framework` is",
+        ),
         ({"raw": {"a": 1}}, "unknown key `raw`; did you mean `verl`?"),
         ({"verl": 3}, "`verl` expects a map, got 3"),
         ({"trainer": {"framework": "model"}}, "no other section has that name; it is 'model'"),

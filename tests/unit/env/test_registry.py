@@ -37,7 +37,7 @@ RECORD = Record(
 def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWORLD_TRAIN_STATE", str(tmp_path / "state"))
     # What is up on an engine of this machine is no part of these tests.
-    monkeypatch.setattr("aworld_train.env.containers.engine_answers", lambda: False)
+    monkeypatch.setattr("aworld_train.env.backend_choice.engine_answers", lambda: False)
 
 
 def test_a_record_comes_back_as_it_was_written() -> None:

@@ -238,3 +238,6 @@ def test_a_framework_may_be_named_in_the_recipe_or_by_the_caller(
         assert plan.config == "counting.yaml" and (folder / "counting.yaml").is_file()
     with pytest.raises(UsageError, match="no training framework 'countin'; did you mean 'counting'"):
         AgentTrainer(config=config(), train_engine_name="countin")
+    with pytest.raises(UsageError, match=r"The recipe names the framework counting .*'other'"):
+        monkeypatch.setattr(base, "_registered", {"counting": Counting, "other": Counting})
+        AgentTrainer(config=config(trainer={"framework": "counting"}), train_engine_name="other")
