@@ -9,7 +9,8 @@ to 160 new ones, greedy, without an end-of-sequence token, so that every length 
 - *static*: ``generate`` on batches of 16 in order of arrival, padded on the left. A batch runs to its longest request;
   tokens beyond what a request wanted are thrown away and do not count;
 - *paged*: transformers' own continuous batching (``ContinuousBatchingManager``), with the block and batch sizes that
-  are its quickest for these requests. It builds a dense mask of all queries by all keys for each step on a CPU.
+  are its quickest for these requests. On a CPU it builds a mask of all queries by all keys in each step; measured with
+  transformers 5.10.4, the engine is 2.2 times as fast.
 
 Rates are tokens that somebody wanted per second. All run with one thread each and are timed by the processor time of
 this process, so that other programs on the machine do not count; they alternate, and the median of the rounds decides.
@@ -273,7 +274,7 @@ def test_not_slower_than_static_batches_when_all_requests_are_there(
 def test_faster_than_the_continuous_batching_of_transformers(
     rounds: list[Round], pytestconfig: pytest.Config
 ) -> None:
-    assert ratio(rounds, "continuous", "paged", pytestconfig) >= 1.3
+    assert ratio(rounds, "continuous", "paged", pytestconfig) >= 1.5
 
 
 def test_faster_than_static_batches_when_requests_arrive_over_time(
