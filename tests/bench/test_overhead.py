@@ -87,8 +87,8 @@ def raw(workspace: Workspace, variables: dict[str, str]) -> tuple[float, float]:
     try:
         with (run_dir / "log").open("wb") as log:
             began = time.monotonic()
-            python, flag, _, *arguments = verl_command(run_dir)
-            raw = [python, flag, "verl.trainer.main_ppo", *arguments]
+            python, no_path, as_module, _, *arguments = verl_command(run_dir)
+            raw = [python, no_path, as_module, "verl.trainer.main_ppo", *arguments]
             process = subprocess.Popen(raw, cwd=run_dir, env=environment, stdout=log, stderr=log)
             return watch(process, began, [run_dir / "metrics.jsonl"])
     finally:
