@@ -33,7 +33,7 @@ def around(
     seconds: float = 60,
     mcp_url: str = NO_TOOLS,
 ) -> EpisodeContext:
-    """Surroundings of an episode; the key says which agent asks."""
+    """The context of an episode; the key says which agent asks."""
     url = stub.url(episode) if stub else "http://127.0.0.1:9/v1"
     return EpisodeContext(
         llm_url=lambda name: url,

@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ParsedRequest:
+class RecordedRequest:
     """One request for a completion."""
 
     episode: str
@@ -48,7 +48,7 @@ class Unavailable(Exception):
         self.status = status
 
 
-Script = Callable[[ParsedRequest], Message]
+Script = Callable[[RecordedRequest], Message]
 
 
 def text_of(message: Message) -> str:
@@ -75,28 +75,28 @@ def calls(tool: str, **arguments: Any) -> Message:
     }
 
 
-def calculates(asked: ParsedRequest) -> Message:
+def calculates(request: RecordedRequest) -> Message:
     """Asks the calculator for what the last user message asks, then answers with what it said."""
-    last = asked.messages[-1]
+    last = request.messages[-1]
     if last["role"] == "tool":
         return says(f"<answer>{text_of(last).strip()}</answer>")
-    question = next(text_of(m) for m in reversed(asked.messages) if m["role"] == "user")
+    question = next(text_of(m) for m in reversed(request.messages) if m["role"] == "user")
     expression = re.search(r"What is (.+?)\?", question)
-    tool = next((name for name in asked.tools if "calculat" in name), None)
+    tool = next((name for name in request.tools if "calculat" in name), None)
     if expression is None or tool is None:
         return says(f"I have no tool for this: {question}")
     return calls(tool, expression=expression[1])
 
 
 class OpenAIStub(ServerThread):
-    """``with OpenAIStub(script) as stub: stub.url("one")``; what it was asked is in ``asked``."""
+    """``with OpenAIStub(script) as stub: stub.url("one")``; the requests it got are in ``requests``."""
 
     def __init__(self, script: Script = calculates, *, delay: float = 0.0):
         super().__init__()
         self.script = script
         self.delay = delay
-        self.asked: list[ParsedRequest] = []
-        self.most_at_once = 0
+        self.requests: list[RecordedRequest] = []
+        self.max_at_once = 0
         self._at_once = 0
         self._port = 0
 
@@ -104,9 +104,9 @@ class OpenAIStub(ServerThread):
         """The base URL of an episode."""
         return f"http://127.0.0.1:{self._port}/episodes/{episode}/v1"
 
-    def of(self, episode: str) -> list[ParsedRequest]:
-        """What was asked in an episode."""
-        return [asked for asked in self.asked if asked.episode == episode]
+    def of(self, episode: str) -> list[RecordedRequest]:
+        """The requests of an episode."""
+        return [request for request in self.requests if request.episode == episode]
 
     async def _start(self) -> web.AppRunner:
         app = web.Application()
@@ -120,27 +120,27 @@ class OpenAIStub(ServerThread):
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        asked = ParsedRequest(request.match_info["episode"], key, await request.json())
-        self.asked.append(asked)
+        recorded = RecordedRequest(request.match_info["episode"], key, await request.json())
+        self.requests.append(recorded)
         self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
+        self.max_at_once = max(self.max_at_once, self._at_once)
         try:
             await asyncio.sleep(self.delay)
-            message = self.script(asked)
+            message = self.script(recorded)
         except Unavailable as error:
             return web.json_response({"error": {"message": "out of order"}}, status=error.status)
         finally:
             self._at_once -= 1
-        return web.json_response(_completion(asked, message))
+        return web.json_response(_completion(recorded, message))
 
 
-def _completion(asked: ParsedRequest, message: Message) -> dict[str, Any]:
+def _completion(request: RecordedRequest, message: Message) -> dict[str, Any]:
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     return {
         "id": f"chatcmpl-{next(_numbers)}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": asked.body["model"],
+        "model": request.body["model"],
         "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     }

@@ -246,8 +246,8 @@ async def test_many_at_a_time_wait_for_a_place(run: RewardSettings) -> None:
 
 async def test_a_composite_may_rest_on_tests(run: RewardSettings) -> None:
     composite = CompositeSettings(correct="code_tests", weights={"correct": 0.9, "format": 0.1})
-    asked = RewardSettings(tools=run.tools, composite=composite, timeout=60.0)
+    settings = RewardSettings(tools=run.tools, composite=composite, timeout=60.0)
     text = "<answer>def add(a, b): return a + b</answer>"
     truth = json.dumps({"tests": ADD})
-    scored = await score(text, ground_truth=truth, scorer="composite", settings=asked)
+    scored = await score(text, ground_truth=truth, scorer="composite", settings=settings)
     assert scored.score == pytest.approx(1.0)

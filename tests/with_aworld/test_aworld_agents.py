@@ -16,7 +16,7 @@ from aworld_train.agent import (
 from aworld_train.env import EnvConnection
 from aworld_train.rollout.outcome import EnvironmentLost
 from tests.agents import around, question
-from tests.openai_stub import OpenAIStub, ParsedRequest, Unavailable, calculates, calls, says, text_of
+from tests.openai_stub import OpenAIStub, RecordedRequest, Unavailable, calculates, calls, says, text_of
 
 EXAMPLES = Path(__file__).parents[2] / "recipes/agents"
 
@@ -46,20 +46,20 @@ async def test_agent_uses_its_tool_and_answers(tmp_path: Path, calculator_tools:
         agent.check()
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
     assert answer == "<answer>24</answer>"
-    first, second = stub.asked
+    first, second = stub.requests
     assert first.tools == ["calculator"]
     assert [message["role"] for message in first.messages] == ["system", "user"]
     assert text_of(first.messages[1]) == "What is 48/2?"
     assert [message["role"] for message in second.messages] == ["system", "user", "assistant", "tool"]
-    assert {request.key for request in stub.asked} == {"key-of-calculator_agent"}
+    assert {request.key for request in stub.requests} == {"key-of-calculator_agent"}
 
 
 async def test_agent_without_a_prompt_has_the_recipe_s(tmp_path: Path) -> None:
     with OpenAIStub(lambda request: says("hm")) as stub:
         agent = yaml_agent(tmp_path, "name: plain\ntools: false\n")
         assert await agent.run(question("1"), around(tmp_path / "run", stub)) == "hm"
-    assert text_of(stub.asked[0].messages[0]) == "Answer as <answer>number</answer>."
-    assert not stub.asked[0].tools
+    assert text_of(stub.requests[0].messages[0]) == "Answer as <answer>number</answer>."
+    assert not stub.requests[0].tools
 
 
 async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
@@ -83,7 +83,7 @@ async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
             first, second = stub.of(str(i))
             assert text_of(second.messages[1]) == text_of(first.messages[1]) == f"What is {i}*3?"
             assert len(second.messages) == 4
-    assert stub.most_at_once > 4
+    assert stub.max_at_once > 4
     assert not AgentFactory._agent_instance
     assert not eventbus._message_queue
     assert not SandboxManager.get_instance()._registry
@@ -92,7 +92,7 @@ async def test_many_at_the_same_time_do_not_mix_and_leave_nothing(
 async def test_swarm_asks_with_a_key_for_each_agent_and_leaves_outside_models_alone(
     tmp_path: Path, calculator_tools: EnvConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def critic(request: ParsedRequest) -> dict[str, Any]:
+    def critic(request: RecordedRequest) -> dict[str, Any]:
         return says("checked: " + text_of(request.messages[-1]))
 
     monkeypatch.setenv("CRITIC_KEY", "a-paid-key")
@@ -112,13 +112,13 @@ agents:
         )
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
     assert answer == "checked: <answer>24</answer>"
-    assert {request.key for request in stub.asked} == {"key-of-solver"}
-    (seen,) = outside.asked
+    assert {request.key for request in stub.requests} == {"key-of-solver"}
+    (seen,) = outside.requests
     assert (seen.key, seen.body["model"], seen.tools) == ("a-paid-key", "judge", [])
 
 
 async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
-    def script(request: ParsedRequest) -> dict[str, Any]:
+    def script(request: RecordedRequest) -> dict[str, Any]:
         if request.key == "key-of-member":
             return says("it is 24")
         if request.messages[-1]["role"] == "tool":
@@ -134,34 +134,34 @@ async def test_team_s_leader_calls_its_member(tmp_path: Path) -> None:
         )
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub))
     assert "it is 24" in answer
-    assert [request.key for request in stub.asked] == ["key-of-leader", "key-of-member", "key-of-leader"]
+    assert [request.key for request in stub.requests] == ["key-of-leader", "key-of-member", "key-of-leader"]
 
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_model_that_refuses_ends_the_episode_at_once_and_is_not_asked_again(
     tmp_path: Path, status: int
 ) -> None:
-    def refuses(request: ParsedRequest) -> dict[str, Any]:
+    def refuses(request: RecordedRequest) -> dict[str, Any]:
         raise Unavailable(status)
 
     with OpenAIStub(refuses) as stub:
         agent = yaml_agent(tmp_path, "name: plain\ntools: false\n")
         with pytest.raises(AgentFailed, match="out of order"):
             await agent.run(question("1"), around(tmp_path / "run", stub))
-    assert len(stub.asked) == 1
+    assert len(stub.requests) == 1
 
 
 async def test_empty_completion_is_an_empty_answer(tmp_path: Path) -> None:
     with OpenAIStub(lambda request: says("")) as stub:
         agent = yaml_agent(tmp_path, "name: plain\ntools: false\n")
         assert await agent.run(question("1"), around(tmp_path / "run", stub)) == ""
-    assert len(stub.asked) == 1
+    assert len(stub.requests) == 1
 
 
 async def test_tools_that_cannot_be_reached_end_the_episode_before_the_model_is_asked(tmp_path: Path) -> None:
     with OpenAIStub() as stub, pytest.raises(EnvironmentLost, match="calculator_agent could not list"):
         await yaml_agent(tmp_path, ONE).run(question("1"), around(tmp_path / "run", stub))
-    assert not stub.asked
+    assert not stub.requests
 
 
 @pytest.mark.parametrize("by", ["time", "cancellation"])
@@ -174,14 +174,14 @@ async def test_episode_that_is_over_asks_no_more(tmp_path: Path, by: str) -> Non
         )
         if by == "cancellation":
             async with asyncio.timeout(20):
-                while not stub.asked:  # noqa: ASYNC110
+                while not stub.requests:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             episode.cancel()
         with pytest.raises(AgentTimedOut if by == "time" else asyncio.CancelledError):
             await episode
-        requests_before = len(stub.asked)
+        requests_before = len(stub.requests)
         await asyncio.sleep(1)
-        assert len(stub.asked) == requests_before <= 1
+        assert len(stub.requests) == requests_before <= 1
 
 
 async def test_nothing_is_written_or_looked_up_outside_the_run(
@@ -226,7 +226,7 @@ async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_t
     with OpenAIStub() as stub:
         context = around(tmp_path / "run", stub, calculator_tools)
         assert await GaiaAgentLoop().run_task(question("6*7"), context) == "<answer>42</answer>"
-    assert {request.key for request in stub.asked} == {"key-of-gaia_super_agent"}
+    assert {request.key for request in stub.requests} == {"key-of-gaia_super_agent"}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ async def test_loop_class_of_the_documentation_runs(tmp_path: Path, calculator_t
 async def test_example_solves_the_quickstart_s_task(
     tmp_path: Path, calculator_tools: EnvConnection, settings: dict[str, Any]
 ) -> None:
-    def script(request: ParsedRequest) -> dict[str, Any]:
+    def script(request: RecordedRequest) -> dict[str, Any]:
         return (
             calculates(request)
             if request.tools
@@ -253,4 +253,4 @@ async def test_example_solves_the_quickstart_s_task(
         agent.check()
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
     assert answer == "<answer>24</answer>"
-    assert len({request.key for request in stub.asked}) == (1 if "calculator" in str(settings) else 2)
+    assert len({request.key for request in stub.requests}) == (1 if "calculator" in str(settings) else 2)

@@ -394,10 +394,10 @@ async def test_a_server_that_does_not_answer_200_by_itself_is_not_healthy(
     behaviour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tools_module, "_HEALTH_SECONDS", 0.2)
-    asked = []
+    requested_paths = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
+        requested_paths.append(request.path)
         if request.path == "/elsewhere":
             return web.Response()
         if behaviour == "redirects":
@@ -421,8 +421,8 @@ async def test_a_server_that_does_not_answer_200_by_itself_is_not_healthy(
         health = f"http://127.0.0.1:{runner.addresses[0][1]}/health"
         assert not await wait_until_healthy(health, 0.6)
     await runner.cleanup()
-    assert len(asked) >= 2
-    assert set(asked) == {"/health"}
+    assert len(requested_paths) >= 2
+    assert set(requested_paths) == {"/health"}
 
 
 async def test_health_is_waited_for(mortal: ServerProcess) -> None:

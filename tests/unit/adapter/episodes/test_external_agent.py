@@ -206,9 +206,9 @@ async def test_in_validation_an_agents_own_temperature_counts_for_nothing(tmp_pa
     agent = tmp_path / "warm.py"
     agent.write_text(
         "from tests.outside_agents import Chat\n"
-        "def build(surroundings):\n"
+        "def build(context):\n"
         "    async def answer(task):\n"
-        "        chat = Chat(surroundings)\n"
+        "        chat = Chat(context)\n"
         "        chat.messages = list(task.messages)\n"
         "        return (await chat.ask([], temperature=0.3)).content\n"
         "    return answer\n"

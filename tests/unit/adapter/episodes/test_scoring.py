@@ -154,8 +154,8 @@ def test_a_function_is_loaded_once_and_its_loading_is_not_in_its_time(call: Any,
         tmp_path,
         f"time.sleep(1)\ncalls = []\ndef score({ARGUMENTS}):\n    calls.append(1)\n    return len(calls)",
     )
-    asked = (f"reward.function={own}", "reward.timeout=0.5")
-    assert [call(*asked)["score"] for _ in range(3)] == [1.0, 2.0, 3.0]
+    overrides = (f"reward.function={own}", "reward.timeout=0.5")
+    assert [call(*overrides)["score"] for _ in range(3)] == [1.0, 2.0, 3.0]
 
 
 def test_a_scorer_that_a_task_names_by_its_file_is_found_from_the_run_folder(
