@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aworld_train.env.directory import find_directory
 from aworld_train.env.egress import egress_rules
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.errors import UsageError
@@ -101,6 +102,21 @@ def test_shared_variables_serve_all_that_name_them_and_egress_follows(file: Path
     assert {name: rule.hosts for name, rule in rules.items()} == dict.fromkeys(
         ("code", "see"), (Host(name="shared", port=8000),)
     )
+
+
+def test_the_template_with_one_model_filled_in_turns_on_every_server_that_asks_one(file: Path) -> None:
+    gaia = find_directory("gaia-mcp-server")
+    template, lines = (gaia.path / ".env_template").read_text("utf-8"), list[str]()
+    for line in SHARED.splitlines():
+        empty = f"{line.partition('=')[0]}=\n"
+        assert empty in template
+        template = template.replace(empty, f"{line}\n", 1)
+    file.write_text(template, "utf-8")
+    keys = read_keys(gaia.manifest, file, lines.append)
+    assert not lines and gaia.manifest.missing_keys(keys) == {
+        "googlesearch-server": ["GOOGLE_API_KEY", "GOOGLE_CSE_ID"]
+    }
+    assert keys["BROWSERUSE_LLM_API_KEY"] == "sk-shared" and "AUDIO_LLM_API_KEY" not in keys
 
 
 @pytest.mark.parametrize(
