@@ -1,21 +1,16 @@
-"""Seven tasks in GAIA's form, and an agent without a model that solves them: its answers are in tools' results alone.
+"""Seven tasks in GAIA's form, and an agent that solves them by a script: its answers are in tools' results alone.
 
-As a program, this module is an agent for ``agent.command``. It asks its model one thing, so that there are tokens to
-record, and takes no notice of the answer.
+The agent asks its model one thing, so that there are tokens to record, and takes no notice of the answer.
 """
 
-import asyncio
 import json
-import os
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
-from openai import AsyncOpenAI
+from aworld_train.agent import AgentTask, EpisodeContext
+from tests.outside_agents import Chat, Toolbox
 
 
 @dataclass(frozen=True)
@@ -133,25 +128,17 @@ def answer(task: GaiaTask, result: str) -> str:
     return f"<answer>{', '.join(found.groups())}</answer>" if found else f"nothing in: {result}"
 
 
-async def main(prompt: str) -> str:
-    """Ask the model something, make the task's calls, and answer."""
-    async with AsyncOpenAI(max_retries=0) as model:
-        await model.chat.completions.create(
-            model=os.environ["OPENAI_MODEL"], messages=[{"role": "user", "content": "1+1"}], max_tokens=4
-        )
-    task, result = task_of(prompt), ""
-    headers = {"Authorization": f"Bearer {os.environ['MCP_SERVER_TOKEN']}"}
-    async with (
-        streamablehttp_client(os.environ["MCP_SERVER_URL"], headers=headers) as (read, write, _),
-        ClientSession(read, write) as session,
-    ):
-        await session.initialize()
-        for tool, arguments in filled(task, prompt):
-            called = await session.call_tool(tool, arguments)
-            result = "\n".join(part.text for part in called.content if part.type == "text")
-    return answer(task, result)
+def agent(context: EpisodeContext) -> Callable[[AgentTask], Awaitable[str]]:
+    """The agent of an episode."""
 
+    async def solve(task: AgentTask) -> str:
+        chat = Chat(context)
+        chat.messages = [{"role": "user", "content": "1+1"}]
+        await chat.ask([], max_tokens=4)
+        found, result = task_of(task.text), ""
+        async with Toolbox(context) as tools:
+            for tool, arguments in filled(found, task.text):
+                result = await tools.call(tool, json.dumps(arguments))
+        return answer(found, result)
 
-if __name__ == "__main__":
-    messages = json.load(sys.stdin)["messages"]
-    sys.stdout.write(asyncio.run(main(messages[-1]["content"])).replace("\n", " ") + "\n")
+    return solve

@@ -144,11 +144,15 @@ def test_an_episode_is_scored_by_what_tools_found_in_the_attachment(folder: Path
     assert sum(episode["rows"][0]["response_mask"]) == episode["sampled_tokens"] > 0
 
 
-def test_all_tasks_are_measured_with_an_agent_program(folder: Path) -> None:
+def test_all_tasks_are_measured_with_an_agent_of_the_users_own(folder: Path) -> None:
     report = cli(
         folder,
-        *("eval", "gaia.yaml", f"agent.command=[python,{gaia_tasks.__file__}]"),
-        "rollout.max_response_tokens=16",
+        *(
+            "eval",
+            "gaia.yaml",
+            f"agent.builder={gaia_tasks.__file__}:agent",
+            "rollout.max_response_tokens=16",
+        ),
     )
     assert (report["n"], report["errors"], report["unscored"]) == (len(TASKS), 0, {})
     assert (report["tool_calls"], report["tool_errors"]) == (sum(len(task.calls) for task in TASKS), 0)
