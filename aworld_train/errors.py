@@ -89,9 +89,9 @@ class DependencyMissing(AworldTrainError):
     kind = "dependency"
 
 
-def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]") -> str | None:
-    """The known name closest to ``name``, or None where nothing is close enough to suggest."""
+def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutoff: float = 0.6) -> str | None:
+    """The known name closest to ``name``, or None where nothing is close enough to suggest (1: the same)."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    found = get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return found[0] if found else None

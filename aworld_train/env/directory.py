@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import UsageError, nearest
-from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry
+from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys
 
 MANIFEST = "servers.yaml"
 
@@ -96,6 +96,7 @@ def _first_mistake(mistakes: list[Any]) -> str:
     where = ".".join(map(str, mistake["loc"]))
     if mistake["type"] != "unexpected_keyword_argument":
         return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])
-    kind = {1: Manifest, 3: ServerEntry, 4: ProbeCall}[len(mistake["loc"])]
+    section, *below = mistake["loc"]
+    kind = SharedKeys if section == "shared_keys" else {0: Manifest, 2: ServerEntry, 3: ProbeCall}[len(below)]
     guess = nearest(str(mistake["loc"][-1]), [one.name for one in fields(kind)])
     return f"there is no key {where!r}" + (f", did you mean {guess!r}?" if guess else "")

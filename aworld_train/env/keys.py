@@ -1,30 +1,61 @@
-"""API keys for tool servers: read from a file when an environment starts, passed to the servers that declare them."""
+"""API keys for tool servers: read from a file when an environment starts, passed to the servers that declare them.
 
+A name that no server declares is named with the nearest one that is: the file may be shared with other programs, so it
+is no error, and it may be a slip, so it is not left unsaid.
+"""
+
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from aworld_train.env.backend import ProgressReporter
+from aworld_train.env.env_file import EnvFile, read_env_file
 from aworld_train.errors import UsageError, nearest
 from aworld_train.serving.manifest import Manifest
 
+# What may be shown: a stray line of a secret, such as `dGhlIHNlY3JldA==`, is an assignment too.
+_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_SIMILAR = 0.8  # JINA_API_KEY is no misspelt OPENAI_API_KEY, but shares its ending
 
-def read_keys(manifest: Manifest, env_file: Path | None) -> dict[str, str]:
-    """The variables in the file that some server declares, ``${OTHER}`` in values resolved; others are left alone.
+
+def read_keys(
+    manifest: Manifest, env_file: Path | None, report_progress: ProgressReporter = lambda _: None
+) -> dict[str, str]:
+    """The variables that servers declare, from the file, ``${OTHER}`` in values resolved, shared ones filled in.
+
+    Args:
+        manifest: Declares the variables.
+        env_file: The file; None has none.
+        report_progress: Called with a line about what the file has and no server declares.
 
     Raises:
-        UsageError: The file cannot be read.
+        UsageError: The file cannot be read, or a declared variable refers to one that there is not.
     """
     if env_file is None:
         return {}
-    from dotenv import dotenv_values
+    file = read_env_file(env_file)
+    known = manifest.key_names() | manifest.shared_key_names()
+    for line in _unused(file, known, manifest.name):
+        report_progress(line)
+    return manifest.with_shared({name: file.value(name) for name in file.assignments if name in known})
 
-    if not env_file.is_file():
-        raise UsageError(f"There is no file {env_file} (--env-file).")
-    try:
-        values = dotenv_values(env_file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{env_file} (--env-file) cannot be read: {error}.") from error
-    return {name: value for name, value in values.items() if value and name in manifest.key_names()}
+
+def _unused(file: EnvFile, known: set[str], environment: str) -> list[str]:
+    """A line for each slip that can be named, and one for all other names that no server declares."""
+    lines, others = [], []
+    for number in file.lines_without_value:
+        lines.append(f"{file.path}:{number} is not used: it has no `=`.")
+    for name in sorted(set(file.assignments) - known - file.references()):
+        number = file.assignments[name].line
+        is_name = bool(_NAME.fullmatch(name))
+        if guess := nearest(name.upper(), known, cutoff=_SIMILAR):
+            key = f"the key {name}" if is_name else "such a key"
+            lines.append(f"{file.path}:{number}: no server of {environment} has {key}; did you mean {guess}?")
+        else:
+            others.append(name if is_name else f"line {number}")
+    if others:
+        lines.append(f"{file.path}: no server of {environment} uses {', '.join(others)}.")
+    return lines
 
 
 def choose_servers(
@@ -40,16 +71,22 @@ def choose_servers(
     for name in names:
         if name in missing:
             raise UsageError(
-                f"The server {name!r} needs {', '.join(missing[name])}: put it into the --env-file."
+                f"The server {name!r} needs {_lacking(manifest, missing[name])}: put it into the --env-file."
             )
     if names:
         return names
     for name, lacking in missing.items():
-        report_progress(f"{name} is off: {', '.join(lacking)} not set (--env-file).")
+        report_progress(f"{name} is off: {_lacking(manifest, lacking)} not set (--env-file).")
     usable = tuple(name for name in manifest.servers if name not in missing)
     if not usable:
         raise UsageError(f"No server of {manifest.name} has the keys it needs; give them with --env-file.")
     return usable
+
+
+def _lacking(manifest: Manifest, keys: list[str]) -> str:
+    """The missing keys, and the shared variables that would do."""
+    stand_ins = manifest.stand_ins(keys)
+    return ", ".join(keys) + (f" (or {', '.join(stand_ins)})" if stand_ins else "")
 
 
 def check_names(manifest: Manifest, names: tuple[str, ...]) -> None:

@@ -109,7 +109,7 @@ def up(
     directory = find_directory(docker_dir)
     if desktop:
         _refuse_without_desktop(directory)
-    keys = read_keys(directory.manifest, env_file)
+    keys = read_keys(directory.manifest, env_file, report_progress)
     enabled = choose_servers(directory.manifest, servers, keys, report_progress)
     chosen_backend = choose_backend(
         backend, {name: directory.manifest.servers[name] for name in enabled}, report_progress

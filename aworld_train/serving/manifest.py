@@ -9,6 +9,8 @@
         test: {tool: now, arguments: {}, expect: "20"} # a harmless call, and a text its result contains
         egress: listed                                 # what it may reach in a container: these hosts alone
         egress_hosts: [api.example.org, $CLOCK_BASE_URL]
+    shared_keys:
+      LLM: {names: [BASE_URL, API_KEY], used_by: [CLOCK_LLM, MAP_LLM]}  # LLM_API_KEY for MAP_LLM_API_KEY too
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
 ``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory.
@@ -16,7 +18,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,6 +91,25 @@ class ServerEntry:
 
 
 @dataclass(frozen=True)
+class SharedKeys:
+    """Variables that serve several groups of keys: ``PREFIX_NAME`` of each group that has none of its own.
+
+    Attributes:
+        names: What follows the prefix. The first is the address that the others belong to: a group with another address
+            gets none of the shared values, since a key must not be sent to an address that it is not for.
+        used_by: The prefixes of the groups.
+    """
+
+    names: tuple[str, ...]
+    used_by: tuple[str, ...]
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.names or not self.used_by:
+            raise ValueError("shared keys need names and the prefixes that use them (used_by)")
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The content of ``servers.yaml``.
 
@@ -99,6 +120,7 @@ class Manifest:
         sessions_per_worker: More than 1 lets sessions share a worker, which then is not wiped between them; for
             servers without state.
         desktop: Whether the image has the programs for ``--vnc``.
+        shared_keys: By prefix, variables that stand in for keys of servers; the servers do not see them by that name.
     """
 
     name: str
@@ -106,6 +128,7 @@ class Manifest:
     description: str = ""
     sessions_per_worker: int = 1
     desktop: bool = False
+    shared_keys: dict[str, SharedKeys] = field(default_factory=dict)
     __pydantic_config__ = _STRICT
 
     def __post_init__(self) -> None:
@@ -115,6 +138,19 @@ class Manifest:
             raise ValueError("sessions_per_worker has to be at least 1")
         if invalid := [name for name in self.servers if not name.strip() or "," in name]:
             raise ValueError(f"{invalid[0]!r} cannot be the name of a server")
+        self._check_shared_keys()
+
+    def _check_shared_keys(self) -> None:
+        keys = self.key_names()
+        used: dict[str, str] = {}
+        for shared, group in self.shared_keys.items():
+            for prefix in group.used_by:
+                if prefix in used:
+                    raise ValueError(f"shared_keys: {prefix} uses both {used[prefix]} and {shared}")
+                used[prefix] = shared
+                for name in group.names:
+                    if f"{prefix}_{name}" not in keys:
+                        raise ValueError(f"shared_keys.{shared}: no server has the key {prefix}_{name}")
 
     def missing_keys(self, variables: Mapping[str, str]) -> dict[str, list[str]]:
         """The servers that are off, each with its missing variables."""
@@ -128,6 +164,32 @@ class Manifest:
         """The variables of all servers."""
         return {key for entry in self.servers.values() for key in (*entry.keys, *entry.optional_keys)}
 
+    def shared_key_names(self) -> set[str]:
+        """The variables that stand in for keys of servers."""
+        return {f"{shared}_{name}" for shared, group in self.shared_keys.items() for name in group.names}
+
+    def with_shared(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The servers' variables that are set, with the shared ones in place of those that are not."""
+        found = {name: variables[name] for name in self.key_names() if variables.get(name)}
+        for shared, group in self.shared_keys.items():
+            values = {name: variables.get(f"{shared}_{name}", "") for name in group.names}
+            address = group.names[0]
+            for prefix in group.used_by:
+                if found.get(f"{prefix}_{address}", values[address]) == values[address]:
+                    found = {f"{prefix}_{name}": value for name, value in values.items() if value} | found
+        return found
+
+    def stand_ins(self, missing: Collection[str]) -> list[str]:
+        """The shared variables that would do in place of missing ones: of groups that have no address of their own."""
+        return [
+            f"{shared}_{name}"
+            for shared, group in self.shared_keys.items()
+            for name in group.names
+            if any(
+                {f"{prefix}_{group.names[0]}", f"{prefix}_{name}"} <= set(missing) for prefix in group.used_by
+            )
+        ]
+
 
 def from_json(stored: Mapping[str, Any]) -> Manifest:
     """The manifest from which ``dataclasses.asdict`` and JSON made ``stored``."""
@@ -138,7 +200,11 @@ def from_json(stored: Mapping[str, Any]) -> Manifest:
         )
         for name, entry in stored["servers"].items()
     }
-    return Manifest(**{**stored, "servers": servers})
+    shared_keys = {
+        prefix: SharedKeys(**_tuples(group, "names", "used_by"))
+        for prefix, group in stored["shared_keys"].items()
+    }
+    return Manifest(**{**stored, "servers": servers, "shared_keys": shared_keys})
 
 
 def _tuples(stored: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:

@@ -1,14 +1,18 @@
 """The tools of gaia-mcp-server, used as an agent uses them: over MCP, in a session's workspace."""
 
+import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mcp import ClientSession
 
 from aworld_train.env import EnvConnection, down, up
 from tests.environments import session, text_of
+from tests.openai_stub import OpenAIStub, says
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
@@ -109,3 +113,42 @@ async def test_what_is_no_text_file_of_the_session_is_refused_with_what_to_do(ga
         assert "not a text file" in await refusal(opened, "noise.bin")
         assert "Use encoding='auto'" in await refusal(opened, "noise.bin", encoding="utf-8")
         assert "Use encoding='auto'" in await refusal(opened, "mine.txt", encoding="no-such")
+
+
+def texts_below(folder: Path) -> list[str]:
+    """The contents of all files in a folder."""
+    return [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_one_model_serves_all_tools_that_ask_one_and_its_key_shows_nowhere(
+    state: None, tmp_path: Path
+) -> None:
+    secret = "sk-canary-5b1f"
+    keys, lines = tmp_path / "keys.env", list[str]()
+    with OpenAIStub(lambda request: says("```python\nprint(1)\n```")) as model:
+        keys.write_text(
+            "CODE_LLM_MODEL_NAME=${MCP_LLM_MODEL_NAME}-coder\n"
+            f"MCP_LLM_BASE_URL={model.url()}\nMCP_LLM_API_KEY={secret}\nMCP_LLM_MODEL_NAME=small\n"
+            f"IMAGE_LM_API_KEY={secret}\n"
+        )
+        servers = ("intelligence-code-server", "intelligence-think-server", "terminal-server")
+        given = {"workers": 1, "servers": servers, "env_file": keys, "report_progress": lines.append}
+        connection = up("gaia-mcp-server", name="gaia-keys", backend="process", **given)
+        try:
+            async with session(connection) as opened:
+                code = await opened.call_tool("generate_python_code", {"task_description": "Print 1."})
+                thought = await opened.call_tool("complex_problem_reasoning", {"question": "Why?"})
+                variables = (await run(opened, "env"))["output"]
+                commands = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+                written = texts_below(Path(os.environ["AWORLD_TRAIN_STATE"]))
+        finally:
+            down("gaia-keys")
+    assert not code.isError and not thought.isError, (code.content, thought.content)
+    assert [(one.key, one.body["model"]) for one in model.requests] == [
+        (secret, "small-coder"),
+        (secret, "small"),
+    ]
+    assert [line for line in lines if str(keys) in line] == [
+        f"{keys}:5: no server of gaia-mcp-server has the key IMAGE_LM_API_KEY; did you mean IMAGE_LLM_API_KEY?"
+    ]
+    assert written and secret not in "\n".join([*lines, *written, *commands, variables])

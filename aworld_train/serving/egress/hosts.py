@@ -81,7 +81,7 @@ def hosts_in(value: str) -> tuple[Host, ...]:
     A URL whose host begins with a placeholder, ``https://{language}.wikipedia.org``, names the domain behind it.
 
     Raises:
-        ValueError: One is neither.
+        ValueError: One is neither. The value is not in the message: it may be a key that got into the wrong line.
     """
     return tuple(_host_or_url(part.strip()) for part in value.split(",") if part.strip())
 
@@ -111,7 +111,10 @@ def resolve_hosts(entries: tuple[str, ...], variables: Mapping[str, str]) -> tup
 
 def _host_or_url(text: str) -> Host:
     if "://" not in text:
-        return parse_host(text)
+        try:
+            return parse_host(text)
+        except ValueError:
+            raise ValueError("it holds something that is no URL, host, address or network") from None
     try:
         url = urlsplit(text)
         port = url.port or _DEFAULT_PORTS.get(url.scheme)

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,16 @@ from mcp.server.fastmcp.exceptions import ToolError
 
 from gaia_tools.results import MAX_CHARACTERS
 
+LIBRARY_VARIABLES = {
+    # As many threads as a session has cores. By themselves numerical libraries start one for each core of the machine,
+    # which may be more threads than a session may have, and more memory than a program may.
+    **dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM", "LOKY_MAX_CPU_COUNT"), "2"
+    ),
+    # What libraries will change in later versions is nothing that a program of one call has to know.
+    "PYTHONWARNINGS": "ignore::DeprecationWarning",
+}
+"""Settings for the Python libraries of programs that agents write."""
 _CHUNK = 1 << 16
 _AFTER_SECONDS = 0.2  # for output that is still in the pipe when the program has ended
 _ROUNDS = 20
@@ -44,6 +55,15 @@ class Ended:
     errors: str
     left_out: int
     seconds: float
+
+
+def with_own_python(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables with a PATH on which ``python3`` is this interpreter, which has the libraries."""
+    path, own = variables.get("PATH", os.defpath), str(Path(sys.executable).parent)
+    found = shutil.which("python3", path=path)
+    if found is not None and str(Path(found).parent) == own:
+        return {**variables}
+    return {**variables, "PATH": f"{own}{os.pathsep}{path}"}
 
 
 async def run(

@@ -1,9 +1,11 @@
 """python-server: Python code, each time in a new process in the session's workspace.
 
-The interpreter is the one of the tools, so the libraries that read files for them are there. The process has limits on
-time and memory, and none of this process's variables but those that say where things are.
+The interpreter is the one of the tools, so the libraries that read files for them are there beside those of the extra
+``python-server`` in ``pyproject.toml``; the tool's description names them by what is imported. The process has limits
+on time and memory, and none of this process's variables but those that say where things are.
 """
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -24,10 +26,27 @@ _MEGABYTES = 4096
 _KEPT = 24_000
 _MAX_LOOKED_AT = 20_000
 _MAX_LISTED = 50
+# As they are imported. The description is for choosing a library, so it has none that only other libraries use.
+LIBRARIES = (
+    *("numpy", "pandas", "scipy", "sympy", "sklearn", "networkx", "matplotlib", "seaborn"),
+    *("PIL", "cv2", "mutagen", "pydub"),
+    *("openpyxl", "xlrd", "docx", "pptx", "pypdf", "pdfplumber", "yaml", "tabulate"),
+    *("requests", "bs4", "lxml"),
+    *("Bio", "chess", "geopy", "pint", "dateutil", "pytz"),
+)
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "DISPLAY", "LD_LIBRARY_PATH")
 
 
-@server.tool()
+def _description() -> str:
+    installed = [name for name in LIBRARIES if importlib.util.find_spec(name)]
+    return (
+        "Run Python code in a new process and return what it printed, its exit code, and the files it made or changed."
+        "\n\nIt runs in the workspace, where files stay until the session ends; variables do not stay from call to "
+        f"call. Installed beside the standard library: {', '.join(installed)}."
+    )
+
+
+@server.tool(description=_description())
 async def run_python_code(
     code: Annotated[str, Field(description="A whole program; print what you want to see.")],
     timeout: Annotated[
@@ -35,10 +54,7 @@ async def run_python_code(
     ] = 60,
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:
-    """Run Python code in a new process and return what it printed, its exit code, and the files it made or changed.
-
-    It runs in the workspace, where files stay until the session ends; variables do not stay from call to call.
-    """
+    """Run a program; the tool's description is `_description`."""
     before = _files()
     with tempfile.TemporaryDirectory(prefix="python-") as folder:
         program = _written(code, Path(folder, "program.py"))
@@ -75,7 +91,8 @@ def _variables() -> dict[str, str]:
     passed_on = {name: os.environ[name] for name in (*_PASSED_ON, *upstream.VARIABLES) if name in os.environ}
     return {
         "LANG": "C.UTF-8",
-        **passed_on,
+        **processes.LIBRARY_VARIABLES,
+        **processes.with_own_python(passed_on),
         "HOME": str(workspace()),
         "WORKSPACE": str(workspace()),
         "ATTACHMENTS": str(attachments()),

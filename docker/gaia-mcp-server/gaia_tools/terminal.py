@@ -4,6 +4,7 @@ Any command is run, by bash itself: what a command may do is decided by the mach
 not by the words in it.
 """
 
+import os
 from collections import deque
 from typing import Annotated, Any
 
@@ -29,7 +30,13 @@ async def execute_command(
     output_format: Annotated[OutputFormat, Field(description="How the result is written.")] = "markdown",
 ) -> CallToolResult:
     """Run a shell command and return what it printed and its exit code. Files stay until the session ends."""
-    ended = await processes.run(["bash", "-c", command], cwd=workspace(), seconds=timeout, merged=True)
+    ended = await processes.run(
+        ["bash", "-c", command],
+        cwd=workspace(),
+        seconds=timeout,
+        env=processes.with_own_python({**processes.LIBRARY_VARIABLES, **os.environ}),
+        merged=True,
+    )
     result = {
         "command": command,
         "exit_code": ended.exit_code,

@@ -18,9 +18,8 @@ from tests.recorded_calls import given
 from tests.table import BEGIN, END, README, table
 
 HERE = Path(__file__).parent.parent
-SERVERS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "servers.yaml").read_text(encoding="utf-8"))[
-    "servers"
-]
+MANIFEST: dict[str, Any] = yaml.safe_load((HERE / "servers.yaml").read_text(encoding="utf-8"))
+SERVERS: dict[str, dict[str, Any]] = MANIFEST["servers"]
 # Names and parameters that prompts and models know; those with a star are required. Others may be added.
 KNOWN = {
     "readweb-server": ["read_url(url*, include_images)"],
@@ -164,6 +163,8 @@ def test_the_template_names_every_key_and_no_other() -> None:
     wanted = {
         key for entry in SERVERS.values() for part in ("keys", "optional_keys") for key in entry.get(part, [])
     }
+    shared = MANIFEST["shared_keys"]
+    wanted |= {f"{prefix}_{name}" for prefix, group in shared.items() for name in group["names"]}
     template = (HERE / ".env_template").read_text(encoding="utf-8")
     assert set(re.findall(r"^(?:# )?([A-Z][A-Z0-9_]*)=", template, re.MULTILINE)) == wanted
     assert not re.findall(r"^[A-Z][A-Z0-9_]*=.+", template, re.MULTILINE), (
@@ -171,14 +172,31 @@ def test_the_template_names_every_key_and_no_other() -> None:
     )
 
 
+def test_one_model_serves_all_tools_that_ask_one_but_transcription() -> None:
+    asked = {
+        key.removesuffix("_BASE_URL")
+        for entry in SERVERS.values()
+        for key in (*entry.get("keys", []), *entry.get("optional_keys", []))
+        if key.endswith("_LLM_BASE_URL")
+    }
+    assert set(MANIFEST["shared_keys"]["MCP_LLM"]["used_by"]) == asked - {"AUDIO_LLM"}
+
+
 def test_packages_of_some_servers_are_fewer() -> None:
     named = re.findall(r"^# ([^:\n]+)", (HERE / "apt.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert {name.strip() for line in named for name in line.split(",")} <= set(SERVERS)
     everything, few = packages.debian(set()), packages.debian({"terminal-server", "media-audio-server"})
     assert "ffmpeg" in few and "chromium" in everything and "chromium" not in few
-    everything, few = packages.python(set()), packages.python({"terminal-server"})
-    heavy = set(everything) - set(few)
-    assert {re.split(r"[>=]", one)[0] for one in heavy} == {"playwright", "pocketsphinx", "pywhispercpp"}
+    few = packages.python({"terminal-server"})
+    for server, names in {
+        "browseruse-server": {"playwright"},
+        "media-audio-server": {"pocketsphinx", "pywhispercpp"},
+        "python-server": {"pandas", "scipy", "opencv-python-headless"},
+    }.items():
+        more = set(packages.python({server})) - set(few)
+        assert names <= {re.split(r"[>=]", one)[0] for one in more}
+        assert more <= set(packages.python(set()))
+    assert not {"pandas", "playwright", "pocketsphinx"} & {re.split(r"[>=]", one)[0] for one in few}
 
 
 def test_the_lock_has_every_direct_dependency() -> None:

@@ -75,6 +75,10 @@ def test_a_directory_without_manifest_is_refused(tmp_path: Path) -> None:
         ("{name: a, servers: {s: {command: [x], test: {tol: x}}}}", "did you mean 'tool'"),
         ("{name: a, servers: {test: {comand: [x]}}}", "did you mean 'command'"),
         (
+            "{name: a, servers: {s: {command: [x], keys: [A_B]}}, shared_keys: {L: {nmaes: [B], used_by: [A]}}}",
+            r"no key 'shared_keys\.L\.nmaes', did you mean 'names'",
+        ),
+        (
             "{name: a, servers: {s: {command: [x], nothing_like_it: 1}}}",
             r"no key 'servers\.s\.nothing_like_it'\.",
         ),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, from_json
+from aworld_train.serving.manifest import Manifest, ProbeCall, ServerEntry, SharedKeys, from_json
 
 names = st.text("abcXYZ_-é ", min_size=1, max_size=8).filter(str.strip)
 text_tuples = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
@@ -46,6 +46,30 @@ manifests = st.builds(
     sessions_per_worker=st.integers(1, 9999),
     desktop=st.booleans(),
 )
+
+
+ASKING = {"s": ServerEntry(command=("run",), keys=("A_KEY", "B_KEY"))}
+
+
+def test_a_worker_reads_the_shared_keys_too() -> None:
+    manifest = Manifest("m", ASKING, shared_keys={"ALL": SharedKeys(("KEY",), ("A", "B"))})
+    assert from_json(json.loads(json.dumps(asdict(manifest)))) == manifest
+
+
+@pytest.mark.parametrize(
+    ("shared", "reason"),
+    [
+        ({"ALL": (("KEY",), ("A", "C"))}, "shared_keys.ALL: no server has the key C_KEY"),
+        ({"ALL": (("KEY",), ("A",)), "MORE": (("KEY",), ("A",))}, "A uses both ALL and MORE"),
+        ({"ALL": ((), ("A",))}, "need names"),
+        ({"ALL": (("KEY",), ())}, "need names"),
+    ],
+)
+def test_shared_keys_that_no_server_can_use_are_refused(
+    shared: dict[str, tuple[tuple[str, ...], tuple[str, ...]]], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Manifest("m", ASKING, shared_keys={name: SharedKeys(*group) for name, group in shared.items()})
 
 
 @given(manifests)

@@ -1,0 +1,119 @@
+"""The file of ``--env-file``: assignments with references to each other, which may stand in any order.
+
+Its lines are those of python-dotenv. ``${NAME}`` is the value that the file gives to NAME, wherever it does so, else
+that of the caller's environment; a reference to neither, or round in a circle, is an error, since an empty value would
+be found out by the tool that needs it, hours later. A value appears in no message.
+"""
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aworld_train.errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A line of the file: the line's number, and the value before references are replaced."""
+
+    line: int
+    value: str
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """A file's assignments by name; of several to one name the last counts.
+
+    Attributes:
+        path: The file, as it was given.
+        assignments: By name.
+        lines_without_value: The numbers of lines that assign nothing: a name without ``=``.
+    """
+
+    path: Path
+    assignments: Mapping[str, Assignment]
+    lines_without_value: tuple[int, ...]
+
+    def value(self, name: str) -> str:
+        """The value of a name that the file assigns, with its references replaced.
+
+        Raises:
+            UsageError: A reference leads nowhere or back to itself.
+        """
+        return self._resolve(name, ())
+
+    def references(self) -> set[str]:
+        """The names that values refer to."""
+        from dotenv.variables import Variable, parse_variables
+
+        values = (assignment.value for assignment in self.assignments.values())
+        return {
+            atom.name for value in values for atom in parse_variables(value) if isinstance(atom, Variable)
+        }
+
+    def _resolve(self, name: str, above: tuple[str, ...]) -> str:
+        from dotenv.variables import Literal, Variable, parse_variables
+
+        if name in above:
+            raise self._error(
+                above[-1], f"refers in a circle: {' -> '.join((*above[above.index(name) :], name))}"
+            )
+        parts = []
+        for atom in parse_variables(self.assignments[name].value):
+            if isinstance(atom, Variable):
+                parts.append(self._replacement(name, atom.name, atom.default, above))
+            elif isinstance(atom, Literal):
+                parts.append(atom.value)
+        return "".join(parts)
+
+    def _replacement(self, name: str, reference: str, default: str | None, above: tuple[str, ...]) -> str:
+        # A name that refers to itself means the caller's variable, as in a shell.
+        if reference in self.assignments and reference != name:
+            return self._resolve(reference, (*above, name)) or default or ""
+        if reference in os.environ:
+            return os.environ[reference]
+        if default is not None:
+            return default
+        guess = nearest(reference, set(self.assignments) - {name})
+        hint = f"; did you mean ${{{guess}}}?" if guess else "."
+        raise self._error(
+            name,
+            f"refers to ${{{reference}}}, which neither the file nor the environment of this command sets{hint} "
+            f"(${{{reference}:-}} may be missing.)",
+        )
+
+    def _error(self, name: str, what: str) -> UsageError:
+        return UsageError(f"{self.path}:{self.assignments[name].line}: {name} {what}")
+
+
+def read_env_file(path: Path) -> EnvFile:
+    """Read a file of assignments.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    from dotenv.parser import parse_stream
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"There is no file {path} (--env-file).") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} (--env-file) cannot be read: {error}.") from error
+    assignments: dict[str, Assignment] = {}
+    without_value = []
+    for binding in parse_stream(io.StringIO(text)):
+        # The text of an assignment begins with the empty lines before it.
+        start = binding.original.string
+        line = binding.original.line + start[: len(start) - len(start.lstrip())].count("\n")
+        if binding.error:
+            raise UsageError(f"{path}:{line} is no assignment, NAME=value: is a quotation mark not closed?")
+        if binding.key is None:
+            continue
+        if binding.value is None:
+            without_value.append(line)
+        else:
+            assignments[binding.key] = Assignment(line, binding.value)
+    return EnvFile(path, assignments, tuple(without_value))
