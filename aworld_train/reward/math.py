@@ -2,7 +2,8 @@
 
 Plain numbers are compared exactly and at once; everything else is read as LaTeX by math-verify and compared by SymPy.
 That may never end, so it runs in a worker process, whose limits on time and memory replace math-verify's own (they use
-signals, which threads cannot). Nothing is evaluated as Python. A text that cannot be parsed equals only the same text.
+signals, which threads cannot), and what is certain to take too long is refused before (`math_size`). Nothing is
+evaluated as Python. A text that cannot be parsed equals only the same text.
 
 A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
 0.5. Decimal places beyond the sixth do not count where one side is not exact.
@@ -13,8 +14,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from aworld_train.reward.math_size import too_large
 from aworld_train.reward.math_text import MathAnswer, as_latex, is_prose, quantity, same_words
-from aworld_train.reward.scored import Score
+from aworld_train.reward.scored import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
 
 _MAX_CHARS = 1000
@@ -33,9 +35,13 @@ def _prepare() -> None:
     _equal("x^2", "x^2")
 
 
-@register_scorer("math", isolated=True, prepare=_prepare)
+@register_scorer("math", isolated=True, prepare=_prepare, max_processor_seconds=3.0)
 def math(answer: str, ground_truth: str) -> Score:
-    """1 if both are the same mathematics, else 0."""
+    """1 if both are the same mathematics, else 0; no score if SymPy cannot read the ground truth in time.
+
+    Raises:
+        TooHard: The answer is too large to be computed.
+    """
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     actual, expected = quantity(answer), quantity(ground_truth)
@@ -43,11 +49,15 @@ def math(answer: str, ground_truth: str) -> Score:
     if actual.unit and expected.unit and actual.unit != expected.unit:
         return Score(0.0, steps=(*steps, f"the units {actual.unit!r} and {expected.unit!r} differ"))
     right, reason = _compare(actual, expected)
-    return Score(float(right), steps=(*steps, reason))
+    return Score(None if right is None else float(right), steps=(*steps, reason))
 
 
-def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool, str]:
-    """Whether they are equal, and the reason."""
+def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str]:
+    """Whether they are equal, and the reason; None if the ground truth is too large to be compared."""
+    ground_truth_size = too_large(as_latex(expected.text))
+    if ground_truth_size is None and plain_number(expected.text) is None and not is_prose(expected.text):
+        # Before the answer: one that cannot be read in time then fails with every answer, and none is to blame.
+        _parsed(as_latex(expected.text))
     if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"
     if is_prose(actual.text) or is_prose(expected.text):
@@ -67,6 +77,10 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool, str]:
         ):
             return False, "other numbers"
     latex = as_latex(actual.text), as_latex(expected.text)
+    if ground_truth_size:
+        return None, f"the ground truth {ground_truth_size}"
+    if answer_size := too_large(latex[0]):
+        raise TooHard(f"the answer {answer_size}")
     if _equal(*latex):
         return True, "equal by SymPy"
     if one_percent and _equal(_hundredth(latex[0], actual.percent), _hundredth(latex[1], expected.percent)):

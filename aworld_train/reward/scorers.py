@@ -9,6 +9,7 @@ check`` are other processes, so rows and recipes name such a scorer by its ``ref
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,6 +61,7 @@ class Scorer:
         scores_missing_answers: Whether it is also called, with None, for an episode without an answer.
         delegates: Whether it calls other scorers, which have the time limit, and so has none itself.
         prepare: Called by a worker process before the first answer, outside the time limit.
+        max_processor_seconds: How long it may compute for an answer; the run's time limit holds beside it.
         kind: What ``reference`` names.
     """
 
@@ -72,6 +74,7 @@ class Scorer:
     scores_missing_answers: bool = False
     delegates: bool = False
     prepare: Callable[[], object] | None = None
+    max_processor_seconds: float = math.inf
     kind: ScorerKind = ScorerKind.scorer
 
 
@@ -82,6 +85,7 @@ class _Registration:
     scores_missing_answers: bool = False
     delegates: bool = False
     prepare: Callable[[], object] | None = None
+    max_processor_seconds: float = math.inf
 
 
 _registered: dict[str, _Registration] = {}
@@ -95,6 +99,7 @@ def register_scorer(
     scores_missing_answers: bool = False,
     delegates: bool = False,
     prepare: Callable[[], object] | None = None,
+    max_processor_seconds: float = math.inf,
 ) -> Callable[[_FunctionT], _FunctionT]:
     """Decorator that gives a scorer a name in this process.
 
@@ -119,7 +124,9 @@ def register_scorer(
             )
         count_arguments(location, function)
         _found.pop(name, None)
-        _registered[name] = _Registration(function, isolated, scores_missing_answers, delegates, prepare)
+        _registered[name] = _Registration(
+            function, isolated, scores_missing_answers, delegates, prepare, max_processor_seconds
+        )
         return function
 
     return register
@@ -220,6 +227,7 @@ def _built_in(name: str) -> Scorer:
         scores_missing_answers=registration.scores_missing_answers,
         delegates=registration.delegates,
         prepare=registration.prepare,
+        max_processor_seconds=registration.max_processor_seconds,
     )
 
 
@@ -234,4 +242,5 @@ def _user_defined(name: str, reference: str, registration: _Registration) -> Sco
         isolated=True,
         scores_missing_answers=registration.scores_missing_answers,
         prepare=registration.prepare,
+        max_processor_seconds=registration.max_processor_seconds,
     )
