@@ -6,25 +6,32 @@ signals, which threads cannot), and what is certain to take too long is refused 
 evaluated as Python. A text that cannot be parsed equals only the same text.
 
 A unit or a percent sign that only one side has is ignored, as is ``x =`` before a value; ``50%`` equals both 50 and
-0.5. Decimal places beyond the sixth do not count where one side is not exact.
+0.5. Units of one kind are converted (``math_units``). Plain numbers are equal up to a millionth of their size where
+one of them is no integer; only 0 equals 0.
 """
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from aworld_train.reward.math_size import too_large
-from aworld_train.reward.math_text import MathAnswer, as_latex, is_prose, quantity, same_words
+from aworld_train.reward.math_text import TIME, MathAnswer, as_latex, is_prose, quantity, same_words
+from aworld_train.reward.math_units import conversion
 from aworld_train.reward.scored import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
 
 _MAX_CHARS = 1000
 _MAX_DIGITS = 64
 _ROUNDING = 6  # decimal places, as in math-verify
+_TOLERANCE = Fraction(1, 10**6)
+_SET, _TUPLE = "{", "("
+_ASSIGNED = re.compile(r"\s*(?:\\?[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z]\s*\([^()]*\))\s*")
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:"
-    r"(?P<decimal>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
+    r"(?P<decimal>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+    r"|(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P<repeated>[0-9]+)\}?"
     r"|(?:(?P<whole>[0-9]+) +)?(?P<above>[0-9]+) ?/ ?(?P<below>[0-9]+)"
     r"|(?P<mixed>[0-9]*)\\[dt]?frac(?:\{ *(?P<top>[0-9]+) *\}\{ *(?P<bottom>[0-9]+) *\}|(?P<t>[0-9])(?P<b>[0-9])))"
 )
@@ -46,9 +53,10 @@ def math(answer: str, ground_truth: str) -> Score:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     actual, expected = quantity(answer), quantity(ground_truth)
     steps = [f"answer: {_describe(actual)}", f"ground truth: {_describe(expected)}"]
-    if actual.unit and expected.unit and actual.unit != expected.unit:
-        return Score(0.0, steps=(*steps, f"the units {actual.unit!r} and {expected.unit!r} differ"))
-    right, reason = _compare(actual, expected)
+    factor = conversion(actual.unit, expected.unit)
+    if factor is None or _percent_of(actual, expected) or _percent_of(expected, actual):
+        return Score(0.0, steps=(*steps, f"the units {_unit(actual)!r} and {_unit(expected)!r} differ"))
+    right, reason = _compare(_converted(actual, factor), expected)
     return Score(None if right is None else float(right), steps=(*steps, reason))
 
 
@@ -58,6 +66,12 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
     if ground_truth_size is None and plain_number(expected.text) is None and not is_prose(expected.text):
         # Before the answer: one that cannot be read in time then fails with every answer, and none is to blame.
         _parsed(as_latex(expected.text))
+    times = TIME.fullmatch(actual.text), TIME.fullmatch(expected.text)
+    if times[0] and times[1]:
+        same = _time(times[0]) == _time(times[1])
+        return same, "equal times of day" if same else "other times of day"
+    if kind := _other_kind(actual.text, expected.text):
+        return False, kind
     if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"
     if is_prose(actual.text) or is_prose(expected.text):
@@ -70,12 +84,8 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
             pairs.append(
                 (values[0] / (100 if actual.percent else 1), values[1] / (100 if expected.percent else 1))
             )
-        if any(a == b for a, b in pairs):
-            return True, "equal numbers"
-        if all(abs(a - b) > Fraction(2, 10**_ROUNDING) for a, b in pairs) or all(
-            value.denominator == 1 for pair in pairs for value in pair
-        ):
-            return False, "other numbers"
+        equal = any(_equal_numbers(a, b) for a, b in pairs)
+        return equal, "equal numbers" if equal else "other numbers"
     latex = as_latex(actual.text), as_latex(expected.text)
     if ground_truth_size:
         return None, f"the ground truth {ground_truth_size}"
@@ -94,6 +104,57 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
     )
 
 
+def _percent_of(one: MathAnswer, other: MathAnswer) -> bool:
+    """Whether one is in percent and the other has a unit."""
+    return one.percent and bool(other.unit)
+
+
+def _unit(answer: MathAnswer) -> str:
+    return "%" if answer.percent else answer.unit
+
+
+def _converted(answer: MathAnswer, factor: Fraction) -> MathAnswer:
+    if factor == 1:
+        return answer
+    value = plain_number(answer.text)
+    if value is not None:
+        return replace(answer, text=str(value * factor))
+    return replace(answer, text=rf"\frac{{{factor.numerator}}}{{{factor.denominator}}} \cdot ({answer.text})")
+
+
+def _equal_numbers(one: Fraction, other: Fraction) -> bool:
+    if one == other:
+        return True
+    exact = one.denominator == 1 and other.denominator == 1
+    return not exact and 0 < abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
+
+
+def _other_kind(actual: str, expected: str) -> str | None:
+    """Why two texts cannot be the same mathematics although math-verify may read them alike."""
+    kinds = _collection(actual), _collection(expected)
+    if _SET in kinds and None not in kinds and kinds[0] != kinds[1]:
+        return "a set and a list in order"
+    if ("=" in actual) != ("=" in expected):
+        left = (actual if "=" in actual else expected).split("=")[0]
+        if not re.search(r"[<>!\\]$", left) and not _ASSIGNED.fullmatch(left):
+            return "an equation and a value"
+    return None
+
+
+def _time(match: re.Match[str]) -> tuple[int, str, str, str]:
+    return int(match["hours"]), match["minutes"], match["seconds"] or ":00", (match["half"] or "").lower()
+
+
+def _collection(text: str) -> str | None:
+    """The bracket around elements: of a set, or of what has an order; None for anything else."""
+    inner = text.strip().removeprefix(r"\left").strip()
+    if "," not in inner or not inner.endswith((")", "}", "]")):
+        return None
+    if inner.startswith((r"\{", "{")):
+        return _SET
+    return _TUPLE if inner.startswith(("(", "[")) else None
+
+
 def plain_number(text: str) -> Fraction | None:
     """The value of a number as people write it; None for anything else."""
     match = _NUMBER.fullmatch(text)
@@ -102,6 +163,8 @@ def plain_number(text: str) -> Fraction | None:
     part = match.groupdict()
     if part["decimal"]:
         value = Fraction(f"{part['decimal'].replace(',', '')}e{part['exponent'] or 0}")
+    elif part["repeated"]:
+        value = _repeating(part["before"], part["repeated"])
     else:
         below = int(part["below"] or part["bottom"] or part["b"])
         if not below:
@@ -109,6 +172,15 @@ def plain_number(text: str) -> Fraction | None:
         above = int(part["above"] or part["top"] or part["t"])
         value = int(part["whole"] or part["mixed"] or 0) + Fraction(above, below)
     return -value if part["sign"] == "-" else value
+
+
+def _repeating(before: str, repeated: str) -> Fraction:
+    """The value of ``0.1`` with 6 repeated after it."""
+    scale = Fraction(1, 10 ** len(before.partition(".")[2]))
+    nines = 10 ** len(repeated) - 1
+    return Fraction(f"0{before}0" if before.endswith(".") else f"0{before}") + scale * Fraction(
+        int(repeated), nines
+    )
 
 
 def _hundredth(latex: str, percent: bool) -> str:
