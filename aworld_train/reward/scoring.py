@@ -20,7 +20,7 @@ from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
-from aworld_train.reward.scorers import Scorer, find_scorer
+from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool
 
@@ -80,6 +80,42 @@ async def score_extracted(
     """Score an extracted answer; None where none was found."""
     if answer is None and not scorer.scores_missing_answers:
         return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
+    references = _references(context)
+    if len(references) < 2 or scorer.delegates or scorer.kind is ScorerKind.reward_function:
+        return await _score_by(scorer, answer, ground_truth, context)
+    if scorer.takes_references:
+        lines = "\n".join(f"- {reference}" for reference in references)
+        return await _score_by(scorer, answer, f"any one of these:\n{lines}", context)
+    return await _best(scorer, answer, references, context)
+
+
+def _references(context: ScoringContext) -> list[str]:
+    """All right answers of the row, where it has a list of them."""
+    references = _plain(context.info.get("ground_truths"))
+    return [str(reference) for reference in references] if isinstance(references, list) else []
+
+
+async def _best(
+    scorer: Scorer, answer: str | None, references: list[str], context: ScoringContext
+) -> ScoreResult:
+    """The best score of an answer against any reference.
+
+    Without a full score, a reference that could not be compared leaves the answer without a score: it may be right.
+    """
+    results = []
+    for reference in references:
+        result = await _score_by(scorer, answer, reference, context)
+        if result.score is not None and result.score >= 1.0:
+            return result
+        results.append(result)
+    if missing := [result for result in results if result.score is None]:
+        return missing[0]
+    return max(results, key=lambda result: result.score or 0.0)
+
+
+async def _score_by(
+    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
+) -> ScoreResult:
     run = _run_in_worker if scorer.isolated else _run_in_process
     try:
         return _result(scorer, answer, await run(scorer, answer, ground_truth, context))

@@ -15,6 +15,7 @@ from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
 from aworld_train.reward.judge.verdict import Verdict
 from aworld_train.reward.scored import Score, ScoringContext, TooHard
+from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
 
 # Part of a score's time limit that is reserved for returning the reason when there is no verdict: a share, and seconds.
@@ -22,6 +23,7 @@ _RESERVED_SHARE, _MAX_RESERVED = 0.05, 1.0
 _MAX_ANSWER_CHARS = 20_000  # a longer one may exceed the judge's context, which would leave the episode out
 
 
+@register_scorer("llm_judge", takes_references=True)
 async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Score an answer by the judges in ``context.settings.judge``.
 

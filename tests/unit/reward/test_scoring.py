@@ -281,3 +281,30 @@ def test_tool_text_never_changes_a_score(answer: str, tool_text: str, scorer: st
     alone = score_now([assistant], ground_truth="7", scorer=scorer, settings=reward_settings)
     among = score_now([tool, assistant, tool], ground_truth="7", scorer=scorer, settings=reward_settings)
     assert (alone.score, alone.extracted, alone.outcome) == (among.score, among.extracted, among.outcome)
+
+
+SEVERAL = {"ground_truths": ["the sea", "ocean", "an ocean"]}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "answer", "value"),
+    [("exact", "Ocean", 1.0), ("exact", "lake", 0.0), ("f1", "deep sea", 2 / 3), ("number", "ocean", 1.0)],
+)
+def test_the_best_of_several_right_answers_counts(scorer: str, answer: str, value: float) -> None:
+    scored = score_now(f"<answer>{answer}</answer>", ground_truth="the sea", scorer=scorer, info=SEVERAL)
+    assert scored.score == pytest.approx(value)
+
+
+def test_a_composite_has_the_best_of_several_right_answers_too() -> None:
+    composite = RewardSettings(composite=CompositeSettings(correct="exact"))
+    scored = score_now(
+        "<answer>ocean</answer>", ground_truth="the sea", scorer="composite", settings=composite, info=SEVERAL
+    )
+    assert scored.score == 1.0
+
+
+def test_a_right_answer_that_cannot_be_compared_may_have_been_the_one() -> None:
+    info = {"ground_truths": np.array(["2", "9^{9^9}"])}
+    right = score_now("<answer>2</answer>", ground_truth="2", scorer="math", info=info)
+    other = score_now(r"<answer>\sqrt{3}</answer>", ground_truth="2", scorer="math", info=info)
+    assert (right.score, other.score, other.outcome) == (1.0, None, ScoreOutcome.abstained)

@@ -649,3 +649,17 @@ print(sorted(heavy & set(sys.modules)))
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+async def test_several_right_answers_are_judged_with_one_request() -> None:
+    with JudgeServer() as server:
+        settings = scoring(judge(server)).settings
+        await score_row(
+            "<answer>ocean</answer>",
+            ground_truth="sea",
+            scorer="agentcpm",
+            settings=settings,
+            info={"ground_truths": ["sea", "ocean"]},
+        )
+    [parsed] = server.requests
+    assert parsed.texts["reference"] == "any one of these:\n- sea\n- ocean"
