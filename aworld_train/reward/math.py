@@ -27,10 +27,12 @@ _MAX_DIGITS = 64
 _ROUNDING = 6  # decimal places, as in math-verify
 _TOLERANCE = Fraction(1, 10**6)
 _SET, _TUPLE = "{", "("
-_ASSIGNED = re.compile(r"\s*(?:\\?[A-Za-z]+(?:_\{?\w+\}?)?|[A-Za-z]\s*\([^()]*\))\s*")
+_EQUALS = re.compile(r"(?<![<>!\\])=")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:"
-    r"(?P<decimal>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+    r"(?P<decimal>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
     r"|(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P<repeated>[0-9]+)\}?"
     r"|(?:(?P<whole>[0-9]+) +)?(?P<above>[0-9]+) ?/ ?(?P<below>[0-9]+)"
     r"|(?P<mixed>[0-9]*)\\[dt]?frac(?:\{ *(?P<top>[0-9]+) *\}\{ *(?P<bottom>[0-9]+) *\}|(?P<t>[0-9])(?P<b>[0-9])))"
@@ -76,7 +78,7 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
         return True, "the same text"
     if is_prose(actual.text) or is_prose(expected.text):
         return False, "words, and not the same"
-    values = plain_number(actual.text), plain_number(expected.text)
+    values = _plain_numbers(actual.text, expected.text)
     one_percent = actual.percent != expected.percent
     if values[0] is not None and values[1] is not None:
         pairs = [(values[0], values[1])]
@@ -135,9 +137,9 @@ def _other_kind(actual: str, expected: str) -> str | None:
     if _SET in kinds and None not in kinds and kinds[0] != kinds[1]:
         return "a set and a list in order"
     if ("=" in actual) != ("=" in expected):
-        left = (actual if "=" in actual else expected).split("=")[0]
-        if not re.search(r"[<>!\\]$", left) and not _ASSIGNED.fullmatch(left):
-            return "an equation and a value"
+        *left, _ = _EQUALS.split(actual if "=" in actual else expected)
+        if left and not any(re.search("[A-Za-z|]", _COMMAND.sub("", part)) for part in left):
+            return "an equation of numbers and a value"
     return None
 
 
@@ -153,6 +155,19 @@ def _collection(text: str) -> str | None:
     if inner.startswith((r"\{", "{")):
         return _SET
     return _TUPLE if inner.startswith(("(", "[")) else None
+
+
+def _plain_numbers(actual: str, expected: str) -> tuple[Fraction | None, Fraction | None]:
+    """Both as plain numbers.
+
+    ``1,22`` may be a number or two: it is 1.22 as an answer where the ground truth is a number with a point, and where
+    it begins with 0.
+    """
+    if _DECIMAL_COMMA.fullmatch(actual) and "." in expected and "," not in expected:
+        actual = actual.replace(",", ".")
+    if expected.lstrip("+-").startswith("0,") and _DECIMAL_COMMA.fullmatch(expected):
+        expected = expected.replace(",", ".")
+    return plain_number(actual), plain_number(expected)
 
 
 def plain_number(text: str) -> Fraction | None:

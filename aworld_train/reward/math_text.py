@@ -12,7 +12,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
 _PERCENT = re.compile(r"\s*(?:\\?%|percent|per cent|pct\.?)$", re.IGNORECASE)
 _UNIT = re.compile(
     r"(?P<number>.*[0-9})])"
-    r"(?:\s*\\(?:text|mathrm|textrm|textnormal|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
+    r"(?:\s*\\(?:text|mathrm|textrm|textnormal|textbf|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
     r"|\s+(?P<words>[A-Za-z][A-Za-z./ ]*[A-Za-z]|[mglsh]))"
     r"(?:\s*\^\s*\{?(?P<power>-?[1-9])\}?)?",
     re.DOTALL,
@@ -129,6 +129,7 @@ def _scaled(number: str, exponent: int) -> str:
 def as_latex(text: str) -> str:
     """Typed mathematics as LaTeX."""
     text = "".join(_SIGNS.get(sign, sign) for sign in text)
+    text = re.sub(r"\\(?:mathrm|text)\s*\{\s*([A-Za-z])\s*\}", r"\1", text)
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
     text = re.sub(r"\*\*|\^", "^", text)
@@ -144,7 +145,8 @@ def is_prose(text: str) -> bool:
     """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
     if text.strip().casefold() in _SHORT_WORDS:
         return True
-    return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(_ARGUMENT.sub(" ", text)))
+    without_names = re.sub(r"_\s*\{[^{}]*\}", "", _ARGUMENT.sub(" ", text))
+    return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(without_names))
 
 
 def same_words(one: str, other: str) -> bool:
