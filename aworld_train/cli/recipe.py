@@ -47,11 +47,13 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
-    from aworld_train.recipe.reward_checks import check_rewards
+    from aworld_train.recipe.reward_checks import check_rewards, reward_warnings
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
     check_rewards(loaded)
+    for warning in reward_warnings(loaded):
+        note(warning)
     try:
         _composed(loaded)
         framework_checked = True

@@ -40,6 +40,16 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
         _check_judges(settings.judge)
 
 
+def reward_warnings(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
+    """What a run's scorers allow a policy to exploit, a sentence each."""
+    if recipe.reward.function or "contains" not in reward_settings(recipe).scorers_asked(scorers):
+        return []
+    return [
+        "The scorer contains gives 1 to an answer that lists all candidates, and training finds that out: exact, f1 or "
+        "llm_judge do not."
+    ]
+
+
 def _check_judges(judge: JudgeSettings) -> None:
     if not judge.models:
         raise RewardError(

@@ -21,7 +21,7 @@ def reward_settings(recipe: Recipe) -> RewardSettings:
         recipe: A checked recipe.
 
     Raises:
-        RewardError: The file with the judge's instructions cannot be read, or is empty.
+        RewardError: The file with the judge's instructions cannot be read, is empty, or lacks the place of a text.
     """
     reward, judge = recipe.reward, recipe.reward.judge
     return RewardSettings(
@@ -53,6 +53,8 @@ def composite_settings(section: CompositeSection) -> CompositeSettings:
 
 
 def _text(file: str) -> str:
+    from aworld_train.reward.judge.question import template_fault
+
     try:
         text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
@@ -63,5 +65,9 @@ def _text(file: str) -> str:
         raise RewardError(
             f"The judge's instructions (reward.judge.prompt): {file} says nothing. Leave the key out for the package's "
             "own."
+        )
+    if fault := template_fault(text):
+        raise RewardError(
+            f"The judge's instructions (reward.judge.prompt): {file} {fault}. Add it, or leave all out."
         )
     return text

@@ -211,7 +211,10 @@ class JudgeSection:
     per_minute: int = _doc("Most requests in a minute; 0 is no limit.", 0)
     attempts: int = _doc("How often an endpoint is asked before the next one is.", 4)
     cache: str | None = _doc("Folder that keeps verdicts, so that the same answer is judged once.")
-    prompt: str | None = _doc("File with the judge's instructions; default: the package's own.")
+    prompt: str | None = _doc(
+        "File with the judge's instructions, or with a template that has {question}, {correct_answer} and {response}; "
+        "default: the package's own."
+    )
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced."""
+"""Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced.
+
+``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``1\\,000`` and ``1 000`` become 1000.
+"""
 
 import re
 import unicodedata
@@ -9,13 +12,27 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
 _PERCENT = re.compile(r"\s*(?:\\?%|percent|per cent|pct\.?)$", re.IGNORECASE)
 _UNIT = re.compile(
     r"(?P<number>.*[0-9})])"
-    r"(?:\s*\\(?:text|mathrm|textrm|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
+    r"(?:\s*\\(?:text|mathrm|textrm|textnormal|textbf|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
     r"|\s+(?P<words>[A-Za-z][A-Za-z./ ]*[A-Za-z]|[mglsh]))"
-    r"(?:\^\{?[23]\}?)?",
+    r"(?:\s*\^\s*\{?(?P<power>-?[1-9])\}?)?",
     re.DOTALL,
 )
+TIME = re.compile(
+    r"(?P<hours>[0-9]{1,2}):(?P<minutes>[0-9]{2})(?P<seconds>:[0-9]{2})?\s*(?P<half>[ap])?\.?\s*(?:m\.?)?",
+    re.IGNORECASE,
+)
+"""A time of day, with or without its half."""
+_BASE = re.compile(r"(?P<number>[0-9A-Fa-f]+)_\{?(?P<base>[0-9]{1,2})\}?")
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15}
+_SCIENTIFIC = re.compile(
+    r"(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?)\s*(?:\\times|\\cdot|×|·|\*|x)\s*10\s*(?:\^|\*\*)\s*"
+    r"(?:\{\s*(?P<braced>[+-]?[0-9]{1,3})\s*\}|\(\s*(?P<bracketed>[+-]?[0-9]{1,3})\s*\)|(?P<bare>[+-]?[0-9]{1,3}))"
+)
+_THOUSANDS = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:(?:,\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])")
+_SPACED = re.compile(r"([+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f][0-9]{3})+)(\.[0-9]+)?")
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree|\bdegrees?)\s*$")
-_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|[€£¥])\s*(?=[0-9.+-])")
+_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?(?P<dollar>\$)|(?P<sign>[€£¥]))\s*(?=[0-9.+-])")
 # Words that join values or name functions and constants; any other word of three or more letters is prose.
 _FUNCTIONS = "arccos|arcsin|arctan|cosh|cos|cot|csc|exp|gcd|lcm|ln|log|max|min|sec|sinh|sin|sqrt|tanh|tan"
 _MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
@@ -32,7 +49,12 @@ _MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
 }
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _ARGUMENT = re.compile(r"\\(?:begin|end|mathbb|mathcal|operatorname)\s*\{[^{}]*\}")
-_TEXT = re.compile(r"\\(?:text|mathrm|textrm|mbox|textbf|mathbf)\s*\{([^{}]*)\}")
+_TEXT = re.compile(r"\\(?:text|mathrm|textrm|textnormal|mbox|textbf|mathbf)\s*\{([^{}]*)\}")
+# Words of two letters, which would be products of variables.
+_SHORT_WORDS = frozenset({
+    "am", "an", "as", "at", "be", "by", "do", "go", "he", "hi", "if", "in", "is", "it", "me", "my", "no", "of", "oh",
+    "ok", "on", "or", "so", "to", "up", "us", "we",
+})  # fmt: skip
 _SIGNS = {
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "∞": r"\infty ", "π": r"\pi ",
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
@@ -48,7 +70,7 @@ class MathAnswer:
 
     Attributes:
         text: The mathematics to compare.
-        unit: The unit after it, in lower case without a plural's s; empty if there is none.
+        unit: The unit after it or the currency's sign before it, with its power; empty if there is none.
         percent: Whether a percent sign followed it.
     """
 
@@ -59,23 +81,55 @@ class MathAnswer:
 
 def quantity(text: str) -> MathAnswer:
     """Split an answer from its dollar signs, box, currency, unit and percent sign."""
-    text = _without_delimiters(text)
-    text = _CURRENCY.sub(r"\1", text.replace("−", "-").replace(r"\!", "").replace(r"\,", " "))
+    text = _without_delimiters(text).translate(_FULL_WIDTH).replace("−", "-")
+    text = _THOUSANDS.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
+    text = text.replace(r"\!", "").replace(r"\,", " ")
+    if TIME.fullmatch(text):
+        return MathAnswer(text, "", False)
+    currency = _CURRENCY.match(text)
+    sign = (currency["dollar"] or currency["sign"]) if currency else ""
+    text = _CURRENCY.sub(r"\1", text)
     if percent := _PERCENT.search(text):
-        return MathAnswer(_without_delimiters(text[: percent.start()]), "", True)
+        return MathAnswer(_number(_without_delimiters(text[: percent.start()])), "", True)
     if degrees := _DEGREES.search(text):
         return MathAnswer(text[: degrees.start()].strip(), "degree", False)
+    if based := _BASE.fullmatch(text):
+        return MathAnswer(based["number"], f"base {based['base']}", False)
     match = _UNIT.fullmatch(text)
-    words = (match["marked"] or match["words"] or "").strip() if match else ""
-    if match is None or not words or not _MATH_WORDS.isdisjoint(words.casefold().split()):
-        return MathAnswer(text, "", False)
-    unit = " ".join(words.casefold().split())
-    return MathAnswer(match["number"].strip(), unit if len(unit) < 3 else unit.removesuffix("s"), False)
+    words = (match["marked"] or match["words"] or "").split() if match else []
+    if match is None or not words or not _MATH_WORDS.isdisjoint(word.casefold() for word in words):
+        return MathAnswer(_number(text), sign, False)
+    number = match["number"].strip()
+    while words and words[0].casefold() in _SCALES:
+        number = _scaled(number, _SCALES[words.pop(0).casefold()])
+    unit = " ".join(words)
+    if unit and match["power"]:
+        unit = f"{unit}^{match['power']}"
+    return MathAnswer(_number(number), unit or sign, False)
+
+
+def _number(text: str) -> str:
+    """A number in one of its long forms in a short one; any other text as it is."""
+    if scientific := _SCIENTIFIC.fullmatch(text):
+        return (
+            f"{scientific['number']}e{scientific['braced'] or scientific['bracketed'] or scientific['bare']}"
+        )
+    if spaced := _SPACED.fullmatch(text):
+        return re.sub(r"\s", "", spaced[1]) + (spaced[2] or "")
+    return text
+
+
+def _scaled(number: str, exponent: int) -> str:
+    plain = number.replace(",", "")
+    if re.fullmatch(r"[+-]?[0-9]+(?:\.[0-9]+)?", plain):
+        return f"{plain}e{exponent}"
+    return rf"({number}) \cdot 10^{{{exponent}}}"
 
 
 def as_latex(text: str) -> str:
     """Typed mathematics as LaTeX."""
     text = "".join(_SIGNS.get(sign, sign) for sign in text)
+    text = re.sub(r"\\(?:mathrm|text)\s*\{\s*([A-Za-z])\s*\}", r"\1", text)
     text = re.sub(r"√\s*(?:\(([^()]*)\)|([0-9A-Za-z.]+))", lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda m: f"^{{{m[0].translate(_RAISED)}}}", text)
     text = re.sub(r"\*\*|\^", "^", text)
@@ -89,7 +143,10 @@ def as_latex(text: str) -> str:
 
 def is_prose(text: str) -> bool:
     """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
-    return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(_ARGUMENT.sub(" ", text)))
+    if text.strip().casefold() in _SHORT_WORDS:
+        return True
+    without_names = re.sub(r"_\s*\{[^{}]*\}", "", _ARGUMENT.sub(" ", text))
+    return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(without_names))
 
 
 def same_words(one: str, other: str) -> bool:

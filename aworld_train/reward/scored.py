@@ -1,7 +1,8 @@
 """The input and output of scorers, and the result of scoring an answer.
 
-A missing score is not 0: where a judge abstains, or a scorer hangs or fails, the score is None, and the caller leaves
-the episode out.
+A missing score is not 0: where a judge abstains, or a scorer fails for a reason that is not the answer, the score is
+None, and the caller leaves the episode out. An answer that a scorer cannot cope with is wrong: were it left out, a
+policy would learn to write such answers where it does not know the right one.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,15 @@ class ScoreOutcome(StrEnum):
 
     scored = "scored"
     no_answer = "no_answer"
+    too_hard = "too_hard"
+    """The scorer fails on this answer and copes with the ground truth; the score is 0."""
     abstained = "abstained"
     timeout = "timeout"
     error = "error"
+
+
+class TooHard(Exception):
+    """Raised by a scorer for an answer that it will not compute, such as ``9^{9^9}``: the answer scores 0."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ check`` are other processes, so rows and recipes name such a scorer by its ``ref
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from aworld_train.errors import RewardError, nearest
 from aworld_train.reward.loading import load_function
 from aworld_train.reward.naming import absolute_reference, name_reward
+from aworld_train.reward.settings import ALIASES
 
 CODE_TESTS = "code_tests"
 """The scorer that runs answers, and so needs workers of the tool environment for scoring."""
@@ -25,10 +27,11 @@ BUILT_IN = {
     "gaia": "aworld_train.reward.gaia:gaia",
     "math": "aworld_train.reward.math:math",
     "exact": "aworld_train.reward.texts:exact",
+    "exact_case": "aworld_train.reward.texts:exact_case",
     "f1": "aworld_train.reward.texts:f1",
     "contains": "aworld_train.reward.texts:contains",
     CODE_TESTS: "aworld_train.reward.code_tests:code_tests",
-    "llm_judge": "aworld_train.reward.judge:llm_judge",
+    "llm_judge": "aworld_train.reward.judge.scorer:llm_judge",
     "composite": "aworld_train.reward.composite:composite",
 }
 """Location of each built-in scorer; its module may set options with ``register_scorer``."""
@@ -59,7 +62,9 @@ class Scorer:
         isolated: Whether it runs in a worker process, which is killed when it takes too long.
         scores_missing_answers: Whether it is also called, with None, for an episode without an answer.
         delegates: Whether it calls other scorers, which have the time limit, and so has none itself.
+        takes_references: Whether it is called once with all the references of a task, a line each.
         prepare: Called by a worker process before the first answer, outside the time limit.
+        max_processor_seconds: How long it may compute for an answer; the run's time limit holds beside it.
         kind: What ``reference`` names.
     """
 
@@ -71,7 +76,9 @@ class Scorer:
     isolated: bool
     scores_missing_answers: bool = False
     delegates: bool = False
+    takes_references: bool = False
     prepare: Callable[[], object] | None = None
+    max_processor_seconds: float = math.inf
     kind: ScorerKind = ScorerKind.scorer
 
 
@@ -81,7 +88,9 @@ class _Registration:
     isolated: bool = False
     scores_missing_answers: bool = False
     delegates: bool = False
+    takes_references: bool = False
     prepare: Callable[[], object] | None = None
+    max_processor_seconds: float = math.inf
 
 
 _registered: dict[str, _Registration] = {}
@@ -94,7 +103,9 @@ def register_scorer(
     isolated: bool = False,
     scores_missing_answers: bool = False,
     delegates: bool = False,
+    takes_references: bool = False,
     prepare: Callable[[], object] | None = None,
+    max_processor_seconds: float = math.inf,
 ) -> Callable[[_FunctionT], _FunctionT]:
     """Decorator that gives a scorer a name in this process.
 
@@ -119,15 +130,23 @@ def register_scorer(
             )
         count_arguments(location, function)
         _found.pop(name, None)
-        _registered[name] = _Registration(function, isolated, scores_missing_answers, delegates, prepare)
+        _registered[name] = _Registration(
+            function,
+            isolated,
+            scores_missing_answers,
+            delegates,
+            takes_references,
+            prepare,
+            max_processor_seconds,
+        )
         return function
 
     return register
 
 
 def scorer_names() -> tuple[str, ...]:
-    """The built-in scorers, and those registered in this process."""
-    return tuple(dict.fromkeys((*BUILT_IN, *_registered)))
+    """The built-in scorers, those registered in this process, and other names of them."""
+    return tuple(dict.fromkeys((*BUILT_IN, *_registered, *ALIASES)))
 
 
 def find_scorer(name: str) -> Scorer:
@@ -138,6 +157,7 @@ def find_scorer(name: str) -> Scorer:
     Raises:
         RewardError: There is none, it cannot be imported, or it does not take two or three arguments.
     """
+    name = ALIASES.get(name, name)
     if name not in _found:
         _found[name] = _find(name)
     return _found[name]
@@ -219,7 +239,9 @@ def _built_in(name: str) -> Scorer:
         isolated=registration.isolated,
         scores_missing_answers=registration.scores_missing_answers,
         delegates=registration.delegates,
+        takes_references=registration.takes_references,
         prepare=registration.prepare,
+        max_processor_seconds=registration.max_processor_seconds,
     )
 
 
@@ -234,4 +256,5 @@ def _user_defined(name: str, reference: str, registration: _Registration) -> Sco
         isolated=True,
         scores_missing_answers=registration.scores_missing_answers,
         prepare=registration.prepare,
+        max_processor_seconds=registration.max_processor_seconds,
     )

@@ -5,21 +5,26 @@ score, hangs or crashes costs its own answer and is named in ``cause``. What can
 (`workers`): the built-in scorers that say so, and all user-defined ones. The other built-in scorers take a moment, or
 wait for a server and are cancelled when their time is over. A scorer or a schema that does not exist is a fault of the
 recipe or of the dataset and raises.
+
+Where a scorer in a worker process fails, it is called with the ground truth as the answer. If it fails on that too,
+there is no score. If it does not, the answer is the reason, and scores 0 (``too_hard``): after a timeout that it spent
+computing at once, and after any other failure once it has failed on the answer again.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from aworld_train.reward.assistant_text import assistant_text
 from aworld_train.reward.extraction import check_schema_name, extract
 from aworld_train.reward.results import BadResult, describe, read_result
-from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext
-from aworld_train.reward.scorers import Scorer, find_scorer
+from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult, ScoringContext, TooHard
+from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import ANSWER_SCHEMA, SCORER, RewardSettings
-from aworld_train.reward.workers import Job, ScorerFailure, ScorerTimeout, pool
+from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerTimeout, pool
 
+_Run = Callable[[Scorer, str | None, str, ScoringContext], Awaitable[Score]]
 _MAX_DEPTH = 20  # of lists and mappings in a row's extra_info, as scorers in worker processes get it
 
 
@@ -58,7 +63,7 @@ async def score(
         answer = extract(text, schema)
     except Exception as error:
         cause = f"the answer cannot be read by the schema {schema}: {describe(error)}"
-        return ScoreResult(None, None, ScoreOutcome.error, {}, (), cause, found.name)
+        return ScoreResult(0.0, None, ScoreOutcome.too_hard, {}, (cause,), None, found.name)
     row_info = {**(info or {}), "scorer": scorer or SCORER, "answer_schema": schema}
     context = ScoringContext(query, text, row_info, episode or {}, settings)
     return await score_extracted(found, answer, str(ground_truth), context)
@@ -75,19 +80,101 @@ async def score_extracted(
     """Score an extracted answer; None where none was found."""
     if answer is None and not scorer.scores_missing_answers:
         return ScoreResult(0.0, None, ScoreOutcome.no_answer, {}, ("there is no answer",), None, scorer.name)
+    references = _references(context)
+    if len(references) < 2 or scorer.delegates or scorer.kind is ScorerKind.reward_function:
+        return await _score_by(scorer, answer, ground_truth, context)
+    if scorer.takes_references:
+        lines = "\n".join(f"- {reference}" for reference in references)
+        return await _score_by(scorer, answer, f"any one of these:\n{lines}", context)
+    return await _best(scorer, answer, references, context)
+
+
+def _references(context: ScoringContext) -> list[str]:
+    """All right answers of the row, where it has a list of them."""
+    references = _plain(context.info.get("ground_truths"))
+    return [str(reference) for reference in references] if isinstance(references, list) else []
+
+
+async def _best(
+    scorer: Scorer, answer: str | None, references: list[str], context: ScoringContext
+) -> ScoreResult:
+    """The best score of an answer against any reference.
+
+    Without a full score, a reference that could not be compared leaves the answer without a score: it may be right.
+    """
+    results = []
+    for reference in references:
+        result = await _score_by(scorer, answer, reference, context)
+        if result.score is not None and result.score >= 1.0:
+            return result
+        results.append(result)
+    if missing := [result for result in results if result.score is None]:
+        return missing[0]
+    return max(results, key=lambda result: result.score or 0.0)
+
+
+async def _score_by(
+    scorer: Scorer, answer: str | None, ground_truth: str, context: ScoringContext
+) -> ScoreResult:
     run = _run_in_worker if scorer.isolated else _run_in_process
     try:
-        score = await run(scorer, answer, ground_truth, context)
-    except ScorerTimeout:
-        cause = f"the scorer {scorer.name} took longer than {context.settings.timeout:g} seconds"
-        return ScoreResult(None, answer, ScoreOutcome.timeout, {}, (), cause, scorer.name)
-    except (ScorerFailure, BadResult) as error:
-        cause = f"the scorer {scorer.name}: {error}"
+        return _result(scorer, answer, await run(scorer, answer, ground_truth, context))
     except Exception as error:
-        cause = f"the scorer {scorer.name}: {describe(error)}"
+        first = error
+    if isinstance(first, TooHard):
+        return _failure(scorer, answer, context, first, too_hard=True)
+    if not _may_be_by_the_answer(scorer, first) or not await _copes_with_ground_truth(
+        run, scorer, ground_truth, context
+    ):
+        return _failure(scorer, answer, context, first)
+    if isinstance(first, ScorerTimeout):
+        return _failure(scorer, answer, context, first, too_hard=True)
+    try:
+        return _result(scorer, answer, await run(scorer, answer, ground_truth, context))
+    except Exception as second:
+        too_hard = _may_be_by_the_answer(scorer, second)
+        return _failure(scorer, answer, context, second, too_hard=too_hard)
+
+
+def _may_be_by_the_answer(scorer: Scorer, error: Exception) -> bool:
+    """Whether a failure may be caused by the answer: an asynchronous scorer's is more probably its server's."""
+    if isinstance(error, ScorerTimeout):
+        return error.computing
+    return not scorer.is_async and not isinstance(error, NoFreeWorker)
+
+
+async def _copes_with_ground_truth(
+    run: _Run, scorer: Scorer, ground_truth: str, context: ScoringContext
+) -> bool:
+    """Whether the scorer gives a score, of any value, where the ground truth is the answer."""
+    try:
+        await run(scorer, ground_truth, ground_truth, _with_ground_truth(context, ground_truth))
+    except Exception:
+        return False
+    return True
+
+
+def _failure(
+    scorer: Scorer, answer: str | None, context: ScoringContext, error: Exception, too_hard: bool = False
+) -> ScoreResult:
+    if isinstance(error, ScorerTimeout):
+        cause = f"the scorer {scorer.name} {error}"
+    elif isinstance(error, TooHard | ScorerFailure | BadResult | NoFreeWorker):
+        cause = f"the scorer {scorer.name}: {error}"
     else:
-        return _result(scorer, answer, score)
-    return ScoreResult(None, answer, ScoreOutcome.error, {}, (), cause, scorer.name)
+        cause = f"the scorer {scorer.name}: {describe(error)}"
+    if too_hard:
+        return ScoreResult(0.0, answer, ScoreOutcome.too_hard, {}, (cause,), None, scorer.name)
+    outcome = ScoreOutcome.timeout if isinstance(error, ScorerTimeout) else ScoreOutcome.error
+    return ScoreResult(None, answer, outcome, {}, (), cause, scorer.name)
+
+
+def _with_ground_truth(context: ScoringContext, ground_truth: str) -> ScoringContext:
+    """The context of an episode that answers with the ground truth."""
+    info = {**context.info}
+    if "solution_str" in info:  # of a reward function, which reads the answer from there
+        info["solution_str"] = ground_truth
+    return replace(context, text=ground_truth, info=info)
 
 
 def _result(scorer: Scorer, answer: str | None, score: Score) -> ScoreResult:
@@ -110,7 +197,7 @@ async def _run_in_process(
             return read_result(await scorer.function(*arguments))
     except TimeoutError as error:
         if limit.expired():
-            raise ScorerTimeout from error
+            raise ScorerTimeout(context.settings.timeout) from error
         raise
 
 
@@ -124,6 +211,7 @@ async def _run_in_worker(
         ground_truth=ground_truth,
         context=None if scorer.arguments == 2 else _plain_context(context),
         seconds=context.settings.timeout,
+        processor_seconds=scorer.max_processor_seconds,
     )
     return await asyncio.wrap_future(pool(waits=scorer.is_async).submit(job))
 

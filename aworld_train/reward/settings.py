@@ -7,6 +7,8 @@ from typing import Any, Self
 
 SCORER = "number"
 """The scorer of tasks that name none, unless the recipe sets one."""
+ALIASES = {"agentcpm": "llm_judge"}
+"""Names that other projects' task files have for scorers; AgentRL's judge is called agentcpm."""
 ANSWER_SCHEMA = "answer"
 _MINUTE = 60.0
 
@@ -117,7 +119,7 @@ class RewardSettings:
         scorers = {self.scorer} if self.scorer else from_tasks
         if "composite" in scorers:
             scorers = scorers | ({self.composite.correct} if self.composite.correct else from_tasks)
-        return scorers
+        return {ALIASES.get(scorer, scorer) for scorer in scorers}
 
     def patient(self) -> Self:
         """The same settings with a longer time limit, for programs that submit many answers at once.

@@ -1,7 +1,8 @@
-"""Scorers of plain text: ``exact``, ``f1`` and ``contains``.
+"""Scorers of plain text: ``exact``, ``exact_case``, ``f1`` and ``contains``.
 
-All three fold characters (see `folding`) and case, treat a run of space as one, and score 0 where the ground truth is
-hidden. A text of more than ``MAX_CHARS`` characters is right only where it is identical to the ground truth.
+All but ``exact_case`` fold characters (see `folding`) and case and treat a run of space as one. All score 0 where the
+ground truth is hidden. A text of more than ``MAX_CHARS`` characters is right only where it is identical to the ground
+truth.
 """
 
 import re
@@ -23,6 +24,13 @@ def exact(answer: str, ground_truth: str) -> Score:
     if (score := _trivial_score(answer, ground_truth)) is not None:
         return score
     return Score(float(_plain(answer) == _plain(ground_truth)), steps=("Compared as texts.",))
+
+
+def exact_case(answer: str, ground_truth: str) -> Score:
+    """Whether the answer is the ground truth to the letter, but for space around it."""
+    if (score := _trivial_score(answer, ground_truth)) is not None:
+        return score
+    return Score(float(answer.strip() == ground_truth.strip()), steps=("Compared to the letter.",))
 
 
 def f1(answer: str, ground_truth: str) -> Score:

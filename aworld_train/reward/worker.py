@@ -20,7 +20,7 @@ from typing import Any
 
 from aworld_train.reward.results import BadResult, describe, read_result
 from aworld_train.reward.reward_function import reward_function_scorer
-from aworld_train.reward.scored import ScoringContext
+from aworld_train.reward.scored import ScoringContext, TooHard
 from aworld_train.reward.scorers import Scorer, ScorerKind, find_scorer
 from aworld_train.reward.settings import RewardSettings
 
@@ -69,10 +69,12 @@ def _load(kind: ScorerKind, reference: str, path: list[str]) -> tuple[str, str]:
 
 
 def _score(scorer: Scorer, arguments: list[Any], runner: asyncio.Runner) -> tuple[Any, ...]:
-    """("score", value, parts, steps), ("error", cause), or ("spent", cause): the last ends this worker."""
+    """("score", value, parts, steps), or a failure and its cause; after ("spent", cause) this worker is ended."""
     try:
         score = read_result(_call(scorer, arguments, runner))
         return "score", score.value, dict(score.parts), score.steps
+    except TooHard as error:
+        return "too_hard", str(error)
     except BadResult as error:
         return "error", str(error)
     except MemoryError as error:

@@ -1,9 +1,9 @@
 """Scorers in worker processes: one that hangs or crashes costs its own answer and nothing else.
 
 A worker takes one answer at a time. When its time is up it is killed, and the next answer gets a new one, as after one
-that died or ran out of memory. The time limit counts the scorer alone: starting a worker and loading a scorer have a
-limit of their own, and waiting for a free worker has none. Threads hand the answers to the workers, so a waiting event
-loop is never blocked, and any thread may submit.
+that died or ran out of memory. The time limit counts the scorer alone: waiting for a free worker, starting one and
+loading a scorer have limits of their own. Threads hand the answers to the workers, so a waiting event loop is never
+blocked, and any thread may submit.
 
 Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
 scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
@@ -12,6 +12,7 @@ task, and killing its workers fails the tasks that wait. Neither is faster: 0.13
 
 import atexit
 import contextlib
+import math
 import os
 import queue
 import signal
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,11 +28,16 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from aworld_train.reward.scored import Score
+import psutil
+
+from aworld_train.reward.scored import Score, TooHard
 from aworld_train.reward.scorers import ScorerKind
 
+_QUEUE_SECONDS = 1800.0
 _START_SECONDS = 120.0
 _DEATH_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_MAX_STRETCH = 4
 _MAX_COMPUTING = 4
 # Scorers that wait for a server, such as a user-defined judge, use no processor time meanwhile.
 _MAX_WAITING = 16
@@ -43,11 +50,23 @@ main(int(sys.argv[1]))
 
 
 class ScorerTimeout(Exception):
-    """The scorer did not answer within its time."""
+    """The scorer did not answer within its time.
+
+    Attributes:
+        computing: Whether it computed for at least half of it; else it waited, or other programs had the processors.
+    """
+
+    def __init__(self, seconds: float, kind: str = "", computing: bool = False):
+        super().__init__(f"took longer than {seconds:g} seconds{kind}")
+        self.computing = computing
 
 
 class ScorerFailure(Exception):
     """The scorer raised, returned something that is no score, or ended its process; the message says which."""
+
+
+class NoFreeWorker(Exception):
+    """The answer waited too long for a worker process, so the scorer was not called."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +80,7 @@ class Job:
         ground_truth: The ground truth.
         context: The fields of the ``ScoringContext``; None where the scorer has two arguments.
         seconds: How long the scorer may take.
+        processor_seconds: How long it may compute.
     """
 
     kind: ScorerKind
@@ -69,6 +89,7 @@ class Job:
     ground_truth: str
     context: Mapping[str, Any] | None
     seconds: float
+    processor_seconds: float = math.inf
 
 
 class ScorerPool:
@@ -76,35 +97,41 @@ class ScorerPool:
 
     def __init__(self, max_workers: int):
         self._max_workers = max_workers
-        self._jobs: queue.SimpleQueue[tuple[Future[Score], Job]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Future[Score], Job, float]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._open = 0  # answers that wait or are being scored
         self._idle: list[ScorerProcess] = []
 
     def submit(self, job: Job) -> "Future[Score]":
-        """Have an answer scored; without a score the future raises ``ScorerTimeout`` or ``ScorerFailure``."""
+        """Have an answer scored.
+
+        Without a score the future raises ``TooHard``, ``ScorerTimeout``, ``ScorerFailure`` or ``NoFreeWorker``.
+        """
         future: Future[Score] = Future()
         with self._lock:
             self._open += 1
             if self._threads < min(self._open, self._max_workers):
                 self._threads += 1
                 threading.Thread(target=self._serve, name="scorer", daemon=True).start()
-        self._jobs.put((future, job))
+        self._jobs.put((future, job, time.monotonic()))
         return future
 
     def _serve(self) -> None:
         while True:
-            future, job = self._jobs.get()
-            settle = self._score(future, job)
+            future, job, submitted = self._jobs.get()
+            settle = self._score(future, job, submitted)
             with self._lock:
                 self._open -= 1
             settle()
 
-    def _score(self, future: "Future[Score]", job: Job) -> Callable[[], None]:
+    def _score(self, future: "Future[Score]", job: Job, submitted: float) -> Callable[[], None]:
         """Score an answer; returns what settles the future, to be called once the worker is counted as free."""
         if not future.set_running_or_notify_cancel():
             return lambda: None
+        if time.monotonic() - submitted > _QUEUE_SECONDS:
+            cause = f"it waited more than {_QUEUE_SECONDS:g} seconds for one of {self._max_workers} worker processes"
+            return partial(future.set_exception, NoFreeWorker(cause))
         try:
             worker = self._take()
             try:
@@ -162,18 +189,18 @@ class ScorerProcess:
         """Score an answer in the process.
 
         Raises:
+            TooHard: The scorer refuses to compute the answer.
             ScorerTimeout: It took too long, and the worker was ended.
             ScorerFailure: There is no score; ``ended`` says whether the worker is gone too.
         """
         try:
             if (job.kind, job.reference) not in self._loaded:
                 self._load(job.kind, job.reference)
+            used_before = _processor_seconds(psutil.Process(self.pid))
             self._connection.send(
                 ("score", job.kind, job.reference, job.answer, job.ground_truth, job.context)
             )
-            if not self._connection.poll(job.seconds):
-                self.end()
-                raise ScorerTimeout
+            self._wait(job, used_before)
             outcome, *values = self._connection.recv()
         except (EOFError, OSError) as error:
             raise ScorerFailure(f"the worker process that ran it {self._death()}") from error
@@ -184,6 +211,8 @@ class ScorerProcess:
             raise
         if outcome == "score":
             return Score(*values)
+        if outcome == "too_hard":
+            raise TooHard(str(values[0]))
         if outcome == "spent":
             self.end()
         raise ScorerFailure(str(values[0]))
@@ -214,6 +243,28 @@ class ScorerProcess:
             raise ScorerFailure(f"it cannot be loaded: {cause}")
         self._loaded.add((kind, reference))
 
+    def _wait(self, job: Job, used_before: float) -> None:
+        """Wait for the reply.
+
+        A scorer that is computing when its time is up gets up to four times as long to have computed for half of it:
+        where other programs have the processors, time alone does not tell whether the answer takes long.
+        """
+        began = time.monotonic()
+        remaining = min(job.seconds, job.processor_seconds)
+        while not self._connection.poll(max(_POLL_SECONDS, remaining)):
+            processes = [process := psutil.Process(self.pid), *process.children(recursive=True)]
+            used = sum(map(_processor_seconds, processes)) - used_before
+            elapsed = time.monotonic() - began
+            if used >= job.processor_seconds:
+                self.end()
+                raise ScorerTimeout(job.processor_seconds, " of processor time", computing=True)
+            computing = used >= job.seconds / 2
+            longest = job.seconds * (_MAX_STRETCH if any(map(_is_running, processes)) else 1)
+            if elapsed >= (job.seconds if computing else longest):
+                self.end()
+                raise ScorerTimeout(job.seconds, computing=computing)
+            remaining = min(job.seconds - elapsed, job.processor_seconds - used)
+
     def _death(self) -> str:
         """How a worker that no longer answers ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -223,6 +274,23 @@ class ScorerProcess:
         if code is None:
             return "broke the connection off"
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+    """Processor time of a process and of its children that have ended."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _is_running(process: psutil.Process) -> bool:
+    """Whether a process has a processor, or waits for one."""
+    try:
+        return bool(process.status() == psutil.STATUS_RUNNING)
+    except psutil.Error:
+        return False
 
 
 _alive: set[ScorerProcess] = set()

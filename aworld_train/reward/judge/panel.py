@@ -180,7 +180,7 @@ class JudgePanel:
         if completion.truncated_by:
             raise UnreadableVerdict(f"what it said was cut off ({completion.truncated_by})")
         try:
-            judged = read_verdict(completion.text)
+            judged = read_verdict(completion.text, question.answer, question.code)
         except UnreadableVerdict as error:
             judge.plain_text = True
             text = judge.client.without_key(completion.text)[:_MAX_REASON]

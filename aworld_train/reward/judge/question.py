@@ -1,29 +1,39 @@
 """The prompt for a judge: instructions, and three texts in delimiters that the answer cannot close.
 
-The delimiters carry a code from the hash of the texts, so no text can contain its own code, and the same answer always
-gives the same prompt. Instructions are never next to the answer: they are the system message.
+The delimiters carry a random code of the request, which no answer can contain. Instructions are the system message, and
+so not next to the answer, unless they are a template with a place for each text, such as the prompts of HLE and
+BrowseComp.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+import secrets
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 """Incremented with every change of the prompt; cached verdicts of another version no longer count."""
 PARAMETERS: dict[str, Any] = {"temperature": 0}
 """Sampling parameters of every request."""
-_CODE_CHARACTERS = 16
+_CODE_BYTES = 8
+_PLACES = {
+    "question": ("question", "query", "problem"),
+    "reference": ("correct_answer", "reference", "reference_answer", "ground_truth", "target"),
+    "answer": ("response", "answer", "predicted_answer", "prediction"),
+}
+"""What a template may call the place of each text."""
+_PLACE = re.compile(r"\{([a-z_]+)\}")
 
 _AS_OBJECT = (
     'Reply with one JSON object and nothing else: {"reason": "...", "verdict": "..."}. The reason is a sentence '
     'or two; the verdict is "correct" or "incorrect".'
 )
 _AS_LINE = (
-    "Give your reason in a sentence or two. Then end with one last line that is exactly VERDICT: CORRECT or "
-    "exactly VERDICT: INCORRECT."
+    "Give your reason in a sentence or two. Then end with one last line that is exactly VERDICT {code}: CORRECT or "
+    "exactly VERDICT {code}: INCORRECT."
 )
 RESPONSE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
@@ -53,13 +63,15 @@ class Question:
         query: The task's question.
         ground_truth: The right answer.
         answer: The answer to judge.
-        instructions: How to judge.
+        instructions: How to judge; a template if it has places (see `template_fault`).
+        code: The random code of the request.
     """
 
     query: str
     ground_truth: str
     answer: str
     instructions: str
+    code: str = field(default_factory=lambda: secrets.token_hex(_CODE_BYTES), compare=False)
 
     def key(self, model: str) -> str:
         """The cache key of a model's verdict: a hash of all that determines it.
@@ -73,19 +85,51 @@ class Question:
 
     def request(self, model: str, *, structured: bool) -> dict[str, Any]:
         """The body of a chat completion; ``structured`` asks the server to enforce the form of the verdict."""
-        form = _AS_OBJECT if structured else _AS_LINE
-        messages = [
-            {"role": "system", "content": f"{self.instructions.strip()}\n\n{form}"},
-            {"role": "user", "content": self._texts(form)},
-        ]
+        form = _AS_OBJECT if structured else _AS_LINE.format(code=self.code)
+        if _places(self.instructions):
+            messages = [{"role": "user", "content": f"{self._filled()}\n\n{form}"}]
+        else:
+            messages = [
+                {"role": "system", "content": f"{self.instructions.strip()}\n\n{form}"},
+                {"role": "user", "content": self._texts(form)},
+            ]
         body = {"model": model, "messages": messages, **PARAMETERS}
         return {**body, "response_format": RESPONSE_FORMAT} if structured else body
 
     def _texts(self, form: str) -> str:
-        code = _hash(self.query, self.ground_truth, self.answer)[:_CODE_CHARACTERS]
+        return "\n\n".join([*self._fenced().values(), f"Judge what stands in answer-{self.code}. {form}"])
+
+    def _filled(self) -> str:
+        """The template with its texts."""
+        fenced = self._fenced()
+        by_place = {place: fenced[name] for name, places in _PLACES.items() for place in places}
+        template = self.instructions.strip()
+        return _PLACE.sub(lambda match: by_place.get(match[1], match[0]), template)
+
+    def _fenced(self) -> dict[str, str]:
+        """The texts between their delimiters, by name."""
         texts = {"question": self.query, "reference": self.ground_truth, "answer": self.answer}
-        parts = [f"<{name}-{code}>\n{_sendable(text)}\n</{name}-{code}>" for name, text in texts.items()]
-        return "\n\n".join([*parts, f"Judge what stands in answer-{code}. {form}"])
+        return {
+            name: f"<{name}-{self.code}>\n{_sendable(text)}\n</{name}-{self.code}>"
+            for name, text in texts.items()
+        }
+
+
+def template_fault(instructions: str) -> str | None:
+    """What is wrong with the places of a template; None if nothing is, or if the instructions have none."""
+    places = _places(instructions)
+    missing = [name for name, known in _PLACES.items() if places and not places & set(known)]
+    if not missing:
+        return None
+    names = "; ".join(
+        f"the {name}: {', '.join(f'{{{place}}}' for place in _PLACES[name])}" for name in missing
+    )
+    return f"has a place for some of the texts and none for {names}"
+
+
+def _places(instructions: str) -> set[str]:
+    known = {place for places in _PLACES.values() for place in places}
+    return set(_PLACE.findall(instructions)) & known
 
 
 @cache

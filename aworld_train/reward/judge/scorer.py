@@ -14,20 +14,28 @@ import aiohttp
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
 from aworld_train.reward.judge.verdict import Verdict
-from aworld_train.reward.scored import Score, ScoringContext
+from aworld_train.reward.scored import Score, ScoringContext, TooHard
+from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
 
 # Part of a score's time limit that is reserved for returning the reason when there is no verdict: a share, and seconds.
 _RESERVED_SHARE, _MAX_RESERVED = 0.05, 1.0
+_MAX_ANSWER_CHARS = 20_000  # a longer one may exceed the judge's context, which would leave the episode out
 
 
+@register_scorer("llm_judge", takes_references=True)
 async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> Score:
     """Score an answer by the judges in ``context.settings.judge``.
 
     Returns:
         1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
         ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost).
+
+    Raises:
+        TooHard: The answer is longer than a judge reads.
     """
+    if len(answer) > _MAX_ANSWER_CHARS:
+        raise TooHard(f"the answer has {len(answer)} characters; {_MAX_ANSWER_CHARS} are judged")
     judge = context.settings.judge
     if not judge.models:
         return _score(Judgement(steps=["no judge is set: the recipe's reward.judge.models is empty"]))

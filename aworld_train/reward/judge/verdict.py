@@ -1,13 +1,18 @@
 """Parsing a judge's verdict strictly: a text that is not exactly a verdict is rejected.
 
 A program cannot reliably read "Not correct", "correct, not incorrect" or "correct? No.", and a wrong reward is worse
-than none. A verdict is a JSON object with ``"verdict": "correct"`` or ``"incorrect"`` and nothing around it, or a last
-line ``VERDICT: CORRECT`` or ``VERDICT: INCORRECT``; any other "verdict:" in the text must agree with it.
+than none. A verdict is one of these:
+
+- a JSON object with nothing around it, of which ``"verdict": "correct"`` or ``"incorrect"`` alone counts, or, as in the
+  prompts of HLE and BrowseComp, ``"correct": "yes"`` or ``"no"``;
+- a last line ``VERDICT code: CORRECT`` or ``INCORRECT`` with the code of the request, which no answer can know;
+- a last line without the code, or ``correct: yes`` or ``no``, which a line with a confidence may follow. Any other
+  verdict in the text must then agree with it, unless it stands in the answer, which judges quote. A last line that
+  stands in the answer is no verdict.
 """
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,9 +21,16 @@ _THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 # Markdown emphasis around it is allowed.
-_LINE = re.compile(r"[*_`]*VERDICT[*_`]*\s*:[*_`]*\s*[*_`]*(CORRECT|INCORRECT)[*_`]*\.?[*_`]*", re.IGNORECASE)
-_MAX_LINE_CHARS = 40  # this and the bounds below keep matching time linear in the text
-_CALLED_VERDICT = re.compile(r"verdict[\W_]{0,8}?:[\W_]{0,8}([a-z]*)", re.IGNORECASE)
+_LINE = re.compile(
+    r"[*_`]*(?:VERDICT(?: +(?P<code>[0-9a-f]+))?[*_`]*\s*:[*_`]*\s*[*_`]*(?P<verdict>CORRECT|INCORRECT)"
+    r"|CORRECT[*_`]*\s*:[*_`]*\s*[*_`]*(?P<word>YES|NO))[*_`]*\.?[*_`]*",
+    re.IGNORECASE,
+)
+_MAX_LINE_CHARS = 60  # this and the bounds below keep matching time linear in the text
+_CALLED_VERDICT = re.compile(
+    r"(?:verdict[\W_]{0,8}?:[\W_]{0,8}|\bcorrect[*_`]{0,4}:[\W_]{0,8}(?=(?:yes|no)\b))([a-z]*)", re.IGNORECASE
+)
+_CONFIDENCE = re.compile(r"[*_`]*confidence[*_`]*\s*:[*_`\s]*[0-9.]{1,6}\s*%?[*_`]*", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
@@ -40,30 +52,58 @@ class UnreadableVerdict(Exception):
     """A judge's text is not a verdict; the message says why."""
 
 
-def read_verdict(text: str) -> JudgedVerdict:
+_WORDS = {
+    "correct": Verdict.correct,
+    "yes": Verdict.correct,
+    "incorrect": Verdict.incorrect,
+    "no": Verdict.incorrect,
+}
+
+
+def read_verdict(text: str, answer: str = "", code: str = "") -> JudgedVerdict:
     """The verdict in a judge's text.
+
+    Args:
+        text: The judge's text.
+        answer: The answer that was judged, which the judge may have quoted.
+        code: The code of the request.
 
     Raises:
         UnreadableVerdict: There is none, or there are several that differ.
     """
-    visible = _after_thinking(text).strip()
+    if (data := _as_object(text.strip())) is not None:  # a reason in it may quote what looks like thinking
+        return _verdict_in(data)
+    visible = _after_thinking(text, answer).strip()
     if not visible:
         raise UnreadableVerdict("it said nothing")
-    data = _as_object(visible)
-    if data is not None:
+    if (data := _as_object(visible)) is not None:
         return _verdict_in(data)
-    *reason, last = visible.splitlines()
+    *reason, last = _without_confidence(visible.splitlines())
     match = _LINE.fullmatch(last.strip()[: _MAX_LINE_CHARS + 1])
     if match is None:
         raise UnreadableVerdict("its last line is no verdict")
-    verdict = Verdict(match[1].lower())
-    _check_agreement(verdict, [visible])
+    verdict = _WORDS[(match["verdict"] or match["word"]).lower()]
+    if not code or match["code"] != code:
+        if match["code"]:
+            raise UnreadableVerdict("its verdict has the code of another request")
+        _check_last_line(last, answer)
+        _check_agreement(verdict, visible, answer)
     return JudgedVerdict(verdict, "\n".join(reason).strip())
 
 
-def _after_thinking(text: str) -> str:
+def _without_confidence(lines: list[str]) -> list[str]:
+    confident = len(lines) > 1 and _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1])
+    return lines[:-1] if confident else lines
+
+
+def _check_last_line(last: str, answer: str) -> None:
+    if _folded(last) in map(_folded, answer.splitlines()):
+        raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
+
+
+def _after_thinking(text: str, answer: str) -> str:
     visible = _THOUGHT_ENDS.split(text)[-1]
-    if _THOUGHT_BEGINS.search(visible):
+    if _THOUGHT_BEGINS.search(visible) and not _THOUGHT_BEGINS.search(answer):  # else it is quoted
         raise UnreadableVerdict("its thinking has no end")
     return visible
 
@@ -85,18 +125,25 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _verdict_in(data: dict[str, Any]) -> JudgedVerdict:
-    value = data.get("verdict")
-    try:
-        verdict = Verdict(value.strip().lower() if isinstance(value, str) else "")
-    except ValueError as error:
-        raise UnreadableVerdict("its JSON has no verdict that is correct or incorrect") from error
-    others = [value for key, value in data.items() if key != "verdict" and isinstance(value, str)]
-    _check_agreement(verdict, others)
-    reason = data.get("reason")
-    return JudgedVerdict(verdict, reason.strip() if isinstance(reason, str) else "")
+    names = [name for name in ("verdict", "correct") if name in data]
+    if len(names) != 1:
+        raise UnreadableVerdict("its JSON has no verdict" if not names else "its JSON has two verdicts")
+    value = data[names[0]]
+    words = ("correct", "incorrect") if names[0] == "verdict" else ("yes", "no")
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in words:
+        raise UnreadableVerdict(f"its JSON has no verdict that is {' or '.join(words)}")
+    reason = data.get("reason", data.get("reasoning"))
+    return JudgedVerdict(_WORDS[word], reason.strip() if isinstance(reason, str) else "")
 
 
-def _check_agreement(verdict: Verdict, texts: Iterable[str]) -> None:
-    for text in texts:
-        if any(other.lower() != verdict for other in _CALLED_VERDICT.findall(text)):
+def _check_agreement(verdict: Verdict, text: str, answer: str) -> None:
+    quotable = _folded(answer)
+    for mention in _CALLED_VERDICT.finditer(text):
+        if _WORDS.get(mention[1].lower()) is not verdict and _folded(mention[0]) not in quotable:
             raise UnreadableVerdict("it gave verdicts that differ")
+
+
+def _folded(text: str) -> str:
+    """The text without case, spacing and Markdown's emphasis, which a quote may change."""
+    return re.sub(r"[\s*_`]+", "", text).casefold()

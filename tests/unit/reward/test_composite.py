@@ -1,5 +1,6 @@
 """`composite`: parts between 0 and 1, weighted, gated, and none where nobody knows what is correct."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,12 +90,23 @@ def test_without_a_score_of_correct_there_is_no_score() -> None:
     assert "correct" not in scored.parts and scored.parts["format"] == 1.0
 
 
-def test_a_scorer_that_runs_apart_keeps_its_time_limit() -> None:
-    reward_settings = RewardSettings(timeout=0.5, composite=CompositeSettings(correct="math"))
-    text = "<answer>9^{9^{9^9}}</answer>"
-    scored = score_now(text, ground_truth="9^{9^{9^8}}", scorer="composite", settings=reward_settings)
+def test_a_scorer_in_a_worker_process_keeps_its_time_limit(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import time\ndef stuck(answer, truth): time.sleep(1000)\n")
+    correct = f"{tmp_path}/own.py:stuck"
+    reward_settings = RewardSettings(timeout=0.5, composite=CompositeSettings(correct=correct))
+    scored = score_now("<answer>1</answer>", ground_truth="1", scorer="composite", settings=reward_settings)
     assert scored.outcome == ScoreOutcome.abstained
-    assert scored.cause == "math has no score (timeout): the scorer math took longer than 0.5 seconds"
+    assert (
+        scored.cause == f"{correct} has no score (timeout): the scorer {correct} took longer than 0.5 seconds"
+    )
+
+
+def test_an_answer_that_the_scorer_fails_on_is_not_correct() -> None:
+    reward_settings = RewardSettings(composite=CompositeSettings(correct="math"))
+    scored = score_now(
+        "<answer>9^{9^9}</answer>", ground_truth=r"\sqrt{2}", scorer="composite", settings=reward_settings
+    )
+    assert (scored.score, scored.parts["correct"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

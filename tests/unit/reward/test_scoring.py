@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
 from aworld_train.reward.results import BadResult, read_result
+from aworld_train.reward.reward_function import score_by_function
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult
 from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
 
 OWN = """
-import asyncio, time
-from aworld_train.reward.scored import Score
+import asyncio, os, pathlib, time
+from aworld_train.reward.scored import Score, TooHard
 
 def stuck(answer, truth): time.sleep(1000)
 async def stuck_in_its_loop(answer, truth): time.sleep(1000)
@@ -32,6 +33,23 @@ async def waits(answer, truth):
     await asyncio.sleep(0.5)
     return 1
 def fails(answer, truth): return {}[answer]
+def fails_on_this(answer, truth): return {"2": 1.0}[answer]
+def computes_for_ever_on_this(answer, truth):
+    while answer == "1": pass
+    return 1.0
+def computes_for_ever(answer, truth):
+    while True: pass
+def dies_of_this(answer, truth): return os.abort() if answer == "1" else 1.0
+def refuses(answer, truth): raise TooHard("it has a million digits")
+async def loses_its_server_on_this(answer, truth):
+    if answer == "1": raise ConnectionError("no server")
+    return 1.0
+def fails_once(answer, truth):
+    marker = pathlib.Path(__file__).with_name("failed-before")
+    if answer == "1" and not marker.exists():
+        marker.touch()
+        raise ValueError("only now")
+    return 0.5
 def none(answer, truth): return None
 def not_a_number(answer, truth): return float("nan")
 def abstains(answer, truth): return Score(None, {"tries": 2}, ("first", "nobody knows"))
@@ -52,10 +70,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ScoreResult]:
     path = tmp_path_factory.mktemp("own") / "own_scorers.py"
     path.write_text(OWN)
 
-    def ask(name: str, seconds: float = 30.0, **more: Any) -> ScoreResult:
-        reward_settings = RewardSettings(timeout=seconds)
+    def ask(name: str, seconds: float = 30.0, ground_truth: str = "1", **more: Any) -> ScoreResult:
         return score_now(
-            "<answer>1</answer>", ground_truth="1", scorer=f"{path}:{name}", settings=reward_settings, **more
+            "<answer>1</answer>",
+            ground_truth=ground_truth,
+            scorer=f"{path}:{name}",
+            settings=RewardSettings(timeout=seconds),
+            **more,
         )
 
     return ask
@@ -82,6 +103,47 @@ def test_one_that_fails_has_no_score_and_says_why(
     scored = own(name)
     assert (scored.score, scored.outcome) == (None, ScoreOutcome.error)
     assert scored.cause is not None and f":{name}: " in scored.cause and cause in scored.cause
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("fails_on_this", "KeyError: '1'"),
+        ("computes_for_ever_on_this", "took longer than 0.5 seconds"),
+        ("dies_of_this", "ended by SIGABRT"),
+        ("refuses", "it has a million digits"),
+    ],
+)
+def test_an_answer_that_a_scorer_fails_on_is_wrong_where_the_ground_truth_is_none(
+    own: Callable[..., ScoreResult], name: str, cause: str
+) -> None:
+    scored = own(name, seconds=0.5, ground_truth="2")
+    assert (scored.score, scored.outcome, scored.extracted) == (0.0, ScoreOutcome.too_hard, "1")
+    assert cause in scored.steps[0] and scored.cause is None
+
+
+@pytest.mark.parametrize("name", ["fails", "computes_for_ever", "loses_its_server_on_this", "waits_for_ever"])
+def test_an_answer_is_not_blamed_for_a_scorer_that_copes_with_nothing_or_waits_for_others(
+    own: Callable[..., ScoreResult], name: str
+) -> None:
+    scored = own(name, seconds=0.5, ground_truth="2")
+    assert scored.score is None
+    assert scored.outcome in (ScoreOutcome.error, ScoreOutcome.timeout)
+
+
+def test_a_failure_that_does_not_repeat_costs_nothing(own: Callable[..., ScoreResult]) -> None:
+    assert own("fails_once", ground_truth="2").score == 0.5
+
+
+def test_a_reward_function_that_an_episode_makes_fail_scores_it_0(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1 / len(solution_str)\n"
+    )
+    spec, arguments = f"{path}:score", {"data_source": "s", "ground_truth": "1", "extra_info": {}}
+    scored = asyncio.run(score_by_function(spec, RewardSettings(), solution_str="", **arguments))
+    assert (scored.score, scored.outcome) == (0.0, ScoreOutcome.too_hard)
+    assert "ZeroDivisionError" in scored.steps[0]
 
 
 def test_the_last_step_of_a_scorer_that_abstains_is_the_cause(own: Callable[..., ScoreResult]) -> None:
@@ -205,7 +267,8 @@ def test_any_answer_gets_a_result_in_time(answer: str, truth: str, scorer: str) 
     assert scored.score is None or 0.0 <= scored.score <= 1.0
     assert (scored.score is None) == (scored.cause is not None)
     assert scored.scorer == scorer
-    assert scored.outcome in (ScoreOutcome.scored, ScoreOutcome.no_answer) or scored.score is None
+    with_score = (ScoreOutcome.scored, ScoreOutcome.no_answer, ScoreOutcome.too_hard)
+    assert (scored.outcome in with_score) == (scored.score is not None)
     json.dumps(dict(scored.parts))
 
 
@@ -218,3 +281,30 @@ def test_tool_text_never_changes_a_score(answer: str, tool_text: str, scorer: st
     alone = score_now([assistant], ground_truth="7", scorer=scorer, settings=reward_settings)
     among = score_now([tool, assistant, tool], ground_truth="7", scorer=scorer, settings=reward_settings)
     assert (alone.score, alone.extracted, alone.outcome) == (among.score, among.extracted, among.outcome)
+
+
+SEVERAL = {"ground_truths": ["the sea", "ocean", "an ocean"]}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "answer", "value"),
+    [("exact", "Ocean", 1.0), ("exact", "lake", 0.0), ("f1", "deep sea", 2 / 3), ("number", "ocean", 1.0)],
+)
+def test_the_best_of_several_right_answers_counts(scorer: str, answer: str, value: float) -> None:
+    scored = score_now(f"<answer>{answer}</answer>", ground_truth="the sea", scorer=scorer, info=SEVERAL)
+    assert scored.score == pytest.approx(value)
+
+
+def test_a_composite_has_the_best_of_several_right_answers_too() -> None:
+    composite = RewardSettings(composite=CompositeSettings(correct="exact"))
+    scored = score_now(
+        "<answer>ocean</answer>", ground_truth="the sea", scorer="composite", settings=composite, info=SEVERAL
+    )
+    assert scored.score == 1.0
+
+
+def test_a_right_answer_that_cannot_be_compared_may_have_been_the_one() -> None:
+    info = {"ground_truths": np.array(["2", "9^{9^9}"])}
+    right = score_now("<answer>2</answer>", ground_truth="2", scorer="math", info=info)
+    other = score_now(r"<answer>\sqrt{3}</answer>", ground_truth="2", scorer="math", info=info)
+    assert (right.score, other.score, other.outcome) == (1.0, None, ScoreOutcome.abstained)

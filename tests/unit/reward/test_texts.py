@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aworld_train.reward.folding import is_hidden
 from aworld_train.reward.scored import Score
-from aworld_train.reward.texts import MAX_CHARS, contains, exact, f1
+from aworld_train.reward.texts import MAX_CHARS, contains, exact, exact_case, f1
 
 SCORERS = [exact, f1, contains]
 TextScorer = Callable[[str, str], Score]
@@ -117,3 +117,11 @@ def test_texts_that_are_too_long_are_compared_to_the_letter(scorer: TextScorer) 
     assert scorer(long, long).value == 1.0
     assert scorer(long, "b").value == 0.0
     assert scorer("b", long).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "ground_truth", "right"),
+    [("NaCl", "NaCl", True), (" NaCl\n", "NaCl", True), ("nacl", "NaCl", False), ("Na Cl", "NaCl", False)],
+)
+def test_exact_case_compares_to_the_letter(answer: str, ground_truth: str, right: bool) -> None:
+    assert exact_case(answer, ground_truth).value == float(right)

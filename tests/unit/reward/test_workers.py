@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ import pytest
 
 from aworld_train.reward import workers
 from aworld_train.reward.scorers import ScorerKind
-from aworld_train.reward.workers import Job, ScorerFailure, ScorerPool, ScorerTimeout
+from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerPool, ScorerTimeout
 from tests.environments import eventually
 
 OWN = """
@@ -89,6 +90,29 @@ def test_a_failing_scorer_gives_the_cause_and_the_next_answer_is_scored(
     with pytest.raises(ScorerFailure, match=cause):
         pool.submit(own(name)).result(timeout=60)
     assert pool.submit(own("same")).result().value == 1.0
+
+
+def test_time_that_a_scorer_computes_is_told_from_time_that_it_waits(
+    pool: ScorerPool, own: Callable[..., Job]
+) -> None:
+    with pytest.raises(ScorerTimeout) as waited:
+        pool.submit(own("sleeps", seconds=0.5)).result(timeout=60)
+    assert not waited.value.computing
+    with pytest.raises(ScorerTimeout, match=r"0\.3 seconds of processor time") as computed:
+        pool.submit(replace(own("holds_the_lock"), processor_seconds=0.3)).result(timeout=60)
+    assert computed.value.computing
+
+
+def test_an_answer_that_found_no_free_worker_in_time_is_not_scored(
+    own: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_QUEUE_SECONDS", 0.1)
+    pool = ScorerPool(1)
+    first, second = pool.submit(own("sleeps", seconds=0.5)), pool.submit(own("same"))
+    with pytest.raises(NoFreeWorker, match=r"0\.1 seconds for one of 1 worker processes"):
+        second.result(timeout=60)
+    with pytest.raises(ScorerTimeout):
+        first.result(timeout=60)
 
 
 def test_answers_are_scored_while_another_scorer_hangs(pool: ScorerPool, own: Callable[..., Job]) -> None:

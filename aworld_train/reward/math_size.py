@@ -1,0 +1,128 @@
+"""What SymPy is not asked to compute, since it would never end: towers of powers, large factorials, deep nesting.
+
+A text that passes may still take long; the scorer's limit on processor time is for that.
+"""
+
+import math
+import re
+
+MAX_DEPTH = 12
+MAX_ELEMENTS = 100
+MAX_EXPONENT = 10_000
+MAX_EXPANDED = 200  # the exponent of a sum, which SymPy expands
+MAX_FACTORIAL = 1_000
+_HUGE = 10**12
+_MAX_DIGITS = 15
+_OPENING, _CLOSING = "([{", ")]}"
+_NUMBER = re.compile(r"(?P<digits>[0-9]+)(?P<factorial>\s*!)?")
+_DENOMINATOR = re.compile(r"\\[dt]?frac\s*(\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|/\s*[0-9]+")
+_FACTORIAL = re.compile(r"(?P<operand>[0-9]+|[)\]}])\s*(?P<signs>!+)(?!=)")
+_BINOMIAL = re.compile(r"\\[dt]?binom\s*\{(?P<number>[^{}]*)\}")
+
+
+def too_large(latex: str) -> str | None:
+    """Why SymPy is not asked about a text in LaTeX; None if it may be."""
+    if (depth := _depth(latex)) > MAX_DEPTH:
+        return f"has brackets {depth} deep; {MAX_DEPTH} are compared"
+    if (elements := latex.count(",") + 1) > MAX_ELEMENTS:
+        return f"has {elements} elements; {MAX_ELEMENTS} are compared"
+    for base, exponent in _powers(latex):
+        limit = MAX_EXPANDED if re.search(r"[A-Za-z]", base) and re.search("[+-]", base) else MAX_EXPONENT
+        if _value(exponent) > limit:
+            return f"has the exponent {exponent[:40]}; exponents up to {limit} are computed"
+    for operand in _factorial_operands(latex):
+        if "!" in operand or _value(operand) > MAX_FACTORIAL:
+            return f"has a factorial of {operand[:40]}; those of numbers up to {MAX_FACTORIAL} are computed"
+    return None
+
+
+def _depth(latex: str) -> int:
+    depth = deepest = 0
+    for sign in latex:
+        depth += (sign in _OPENING) - (sign in _CLOSING)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _powers(latex: str) -> list[tuple[str, str]]:
+    """The base, empty if it is not in brackets, and the exponent of each ``^``; an exponent has its own exponents."""
+    found = []
+    for match in re.finditer(r"\s*\^\s*", latex):
+        closes = match.start() > 0 and latex[match.start() - 1] in _CLOSING
+        base = _bracketed_before(latex, match.start() - 1) if closes else ""
+        found.append((base, _exponent(latex[match.end() :])))
+    return found
+
+
+def _factorial_operands(latex: str) -> list[str]:
+    """What stands before each ``!``, and the upper number of each binomial coefficient."""
+    operands = [match["number"] for match in _BINOMIAL.finditer(latex)]
+    for match in _FACTORIAL.finditer(latex):
+        operand = match["operand"]
+        if operand in _CLOSING:
+            operand = _bracketed_before(latex, match.start("operand"))
+        operands.append(operand + match["signs"][2:])  # 5!! has a meaning of its own
+    return operands
+
+
+def _exponent(text: str) -> str:
+    """The exponent that a text begins with: a sign or what is in braces, and what follows another ``^``."""
+    inside, length = text[:1], 1
+    if text.startswith("{"):
+        inside = _braced(text)
+        length = len(inside) + 2
+    above = re.match(r"\s*\^\s*", text[length:])
+    return inside if above is None else f"{inside}^{_exponent(text[length + above.end() :])}"
+
+
+def _braced(text: str) -> str:
+    """The inside of the braces that a text begins with."""
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return text[1:at]
+    return text[1:]
+
+
+def _bracketed_before(latex: str, end: int) -> str:
+    """The inside of the brackets that close at ``end``."""
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += (latex[at] in _CLOSING) - (latex[at] in _OPENING)
+        if depth == 0:
+            return latex[at + 1 : end]
+    return latex[:end]
+
+
+def _value(text: str) -> int:
+    """An upper bound of what the numbers in a text make together; at most `_HUGE`, which stands for all above it."""
+    terms = _terms(_DENOMINATOR.sub(r"\1", text))
+    return min(sum(map(_product, terms)), _HUGE)
+
+
+def _terms(text: str) -> list[str]:
+    """The text, split at each plus and minus that is in no brackets."""
+    terms, depth = [""], 0
+    for sign in text:
+        depth += (sign in _OPENING) - (sign in _CLOSING)
+        if sign in "+-" and depth == 0:
+            terms.append("")
+        else:
+            terms[-1] += sign
+    return terms
+
+
+def _product(term: str) -> int:
+    base, caret, above = term.partition("^")
+    value = 1
+    for number in _NUMBER.finditer(base):
+        value = min(value * max(_operand(number), 1), _HUGE)
+    if not caret or value < 2:
+        return value
+    return _HUGE if (exponent := _value(above)) > _HUGE.bit_length() else min(value**exponent, _HUGE)
+
+
+def _operand(number: re.Match[str]) -> int:
+    value = int(number["digits"][:_MAX_DIGITS])
+    return math.factorial(min(value, _MAX_DIGITS)) if number["factorial"] else value

@@ -1,0 +1,50 @@
+"""Units after a number, by pint: whether two are the same, and the factor between those of one kind.
+
+pint takes a quarter of a second to load, so it is loaded for the first two units that are spelled differently. What it
+does not know, such as apples, is a unit of its own, by its spelling.
+"""
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+_CURRENCIES = {
+    "$": "$", "dollar": "$", "dollars": "$", "usd": "$", "us dollars": "$", "€": "€", "euro": "€", "euros": "€",
+    "eur": "€", "£": "£", "pounds sterling": "£", "gbp": "£", "¥": "¥", "yen": "¥", "jpy": "¥",
+}  # fmt: skip
+
+
+def conversion(unit: str, other: str) -> Fraction | None:
+    """What a number of ``unit`` is multiplied by to be one of ``other``; None if they are of different kinds.
+
+    A missing unit, the empty text, is the other one.
+    """
+    if not unit or not other or _canonical(unit) == _canonical(other):
+        return Fraction(1)
+    if _canonical(unit) in _CURRENCIES or _canonical(other) in _CURRENCIES:
+        return None
+    return _factor(unit, other)
+
+
+def _canonical(unit: str) -> str:
+    folded = unit.casefold()
+    return _CURRENCIES.get(folded, folded if len(folded) < 3 else folded.removesuffix("s"))
+
+
+@cache
+def _registry() -> Any:
+    import pint
+
+    return pint.UnitRegistry(non_int_type=Fraction)
+
+
+def _factor(unit: str, other: str) -> Fraction | None:
+    import pint
+
+    try:
+        one, another = (_registry().parse_units(name) for name in (unit, other))
+        # A temperature has an offset as well, which is no factor.
+        factor = (2 * one).to(another).magnitude - (1 * one).to(another).magnitude
+        return Fraction(factor) if factor == (1 * one).to(another).magnitude else None
+    except (pint.PintError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError):
+        return None
