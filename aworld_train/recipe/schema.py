@@ -187,6 +187,11 @@ class EnvSection:
     url: str | None = _doc("MCP endpoint of an environment that is already up; default: MCP_SERVER_URL.")
     token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
     servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])
+    ready_timeout: float = _doc(
+        "Seconds that the environment may take until all its workers are ready and its tools answer, once its image "
+        "is built.",
+        300.0,
+    )
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
     cassette: CassetteSection = field(default_factory=CassetteSection)
 

@@ -71,6 +71,7 @@ def run_environment(
             egress_hosts=tuple(section.egress_hosts),
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=section.runtime or "",
+            wait=section.ready_timeout,
             owner_pid=os.getpid(),
             report_progress=report_progress,
         )
@@ -80,7 +81,7 @@ def run_environment(
             env.down(connection.name)
         return
     environment = find_environment(recipe)
-    env.check_tools(environment.url, environment.token)
+    env.check_tools(environment.url, environment.token, section.ready_timeout, report_progress)
     yield environment
 
 

@@ -145,6 +145,7 @@ class Gateway:
             "states": [link.state for link in self.pool.links],
             "servers": next((link.servers for link in self.pool.links if link.alive), []),
             "broken": broken,
+            "starting": sorted({link.starting for link in self.pool.links if link.alive and link.starting}),
             "sessions": len(self.pool.sessions),
             "queued": self.pool.queued,
         }

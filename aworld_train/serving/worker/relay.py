@@ -72,6 +72,7 @@ class Relay:
             if name not in disabled
         }
         self.broken: dict[str, str] = {}  # servers that failed when the worker started, and why
+        self.starting = ""  # the server that `start` is starting
         self.report: Report = _discard_report
         self._tools: dict[str, list[dict[str, Any]]] = {}
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
@@ -79,10 +80,12 @@ class Relay:
     async def start(self) -> None:
         """Start every server and list its tools; one that fails is left out, and its failure is in ``broken``."""
         for name, server in self.servers.items():
+            self.starting = name
             try:
                 self._tools[name] = await self._all_pages(server, "tools/list", "tools")
             except (CallFailure, RemoteError) as error:
                 self.broken[name] = str(error)
+        self.starting = ""
         self._tools_at_start = dict(self._tools)
 
     def stop_servers(self) -> list[str]:
