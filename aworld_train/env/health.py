@@ -15,6 +15,7 @@ import httpx
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
+from aworld_train.serving.call_limits import read_limits
 from aworld_train.serving.manifest import ProbeCall
 
 REPORT_SECONDS = 10.0
@@ -72,6 +73,7 @@ class EnvironmentCheck:
         opening: Seconds to open a session.
         listing: Seconds to list the tools.
         tools: Their names.
+        limits: Seconds that a call may take, by tool server; empty where the environment does not say.
         servers: The result of each server.
     """
 
@@ -79,6 +81,7 @@ class EnvironmentCheck:
     listing: float
     tools: list[str]
     servers: list[ServerCheck]
+    limits: dict[str, float]
 
 
 def check_tools(
@@ -198,7 +201,7 @@ async def _use_tools(
     )
     began = time.monotonic()
     async with connection as (read, write, _), ClientSession(read, write) as session:
-        await session.initialize()
+        capabilities = (await session.initialize()).capabilities
         session_open = time.monotonic()
         steps.current = "its tools are listed"
         names = [tool.name for tool in (await session.list_tools()).tools]
@@ -207,7 +210,8 @@ async def _use_tools(
         for number, (server, call) in enumerate(calls.items(), 1):
             steps.current = f"a tool of {server} is called ({number} of {len(calls)} servers)"
             servers.append(await _test_server(session, server, call, names))
-        return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
+        limits = read_limits(capabilities.model_dump())
+        return EnvironmentCheck(session_open - began, listed - session_open, names, servers, limits)
 
 
 async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:

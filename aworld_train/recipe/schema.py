@@ -132,7 +132,11 @@ class AgentSection:
     )
     max_turns: int = _doc("Most assistant turns in one episode.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
-    tool_timeout: float = _doc("Seconds one tool call may take.", 60.0)
+    tool_timeout: float | None = _doc(
+        "Most seconds that one tool call may take; default: the limit of its tool server (`timeout` in "
+        "servers.yaml), or 60 where the environment tells none. A smaller value ends calls earlier; a larger one "
+        "gives none more time. The episode's own time ends them in any case."
+    )
     episode_timeout: float = _doc("Seconds one episode may take.", 600.0)
 
 

@@ -26,6 +26,7 @@ import aiohttp
 from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.sse import EventReader
+from aworld_train.serving.call_limits import read_limits
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
@@ -85,6 +86,8 @@ class McpSession:
         self._headers = {**headers, "Accept": _ACCEPTED, "Content-Type": "application/json"}
         self._proxy = proxy_for(url)
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
+        self.tool_timeouts: dict[str, float] = {}
+        """The limits of calls that the server told, by tool server; see ``aworld_train.serving.call_limits``."""
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
 
@@ -103,6 +106,7 @@ class McpSession:
             result = await self._call(next(self._numbers), "initialize", params)
         except RequestFailure as failure:
             raise ServerFailure(str(failure)) from failure
+        self.tool_timeouts = read_limits(result.get("capabilities"))
         self._headers["MCP-Protocol-Version"] = str(result.get("protocolVersion", _PROTOCOL))
         await self._notify({"method": "notifications/initialized"})
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from aworld_train.errors import nearest
+from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
@@ -175,7 +176,7 @@ class Relay:
             raise CallFailure("unsupported", "params has to be an object", INVALID_REQUEST)
         match message.get("method"):
             case "initialize":
-                return self._hello(params)
+                return self._hello(session, params)
             case "ping":
                 return {}
             case "tools/list":
@@ -195,11 +196,16 @@ class Relay:
             case method:
                 raise CallFailure("unsupported", f"{method!r} is not offered here", METHOD_NOT_FOUND)
 
-    def _hello(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _hello(self, session: RelayedSession, params: Mapping[str, Any]) -> dict[str, Any]:
+        limits = {name: self.servers[name].entry.timeout for name in session.servers}
         requested = params.get("protocolVersion")
         return {
             "protocolVersion": requested if requested in _PROTOCOLS else PROTOCOL,
-            "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+            "capabilities": {
+                "tools": {"listChanged": True},
+                "resources": {},
+                "experimental": experiments(limits),
+            },
             "serverInfo": {"name": self.manifest.name, "version": "1"},
         }
 

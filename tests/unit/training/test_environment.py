@@ -43,12 +43,12 @@ def test_an_environment_has_the_time_that_the_recipe_gives_it_to_be_ready(
         waits.append(wait)
         raise EnvironmentFailure("not today")
 
-    def check_tools(url: str, token: str, seconds: float, report_progress: object) -> list[str]:
+    def examine(url: str, token: str, calls: object, seconds: float, _: object) -> env.EnvironmentCheck:
         waits.append(seconds)
-        return []
+        return env.EnvironmentCheck(0, 0, [], [], {})
 
     monkeypatch.setattr(env, "up", up)
-    monkeypatch.setattr(env, "check_tools", check_tools)
+    monkeypatch.setattr(env, "examine", examine)
     started = recipes.load({"env": {"docker_dir": "calculator-mcp-server", "ready_timeout": 7}})
     with pytest.raises(EnvironmentFailure), run_environment(started):
         pass
