@@ -199,8 +199,15 @@ async def _use_tools(
     connection = streamablehttp_client(
         mcp_url, headers={"Authorization": f"Bearer {token}"}, httpx_client_factory=client
     )
+
+    async def note_wait(params: Any) -> None:
+        steps.current = str(params.data)
+
     began = time.monotonic()
-    async with connection as (read, write, _), ClientSession(read, write) as session:
+    async with (
+        connection as (read, write, _),
+        ClientSession(read, write, logging_callback=note_wait) as session,
+    ):
         capabilities = (await session.initialize()).capabilities
         session_open = time.monotonic()
         steps.current = "its tools are listed"

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -27,6 +29,7 @@ from aworld_train.rollout.tls import tls_context
 
 _CALL_SECONDS = 60.0  # for a call of a server that does not say how long one may take
 _MARGIN_SECONDS = 30.0  # in which the environment reports that a call took too long
+_LOG_SECONDS = 10.0  # between two lines about waits
 _CLOSE_SECONDS = 5.0
 _GIVE_UP_SECONDS = 1.0
 _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested again
@@ -34,6 +37,10 @@ _MAX_DEPTH = 100  # nesting of arguments; servers' parsers fail at some hundreds
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 _HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
+
+
+_log = logging.getLogger(__name__)
+_logged = -math.inf  # when a wait was last logged
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,14 @@ class ToolSession:
             self._task = asyncio.create_task(self._open())
         return await asyncio.shield(self._task)
 
+    def _log_wait(self, message: str) -> None:
+        """Log what the server says while it opens the session; once in a while, for all sessions of the process."""
+        global _logged
+        now = time.monotonic()
+        if now - _logged >= _LOG_SECONDS:
+            _logged = now
+            _log.warning("%s: %s", self._server.url, message)
+
     async def _open(self) -> McpSession:
         began = time.monotonic()
         seconds = self._server.connect_timeout
@@ -167,7 +182,7 @@ class ToolSession:
         try:
             async with asyncio.timeout(seconds):
                 for attempt in itertools.count():
-                    session = McpSession(self._server.url, self._server.headers, seconds)
+                    session = McpSession(self._server.url, self._server.headers, seconds, self._log_wait)
                     try:
                         await session.initialize()
                         return session

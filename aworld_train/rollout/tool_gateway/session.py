@@ -192,8 +192,11 @@ class ToolGatewaySession:
 
     def observe_opening(self, data: bytes) -> None:
         """Read what a newly opened session says about the time that calls may take."""
-        with contextlib.suppress(ValueError, AttributeError):
-            self.tool_timeouts |= read_limits((json.loads(data).get("result") or {}).get("capabilities"))
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            message = json.loads(data)
+            self.tool_timeouts |= read_limits((message.get("result") or {}).get("capabilities"))
+            if (message.get("error") or {}).get("data", {}).get("type") == "busy":
+                self.mark_lost(f"did not open a session: {message['error']['message']}")
 
     def mark_lost(self, reason: str) -> None:
         """Record that the environment is lost; the first reason counts."""
