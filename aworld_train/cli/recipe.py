@@ -47,13 +47,14 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
-    from aworld_train.recipe.reward_checks import check_rewards, reward_warnings
+    from aworld_train.recipe.call_times import call_time_note, server_limits
+    from aworld_train.recipe.reward_checks import check_rewards, reward_remarks
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
     check_rewards(loaded)
-    for warning in reward_warnings(loaded):
-        note(warning)
+    call_time = call_time_note(loaded, server_limits(loaded))
+    remarks = [*reward_remarks(loaded), *([call_time] if call_time else [])]
     try:
         _composed(loaded)
         framework_checked = True
@@ -66,9 +67,12 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
                 "name": loaded.name,
                 "digest": recipes.digest(loaded),
                 f"{loaded.trainer.framework}_checked": framework_checked,
+                "remarks": remarks,
             }
         )
     else:
+        for remark in remarks:
+            note(remark)
         out.print(f"{source}: fine", markup=False)
 
 

@@ -40,7 +40,7 @@ def check_rewards(recipe: Recipe, scorers: Iterable[str] = (), schemas: Iterable
         _check_judges(settings.judge)
 
 
-def reward_warnings(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
+def reward_remarks(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
     """What a run's scorers allow a policy to exploit, a sentence each."""
     if recipe.reward.function or "contains" not in reward_settings(recipe).scorers_asked(scorers):
         return []

@@ -17,7 +17,7 @@ from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
 from aworld_train.masking import mask
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
-from aworld_train.recipe.reward_checks import reward_warnings
+from aworld_train.recipe.reward_checks import reward_remarks
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
@@ -73,8 +73,8 @@ def train(
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
-                for warning in reward_warnings(recipe, scorers):
-                    progress.note(warning)
+                for remark in reward_remarks(recipe, scorers):
+                    progress.note(remark)
                 with (
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,

@@ -19,7 +19,7 @@ from aworld_train.env import EnvConnection, down, status, up
 from aworld_train.env.containers import build_image
 from aworld_train.env.directory import find_directory
 from aworld_train.rollout.tools import ToolServer, ToolSession
-from tests.environments import eventually, need_docker, session
+from tests.environments import eventually, need_docker, session, text_of
 from tests.hostile import impostor_rounds
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -71,13 +71,15 @@ class Agent:
         self.seconds: list[tuple[str, float]] = []
 
     async def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured content of a result that is no error."""
+        """What a result that is no error says as JSON, or else its facts and its ``text``."""
         began = time.monotonic()
         result = await self._opened.call_tool(tool, arguments)
         self.seconds.append((tool, time.monotonic() - began))
         assert not result.isError, (tool, result.content)
-        assert result.structuredContent is not None
-        return result.structuredContent
+        shown = text_of(result)
+        if result.structuredContent is None:
+            return dict(json.loads(shown))
+        return {**result.structuredContent, "text": shown}
 
     async def serve(self, folder: str) -> None:
         """Have the files of a folder served in its own worker."""
@@ -95,24 +97,26 @@ async def agent(connection: EnvConnection) -> AsyncIterator[Agent]:
 
 
 async def how_much_was_sold_in_oslo_in_2023(own: Agent) -> str:
-    _, *rows = (await own.use("extract_csv_content", file_path="/attachments/sales.xlsx"))["content"]
+    sheet = await own.use("extract_csv_content", file_path="/attachments/sales.xlsx", output_format="json")
+    _, *rows = sheet["content"]
     return f"{sum(sold for city, year, sold in rows if (city, int(year)) == ('Oslo', 2023)):g}"
 
 
 async def how_many_slides_are_about_whales(own: Agent) -> str:
-    text = (await own.use("extract_pptx_content", file_path="/attachments/talk.pptx"))["content"]
+    text = (await own.use("extract_pptx_content", file_path="/attachments/talk.pptx"))["text"]
     return str(sum("whales" in slide.lower() for slide in text.split("## Slide")[1:]))
 
 
 async def which_number_is_spoken(own: Agent) -> str:
-    words = (await own.use("transcribe_audio", file_path="/attachments/digits.wav"))["text"].split()
+    arguments = {"file_path": "/attachments/digits.wav", "output_format": "text"}
+    words = (await own.use("transcribe_audio", **arguments))["text"].split()
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     return "".join(str(names.index(word)) for word in words)
 
 
 async def what_platform_does_the_sign_name(own: Agent) -> str:
     text = (await own.use("extract_text_ocr", file_path="/attachments/sign.png"))["text"]
-    return "".join(re.findall(r"\d+", text))
+    return "".join(re.findall(r"\d+", text.partition("\n\n")[2]))
 
 
 async def when_does_the_museum_open_on_sundays(own: Agent) -> str:
