@@ -79,7 +79,8 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
 
     with _checked(content, name) as archive:
         for entry in archive.infolist():
-            if not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
+            # LibreOffice's files have an empty part.
+            if not entry.filename.lower().endswith((".xml", ".rels", ".vml")) or not entry.file_size:
                 continue
             try:
                 with archive.open(entry) as part:

@@ -28,7 +28,7 @@ def openpyxl_rows(path: Path, sheet: str = "", password: str = "") -> Rows:
             book = msoffcrypto.OfficeFile(file)
             book.load_key(password=password)
             book.decrypt(source)
-    workbook = openpyxl.load_workbook(source, data_only=True)
+    workbook = openpyxl.load_workbook(source, data_only=True, keep_links=False)
     return [list(row) for row in workbook[sheet or workbook.sheetnames[0]].iter_rows(values_only=True)]
 
 
@@ -112,15 +112,19 @@ def docx_comments(path: Path) -> str:
     return "\n".join(f"{one.author} {one.text}" for one in docx.Document(str(path)).comments)
 
 
-def slides_text(path: Path) -> str:
-    """The text of all slides, by their XML."""
+def slides_text(path: Path, parts: str = "slides/slide") -> str:
+    """The text of all slides, or of their notes, by their XML."""
     from lxml import etree
 
     with zipfile.ZipFile(path) as book:
-        slides = [name for name in book.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)]
-        roots = [etree.fromstring(book.read(name)) for name in slides]
-    paragraphs = [one for root in roots for one in root.iter(f"{_DRAWING}p")]
-    return "\n".join("".join(text.text or "" for text in one.iter(f"{_DRAWING}t")) for one in paragraphs)
+        names = [name for name in book.namelist() if re.fullmatch(rf"ppt/{parts}\d+\.xml", name)]
+        roots = [etree.fromstring(book.read(name)) for name in names]
+    lines = []
+    for paragraph in (one for root in roots for one in root.iter(f"{_DRAWING}p")):
+        # A line break, or a field such as a slide's number, which a reader of the text need not have.
+        pieces = [one for one in paragraph.iter(f"{_DRAWING}t", f"{_DRAWING}br") if one.getparent().tag != f"{_DRAWING}fld"]
+        lines.append("".join(one.text or "" if one.tag == f"{_DRAWING}t" else "\n" for one in pieces))
+    return "\n".join(lines).replace("_x000B_", "\n")
 
 
 def odf_text(path: Path) -> str:
@@ -143,6 +147,10 @@ def pypdf_text(path: Path, pages: slice = slice(None), password: str = "") -> st
     return "\n".join(page.extract_text() for page in pypdf.PdfReader(path, password=password or None).pages[pages])
 
 
+def poppler_text(path: Path, first: int = 1, last: int = 100) -> str:
+    return _printed("pdftotext", "-f", str(first), "-l", str(last), str(path), "-")
+
+
 def pypdf_fields(path: Path) -> dict[str, str]:
     """The fields of a form that are filled in, by their names."""
     import pypdf
@@ -158,9 +166,9 @@ def html_text(path: Path, encoding: str = "utf-8") -> str:
     root = html5lib.parse(path.read_text(encoding=encoding), namespaceHTMLElements=False)
     for parent in list(root.iter()):
         for one in list(parent):
-            if one.tag in ("script", "style", "head", "noscript", "template"):
+            if not isinstance(one.tag, str) or one.tag in ("script", "style", "head", "noscript", "template"):
                 one.text = ""
-                one[:] = []
+                del one[:]
     return "\n".join(root.itertext())
 
 
