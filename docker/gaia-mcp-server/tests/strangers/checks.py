@@ -79,7 +79,11 @@ def states(by: str, *phrases: str, not_these: tuple[str, ...] = ()) -> Check:
         text = _plain(_all_text(found))
         missing = [one for one in phrases if _plain(one) not in text]
         present = [one for one in not_these if _plain(one) in text]
-        return f"missing: {missing}; not expected: {present}; text: {text[:_MAX_SHOWN]}" if missing or present else ""
+        return (
+            f"missing: {missing}; not expected: {present}; text: {text[:_MAX_SHOWN]}"
+            if missing or present
+            else ""
+        )
 
     return Check(by, difference)
 
@@ -115,12 +119,15 @@ def holds(by: str, **digests: str) -> Check:
 
     def difference(found: dict[str, Any], path: Path) -> str:
         written = {
-            hashlib.sha256((path.parent / name).read_bytes()).hexdigest(): Path(name).name for name in found["files"]
+            hashlib.sha256((path.parent / name).read_bytes()).hexdigest(): Path(name).name
+            for name in found["files"]
         }
         missing = [
             name
             for name, digest in digests.items()
-            if not any(one.startswith(digest) and stem.partition(".")[0] == name for one, stem in written.items())
+            if not any(
+                one.startswith(digest) and stem.partition(".")[0] == name for one, stem in written.items()
+            )
         ]
         return f"missing: {missing}; extracted: {written}" if missing else ""
 
@@ -154,7 +161,9 @@ def _plain(text: str) -> str:
 
 
 def _all_text(found: dict[str, Any]) -> str:
-    return "\n".join(str(found[name]) for name in ("content", "text", "formatting", "output") if name in found)
+    return "\n".join(
+        str(found[name]) for name in ("content", "text", "formatting", "output") if name in found
+    )
 
 
 def _facts(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -200,7 +209,9 @@ def _cell(value: Any) -> str:
 def _difference(expected: Any, found: Any) -> str:
     if expected == found:
         return ""
-    lines = difflib.unified_diff(_lines(expected), _lines(found), "the other reading", "the tool", n=0, lineterm="")
+    lines = difflib.unified_diff(
+        _lines(expected), _lines(found), "the other reading", "the tool", n=0, lineterm=""
+    )
     return "\n".join(lines)[:_MAX_SHOWN] or f"{expected!r:.200} is not {found!r:.200}"
 
 

@@ -75,19 +75,33 @@ class Stranger:
 
 
 AGATE = Package("agate-excel", "0.4.2", "eed1dc6239f0e96720d962dc1bdfb4496e19687332c827fd8b1e587a917ea202")
-ALSA = Package("alsa-utils", "1.2.8-1", "fb24eb1a318228b974efbef726190dd90c6106a208814a3ee8f5d69b91ee0ba4", "debian")
-CALAMINE = Package("python-calamine", "0.9.1", "458094c3dd41bd330c0a43d20e23489964ba28b3301687f1c5acc03c81d06a9f")
+ALSA = Package(
+    "alsa-utils", "1.2.8-1", "fb24eb1a318228b974efbef726190dd90c6106a208814a3ee8f5d69b91ee0ba4", "debian"
+)
+CALAMINE = Package(
+    "python-calamine", "0.9.1", "458094c3dd41bd330c0a43d20e23489964ba28b3301687f1c5acc03c81d06a9f"
+)
 CHARDET = Package("chardet", "5.2.0", "1b3b6ff479a8c414bc3fa2c0852995695c4a026dcd6d0633b2dd092ca39c1cf7")
 CSVKIT = Package("csvkit", "2.2.0", "147318a8dbaec07c0bbb9291c14b78de5fa32ed3d4a5c2396e52a83c0a30df6b")
 DOCX = Package("python-docx", "1.2.0", "7bc9d7b7d8a69c9c02ca09216118c86552704edc23bac179283f2e38f86220ce")
 HACHOIR = Package("hachoir", "3.4.0", "7f88018d58ef42b5dcd8ff51f2a6191abf3ade38eee8da11acd93f5a7d9cf8f8")
 HEIF = Package("pillow-heif", "1.8.1", "521ebffb8a181d56c3904e5a61f20903edee0d9d3275967b8fb345f866215c06")
-HTML2TEXT = Package("html2text", "2025.4.15", "948a645f8f0bc3abe7fd587019a2197a12436cd73d0d4908af95bfc8da337588")
-INSCRIPTIS = Package("inscriptis", "2.7.6", "b8fe23c5ae4db33c9d1c5e1b7d000dbfa1decbea7b605ac87e0f5d8f8abc3ce6")
-LIBARCHIVE = Package("libarchive-c", "5.3", "5ddb42f1a245c927e7686545da77159859d5d4c6d00163c59daff4df314dae82")
-MEDIAINFO = Package("pymediainfo", "7.0.1", "0d5df59ecc615e24c56f303b8f651579c6accab7265715e5d429186d7ba21514")
+HTML2TEXT = Package(
+    "html2text", "2025.4.15", "948a645f8f0bc3abe7fd587019a2197a12436cd73d0d4908af95bfc8da337588"
+)
+INSCRIPTIS = Package(
+    "inscriptis", "2.7.6", "b8fe23c5ae4db33c9d1c5e1b7d000dbfa1decbea7b605ac87e0f5d8f8abc3ce6"
+)
+LIBARCHIVE = Package(
+    "libarchive-c", "5.3", "5ddb42f1a245c927e7686545da77159859d5d4c6d00163c59daff4df314dae82"
+)
+MEDIAINFO = Package(
+    "pymediainfo", "7.0.1", "0d5df59ecc615e24c56f303b8f651579c6accab7265715e5d429186d7ba21514"
+)
 MUTAGEN = Package("mutagen", "1.48.1", "8f95637ab9f6f305cec6bd1294e197debe207998e3e068596563c74f86b0a173")
-NEWSPAPER = Package("newspaper4k", "0.9.6", "a3f2f0e017dddb6f1019ee77aaa8980e13e6ecea0b949abc7167aae4770d2d0e")
+NEWSPAPER = Package(
+    "newspaper4k", "0.9.6", "a3f2f0e017dddb6f1019ee77aaa8980e13e6ecea0b949abc7167aae4770d2d0e"
+)
 OCRMYPDF = Package("ocrmypdf", "17.13.0", "151c35d810eb628fbc5cb9bbe80b834ecf094737efa0e7a2e9e1fac3c730ed49")
 ODFPY = Package("odfpy", "1.4.1", "db766a6e59c5103212f3cc92ec8dd50a0f3a02790233ed0b52148b70d3c438ec")
 OLETOOLS = Package("oletools", "0.60.2", "ad452099f4695ffd8855113f453348200d195ee9fa341a09e197d66ee7e0b2c3")
@@ -135,7 +149,10 @@ def _sheet(package: Package, member: str, check: Check, **arguments: Any) -> Str
 
 def _text(member: str, encoding: str) -> Stranger:
     return Stranger(
-        CHARDET, f"tests/{member}", "extract_text_content", same_text(encoding, "chardet's name of its folder")
+        CHARDET,
+        f"tests/{member}",
+        "extract_text_content",
+        same_text(encoding, "chardet's name of its folder"),
     )
 
 
@@ -169,7 +186,9 @@ _odfpy = partial(same_rows, "odfpy")
 
 
 def _pdf(package: Package, member: str, check: Check, **arguments: Any) -> Stranger:
-    return Stranger(package, member, "convert_document_to_markdown", check, arguments, whole="pages" not in arguments)
+    return Stranger(
+        package, member, "convert_document_to_markdown", check, arguments, whole="pages" not in arguments
+    )
 
 
 def _html(package: Package, member: str, check: Check) -> Stranger:
@@ -195,10 +214,22 @@ FILES = (
     _sheet(CSVKIT, f"{_CSV}/iris.csv", same_rows("pandas", by.pandas_rows)),
     _sheet(CSVKIT, f"{_CSV}/realdata/FY09_EDU_Recipients_by_State.csv", same_rows("pandas", by.pandas_rows)),
     _sheet(CSVKIT, f"{_CSV}/realdata/ks_1033_data.csv", same_rows("pandas", by.pandas_rows)),
-    _sheet(CSVKIT, f"{_CSV}/test_latin1.csv", same_rows("pandas", partial(by.pandas_rows, encoding="latin-1"))),
-    _sheet(CSVKIT, f"{_CSV}/test_utf16_big.csv", same_rows("pandas", partial(by.pandas_rows, encoding="utf-16"))),
-    _sheet(CSVKIT, f"{_CSV}/test_utf16_little.csv", same_rows("pandas", partial(by.pandas_rows, encoding="utf-16"))),
-    _sheet(CSVKIT, f"{_CSV}/test_utf8_bom.csv", same_rows("pandas", partial(by.pandas_rows, encoding="utf-8-sig"))),
+    _sheet(
+        CSVKIT, f"{_CSV}/test_latin1.csv", same_rows("pandas", partial(by.pandas_rows, encoding="latin-1"))
+    ),
+    _sheet(
+        CSVKIT, f"{_CSV}/test_utf16_big.csv", same_rows("pandas", partial(by.pandas_rows, encoding="utf-16"))
+    ),
+    _sheet(
+        CSVKIT,
+        f"{_CSV}/test_utf16_little.csv",
+        same_rows("pandas", partial(by.pandas_rows, encoding="utf-16")),
+    ),
+    _sheet(
+        CSVKIT,
+        f"{_CSV}/test_utf8_bom.csv",
+        same_rows("pandas", partial(by.pandas_rows, encoding="utf-8-sig")),
+    ),
     _sheet(CSVKIT, f"{_CSV}/test_header_newline.csv", same_rows("pandas", by.pandas_rows)),
     _sheet(CSVKIT, f"{_CSV}/mac_newlines.csv", same_rows("pandas", by.pandas_rows)),
     _sheet(CSVKIT, f"{_CSV}/test_geo.csv", same_rows("pandas", by.pandas_rows)),
@@ -241,7 +272,9 @@ FILES = (
     _sheet(
         CALAMINE,
         f"{_XLS}/data/base.xlsb",
-        same_rows("openpyxl, of the same table as .xlsx", _of(CALAMINE, f"{_XLS}/data/base.xlsx", by.openpyxl_rows)),
+        same_rows(
+            "openpyxl, of the same table as .xlsx", _of(CALAMINE, f"{_XLS}/data/base.xlsx", by.openpyxl_rows)
+        ),
     ),
     _sheet(ODFPY, "tests/examples/pythagoras.ods", _odfpy(by.odf_rows)),
     _sheet(ODFPY, "tests/examples/chinese_spreadsheet.ods", _odfpy(by.odf_rows)),
@@ -299,7 +332,12 @@ FILES = (
             "python-docx, of the same text as .docx", _of(OLETOOLS, f"{_EMBEDDED}.docx", by.python_docx_text)
         ),
     ),
-    Stranger(HACHOIR, "tests/files/radpoor.doc", "extract_docx_content", same_words("antiword", by.antiword_text, 0.98)),
+    Stranger(
+        HACHOIR,
+        "tests/files/radpoor.doc",
+        "extract_docx_content",
+        same_words("antiword", by.antiword_text, 0.98),
+    ),
     Stranger(OLETOOLS, f"{_OLE}/basic/encrypted.docx", "extract_docx_content", refuses(_STATED, "password")),
     *(
         Stranger(
@@ -330,7 +368,9 @@ FILES = (
     ),
     # Slides
     *(
-        Stranger(PPTX, f"{_SLIDES}/{name}.pptx", "extract_pptx_content", same_words("its XML", by.slides_text))
+        Stranger(
+            PPTX, f"{_SLIDES}/{name}.pptx", "extract_pptx_content", same_words("its XML", by.slides_text)
+        )
         for name in (
             "tbl-cell",
             "txt-text",
@@ -351,20 +391,25 @@ FILES = (
     _pdf(
         TABULA,
         f"{_PDF}/data.pdf",
-        same_words("tabula-java, as the package's tests have it", _of(TABULA, f"{_PDF}/data_1.csv", by.csv_words)),
+        same_words(
+            "tabula-java, as the package's tests have it", _of(TABULA, f"{_PDF}/data_1.csv", by.csv_words)
+        ),
     ),
     _pdf(
         TABULA,
         f"{_PDF}/campaign_donors.pdf",
         same_words(
-            "tabula-java, as the package's tests have it", _of(TABULA, f"{_PDF}/campaign_donors.csv", by.csv_words), 0.98
+            "tabula-java, as the package's tests have it",
+            _of(TABULA, f"{_PDF}/campaign_donors.csv", by.csv_words),
+            0.98,
         ),
     ),
     _pdf(
         TABULA,
         f"{_PDF}/MultiColumn.pdf",
         same_words(
-            "tabula-java, as the package's tests have it", _of(TABULA, f"{_PDF}/MultiColumn.csv", by.csv_words)
+            "tabula-java, as the package's tests have it",
+            _of(TABULA, f"{_PDF}/MultiColumn.csv", by.csv_words),
         ),
     ),
     _pdf(TABULA, f"{_PDF}/12s0324.pdf", same_words("pdftotext", by.poppler_text)),
@@ -399,12 +444,24 @@ FILES = (
         f"{_DOCS}/fonts-sil-scheherazade/documentation/Scheherazade-features.pdf.gz",
         same_words(
             "odfpy, of the .odt it is from, with Arabic",
-            _of(SCHEHERAZADE, f"{_DOCS}/fonts-sil-scheherazade/documentation/Scheherazade-features.odt", by.odf_text),
+            _of(
+                SCHEHERAZADE,
+                f"{_DOCS}/fonts-sil-scheherazade/documentation/Scheherazade-features.odt",
+                by.odf_text,
+            ),
             0.9,
         ),
     ),
-    _pdf(REFCARD, f"{_DOCS}/debian-refcard/refcard-ru-a4.pdf.gz", same_words("pdftotext", by.poppler_text, 0.98)),
-    _pdf(REFCARD, f"{_DOCS}/debian-refcard/refcard-ja-a4.pdf.gz", same_words("pdftotext", by.poppler_text, 0.98)),
+    _pdf(
+        REFCARD,
+        f"{_DOCS}/debian-refcard/refcard-ru-a4.pdf.gz",
+        same_words("pdftotext", by.poppler_text, 0.98),
+    ),
+    _pdf(
+        REFCARD,
+        f"{_DOCS}/debian-refcard/refcard-ja-a4.pdf.gz",
+        same_words("pdftotext", by.poppler_text, 0.98),
+    ),
     # Text of many encodings
     _text("Big5/_ude_1.txt", "big5"),
     _text("SHIFT_JIS/_ude_1.txt", "cp932"),
@@ -458,12 +515,20 @@ FILES = (
             f"tests/data/html/{name}.html",
             same_words(_HOLDS, _of(NEWSPAPER, f"tests/data/txt/{name}.txt", _plain), 0.99),
         )
-        for name in ("arabic_article", "chinese_article_001", "japanese_article", "thai_article", "spanish_article")
+        for name in (
+            "arabic_article",
+            "chinese_article_001",
+            "japanese_article",
+            "thai_article",
+            "spanish_article",
+        )
     ),
     _html(
         POLICY,
         f"{_DOCS}/debian-policy/autopkgtest.html",
-        same_words("the same as .txt", _of(POLICY, f"{_DOCS}/debian-policy/autopkgtest.txt.gz", _plain), 0.98),
+        same_words(
+            "the same as .txt", _of(POLICY, f"{_DOCS}/debian-policy/autopkgtest.txt.gz", _plain), 0.98
+        ),
     ),
     Stranger(
         POLICY,

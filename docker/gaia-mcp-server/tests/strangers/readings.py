@@ -122,7 +122,11 @@ def slides_text(path: Path, parts: str = "slides/slide") -> str:
     lines = []
     for paragraph in (one for root in roots for one in root.iter(f"{_DRAWING}p")):
         # A line break, or a field such as a slide's number, which a reader of the text need not have.
-        pieces = [one for one in paragraph.iter(f"{_DRAWING}t", f"{_DRAWING}br") if one.getparent().tag != f"{_DRAWING}fld"]
+        pieces = [
+            one
+            for one in paragraph.iter(f"{_DRAWING}t", f"{_DRAWING}br")
+            if one.getparent().tag != f"{_DRAWING}fld"
+        ]
         lines.append("".join(one.text or "" if one.tag == f"{_DRAWING}t" else "\n" for one in pieces))
     return "\n".join(lines).replace("_x000B_", "\n")
 
@@ -144,7 +148,9 @@ def antiword_text(path: Path) -> str:
 def pypdf_text(path: Path, pages: slice = slice(None), password: str = "") -> str:
     import pypdf
 
-    return "\n".join(page.extract_text() for page in pypdf.PdfReader(path, password=password or None).pages[pages])
+    return "\n".join(
+        page.extract_text() for page in pypdf.PdfReader(path, password=password or None).pages[pages]
+    )
 
 
 def poppler_text(path: Path, first: int = 1, last: int = 100) -> str:
@@ -156,7 +162,9 @@ def pypdf_fields(path: Path) -> dict[str, str]:
     import pypdf
 
     fields = pypdf.PdfReader(path).get_fields() or {}
-    return {name: str(one["/V"]).lstrip("/") for name, one in fields.items() if one.get("/V") not in (None, "")}
+    return {
+        name: str(one["/V"]).lstrip("/") for name, one in fields.items() if one.get("/V") not in (None, "")
+    }
 
 
 def html_text(path: Path, encoding: str = "utf-8") -> str:

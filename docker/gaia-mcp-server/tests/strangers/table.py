@@ -36,7 +36,10 @@ def main() -> int:
 def table(files: tuple[Stranger, ...], readings: list[dict[str, Any]]) -> str:
     """A row for each kind of file, in the order of the files, and one for all."""
     results = {one["name"]: one for one in readings}
-    rows = [_row(kind, [one for one in files if one.kind == kind], results) for kind in _unique(one.kind for one in files)]
+    rows = [
+        _row(kind, [one for one in files if one.kind == kind], results)
+        for kind in _unique(one.kind for one in files)
+    ]
     return _HEAD + "".join(rows) + _row("all", list(files), results, names=False)
 
 
