@@ -1,6 +1,6 @@
-"""Makes the files of questions in the current folder, and prints the questions' keys as JSON: a program for the
-interpreter of gaia-mcp-server's image.
+"""Makes the files of questions in the current folder, and ``keys.json`` with the questions' keys.
 
+A program for the interpreter of gaia-mcp-server's image.
 They are of the kinds that GAIA asks about, and made here. A key is computed from what is written into the file.
 """
 
@@ -13,7 +13,6 @@ import random
 import sqlite3
 import struct
 import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -39,7 +38,7 @@ def main() -> None:
     keys: Keys = {}
     for make in MAKERS:
         keys |= make()
-    sys.stdout.write(json.dumps(keys))
+    Path("keys.json").write_text(json.dumps(keys))
 
 
 def sheets() -> Keys:

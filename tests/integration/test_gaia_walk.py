@@ -73,7 +73,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     image = build_image(find_directory("gaia-mcp-server"), lambda line: None, pull=False, rebuild=False)
     folder = tmp_path_factory.mktemp("data")
     folder.chmod(0o777)  # a container's user writes there
-    printed = docker.from_env().containers.run(
+    docker.from_env().containers.run(
         image,
         ["-c", Path(__file__).with_name("gaia_files.py").read_text()],
         entrypoint="python3",
@@ -81,11 +81,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
         working_dir="/made",
         remove=True,
     )
+    keys = json.loads((folder / "keys.json").read_text())
+    (folder / "keys.json").unlink()  # no tool is to find them
     (folder / "site").chmod(0o777)
     shutil.copyfile(Path(__file__).with_name("gaia_site.py"), folder / "site" / "serve.py")
     env_file = tmp_path_factory.mktemp("keys") / "env"
     env_file.write_text(f"TOOLS_ALLOWED_HOSTS=127.0.0.1:{PORT}\nWIKIPEDIA_BASE_URL=http://127.0.0.1:{PORT}\n")
-    return Prepared(folder, env_file, json.loads(printed))
+    return Prepared(folder, env_file, keys)
 
 
 @asynccontextmanager

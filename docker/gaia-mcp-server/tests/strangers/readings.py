@@ -1,4 +1,4 @@
-"""What others read in a file: libraries and programs that the tools do not use for it, and what packages' tests state."""
+"""What others read in a file: libraries and programs that the tools do not use for it."""
 
 import csv
 import datetime
