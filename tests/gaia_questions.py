@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp import ClientSession
+from mcp.types import TextContent
 
 PORT = 8000
 HERE = f"http://127.0.0.1:{PORT}"
@@ -26,16 +27,24 @@ class Agent:
 
     def __init__(self, opened: ClientSession):
         self._opened = opened
+        self._parameters: dict[str, set[str]] = {}
         self.seconds: list[tuple[str, float]] = []
 
     async def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured content of a result that is no error."""
+        """All that a result says that is no error, with its text as ``content`` and as ``text``."""
+        if not self._parameters:
+            tools = (await self._opened.list_tools()).tools
+            self._parameters = {one.name: set(one.inputSchema.get("properties", {})) for one in tools}
+        if "output_format" in self._parameters[tool]:
+            arguments["output_format"] = "json"
         began = time.monotonic()
         result = await self._opened.call_tool(tool, arguments)
         self.seconds.append((tool, time.monotonic() - began))
         assert not result.isError, (tool, result.content)
-        assert result.structuredContent is not None
-        return result.structuredContent
+        shown = "\n".join(one.text for one in result.content if isinstance(one, TextContent))
+        facts = result.structuredContent or json.loads(shown)
+        text = facts.get("content", facts.get("text", shown))
+        return {"content": text, "text": text, **facts}
 
     async def serve(self, folder: str, program: str = "-m http.server") -> None:
         """Have the files of a folder served in its own worker."""
@@ -49,7 +58,7 @@ class Agent:
     async def text(self, tool: str, name: str, **options: Any) -> str:
         """The content of a document."""
         found = await self.use(tool, file_path=_path(name), **options)
-        return str(found.get("content", found.get("text")))
+        return str(found["content"])
 
     async def python(self, code: str) -> str:
         """What a program prints."""
@@ -347,9 +356,9 @@ async def when_does_the_museum_open_on_sundays(own: Agent) -> str:
 async def how_large_was_the_crew_of_the_fram_in_1911(own: Agent) -> str:
     await own.serve(f"{FILES}/site", "serve.py")
     page = await own.use("browser_navigate", url=f"{HERE}/find.html")
-    year = int(_number(r"\[(\d+) \w+: Year", page["text"]))
+    year = int(_number(r"\[(\d+) select Year:", page["text"]))
     page = await own.use("browser_select", element=year, option="1911")
-    ship = int(_number(r"\[(\d+) \w+: Ship", page["text"]))
+    ship = int(_number(r"\[(\d+) text: Ship", page["text"]))
     page = await own.use("browser_type", element=ship, text="Fram", submit=True)
     return _number(r"a crew of (\d+)\.", page["text"])
 

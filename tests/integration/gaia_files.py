@@ -319,7 +319,7 @@ def sound_and_film() -> Keys:
 
     number = "47193"
     _ffmpeg(*flite(" ".join(DIGITS[int(one)] for one in number)), "digits.wav")
-    late = "582"
+    late = "914"
     silence = ["-f", "lavfi", "-t", "4", "-i", "anullsrc=r=16000"]
     join = ["-filter_complex", "[0][1]concat=v=0:a=1", "-ar", "16000", "-ac", "1"]
     _ffmpeg(*silence, *flite(" ".join(DIGITS[int(one)] for one in late)), *join, "message.wav")

@@ -150,7 +150,8 @@ async def ask(connection: EnvConnection) -> Run:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_is_answered(run: Run, prepared: Prepared, question: str) -> None:
-    assert run.answers[question] == prepared.keys[question]
+    answer, key = run.answers[question], prepared.keys[question]
+    assert answer == key, answer
 
 
 def test_every_question_has_a_key(run: Run, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:

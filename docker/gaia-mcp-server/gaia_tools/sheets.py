@@ -10,6 +10,7 @@ from typing import Any
 from mcp.server.fastmcp.exceptions import ToolError
 
 from gaia_tools.charsets import decode
+from gaia_tools.sheet_errors import with_errors
 from gaia_tools.zips import decrypted, refuse_entities
 
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " ", "\\t": "\t"}
@@ -88,6 +89,8 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
         left = [None] * (sheet.start[1] if sheet.start else 0)
         rows = [left + [None if value == "" else value for value in row] for row in sheet.iter_rows()]
         merged = sheet.merged_cell_ranges or []
+        if kind != "ods":
+            rows = with_errors(content, kind, chosen, rows)
     except PasswordError as error:
         raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
     except (CalamineError, OSError, ValueError) as error:

@@ -243,3 +243,14 @@ async def test_a_sheet_as_wide_and_long_as_can_be_ends_in_an_error_and_the_serve
     assert "too much memory" in await refusal(server, READ, file_path="far.xlsx")
     workbook(workspace / "a.xlsx")
     assert (await content(server, READ, file_path="a.xlsx"))["rows"] == 6
+
+
+async def test_an_error_in_a_cell_is_shown_and_an_empty_part_is_no_damage(workspace: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (("part", "share"), ("a", 0.5), ("b", "#DIV/0!"), ("c", None), (None, "#REF!")):
+        book.active.append(row)
+    book.save(workspace / "shares.xlsx")
+    # LibreOffice leaves such a part in its files.
+    rewritten(workspace / "shares.xlsx", "Configurations2/accelerator/current.xml", b"")
+    found = await content(server, "extract_csv_content", file_path="shares.xlsx")
+    assert found["content"] == [["part", "share"], ["a", 0.5], ["b", "#DIV/0!"], ["c", None], [None, "#REF!"]]

@@ -37,21 +37,29 @@ async def test_a_file_from_elsewhere_is_read_as_others_read_it(stranger: Strange
 
 
 async def _read(stranger: Stranger, path: Path) -> dict[str, Any]:
-    """The structured content of a result, its later parts put behind the first."""
+    """All that a result says, its later parts put behind the first."""
     server = server_of(stranger.server)
-    arguments: dict[str, Any] = {"file_path": path.name, **stranger.arguments}
-    if "video_path" in (await _parameters(server, stranger.tool)):
-        arguments["video_path"] = arguments.pop("file_path")
+    (parameters,) = [
+        one.inputSchema["properties"] for one in await server.list_tools() if one.name == stranger.tool
+    ]
+    places = {one: path.name for one in ("file_path", "video_path") if one in parameters}
+    texts = {
+        one: value.format(name=path.name)
+        for one, value in stranger.arguments.items()
+        if isinstance(value, str)
+    }
+    arguments = {**places, **stranger.arguments, **texts}
+    if "output_format" in parameters:
+        arguments["output_format"] = "json"
     async with connect(server._mcp_server) as session:
         found: dict[str, Any] = {}
         for _ in range(_MAX_PARTS):
-            result: CallToolResult = await session.call_tool(stranger.tool, arguments)
+            result = await session.call_tool(stranger.tool, arguments)
             if stranger.check.refuses:
                 assert result.isError, text(result)
                 return {"message": text(result)}
             assert not result.isError, text(result)
-            part = result.structuredContent
-            assert part is not None
+            part = _facts(result)
             found = _joined(found, part)
             following = [(_NEXT[name], part[name]) for name in _NEXT if part.get(name)]
             if not following or not stranger.whole:
@@ -60,9 +68,10 @@ async def _read(stranger: Stranger, path: Path) -> dict[str, Any]:
     raise AssertionError(f"{path.name} has more than {_MAX_PARTS} parts")
 
 
-async def _parameters(server: Any, tool: str) -> dict[str, Any]:
-    (schema,) = [one.inputSchema for one in await server.list_tools() if one.name == tool]
-    return dict(schema["properties"])
+def _facts(result: CallToolResult) -> dict[str, Any]:
+    shown = text(result)
+    found = result.structuredContent or json.loads(shown)
+    return found if "content" in found or "text" in found else {**found, "content": shown}
 
 
 def _joined(before: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

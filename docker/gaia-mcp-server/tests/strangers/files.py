@@ -37,6 +37,7 @@ _SERVERS = {
     "extract_audio_metadata": "media-audio-server",
     "transcribe_audio": "media-audio-server",
     "extract_keyframes": "media-video-server",
+    "execute_command": "terminal-server",
 }
 
 
@@ -251,10 +252,16 @@ FILES = (
         _xlrd(partial(by.xlrd_rows, sheet="data")),
         sheet_name="data",
     ),
-    _sheet(CALAMINE, f"{_XLS}/data/base.xls", _xlrd(by.xlrd_rows)),
+    _sheet(
+        CALAMINE,
+        f"{_XLS}/data/base.xls",
+        same_rows(
+            "openpyxl, of the same table as .xlsx", _of(CALAMINE, f"{_XLS}/data/base.xlsx", by.openpyxl_rows)
+        ),
+    ),
     _sheet(AGATE, "examples/ne_1033_data.xlsx", _openpyxl(by.openpyxl_rows)),
     _sheet(XLRD, f"{_XLS}/merged_cells.xlsx", _openpyxl(by.openpyxl_rows)),
-    _sheet(XLRD, f"{_XLS}/reveng1.xlsx", _openpyxl(by.openpyxl_rows)),
+    _sheet(XLRD, f"{_XLS}/text_bar.xlsx", _openpyxl(by.openpyxl_rows)),
     _sheet(CALAMINE, f"{_XLS}/data/base.xlsx", _openpyxl(by.openpyxl_rows)),
     _sheet(
         XLRD,
@@ -377,7 +384,7 @@ FILES = (
             "ph-populated-placeholders",
             "shp-autoshape-props",
             "shp-shapes",
-            "prs-notes",
+            "txt-paragraph-spacing",
         )
     ),
     Stranger(
@@ -508,7 +515,7 @@ FILES = (
     ),
     _html(INSCRIPTIS, "tests/html/real-world/rswag-mitarbeiter.html", same_words("html5lib", by.html_text)),
     _html(HTML2TEXT, "test/normal.html", same_words("html5lib", by.html_text)),
-    _html(HTML2TEXT, "test/pad_table.html", same_words("html5lib", by.html_text)),
+    _html(HTML2TEXT, "test/GoogleDocSaved.html", same_words("html5lib", by.html_text)),
     *(
         _html(
             NEWSPAPER,
@@ -561,7 +568,17 @@ FILES = (
     _listed(LIBARCHIVE, "tests/data/프로그램.zip", same_tree(_STATED, _archive_json)),
     _listed(LIBARCHIVE, "", same_tree("tar", by.tree_of_tar)),
     _listed(HACHOIR, "tests/files/small_text.tar", same_tree("tar", by.tree_of_tar)),
-    _listed(PY7ZR, "tests/data/test_1.7z", same_tree("bsdtar", by.tree_by_bsdtar)),
+    _listed(PY7ZR, "tests/data/test_1.7z", refuses("the message names the program", "bsdtar -xf")),
+    Stranger(
+        PY7ZR,
+        "tests/data/test_1.7z",
+        "execute_command",
+        states(
+            "digests in its package's tests",
+            "ff77878e070c4ba52732b0c847b5a055a7c454731939c3217db4a7fb4a1e7240",
+        ),
+        {"command": "bsdtar -xf {name} && sha256sum setup.cfg"},
+    ),
     _listed(PY7ZR, "tests/data/src.zip", same_tree("bsdtar", by.tree_by_bsdtar)),
     Stranger(CSVKIT, f"{_CSV}/dummy.csv.bz2", "extract_archive", holds("the file beside it", dummy="")),
     Stranger(CSVKIT, f"{_CSV}/dummy.csv.gz", "extract_archive", holds("the file beside it", dummy="")),
@@ -612,6 +629,13 @@ FILES = (
             same_words("what its name says, a word of two", partial(_spoken, name), 0.5),
         )
         for name in ("Front_Center", "Front_Right", "Rear_Left", "Side_Right")
+    ),
+    Stranger(
+        HACHOIR,
+        "tests/files/flashmob.mkv",
+        "extract_keyframes",
+        facts(_STATED, seconds=17.8),
+        {"target_time": 5},
     ),
     Stranger(
         MEDIAINFO,
