@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.memory import create_connected_server_and_client_session as connect
 from mcp.types import CallToolResult
 
-from tests.conftest import text
+from tests.conftest import needs, text
 from tests.strangers.files import FILES, Stranger
 from tests.strangers.packages import UnreachableError
 from tests.strangers.table import VARIABLE
@@ -22,6 +22,8 @@ _NEXT = {"next_start": "start", "next_pages": "pages", "next_start_row": "start_
 
 @pytest.mark.parametrize("stranger", FILES, ids=lambda one: one.name)
 async def test_a_file_from_elsewhere_is_read_as_others_read_it(stranger: Stranger, workspace: Path) -> None:
+    for program in sorted(stranger.needs):
+        needs(program)
     try:
         path = stranger.package.copy(stranger.member, workspace)
     except UnreachableError as error:

@@ -23,11 +23,13 @@ class Check:
         difference: Given the result's structured content and the file, what differs; empty where nothing does. Of a
             call that has to fail, the content is its message.
         refuses: Whether the call has to fail.
+        program: What the other reading runs.
     """
 
     by: str
     difference: Callable[[dict[str, Any], Path], str]
     refuses: bool = False
+    program: str = ""
 
 
 def same_rows(by: str, read: Callable[[Path], list[list[Any]]]) -> Check:
@@ -39,7 +41,7 @@ def same_rows(by: str, read: Callable[[Path], list[list[Any]]]) -> Check:
     return Check(by, difference)
 
 
-def same_words(by: str, read: Callable[[Path], str], share: float = 1.0) -> Check:
+def same_words(by: str, read: Callable[[Path], str], share: float = 1.0, program: str = "") -> Check:
     """Each word that the other reading has is in the text as often, or at least a share of them all."""
 
     def difference(found: dict[str, Any], path: Path) -> str:
@@ -50,7 +52,7 @@ def same_words(by: str, read: Callable[[Path], str], share: float = 1.0) -> Chec
         reached = 1 - missing.total() / total
         return "" if reached >= share else f"{reached:.1%} of {total} words; missing: {list(missing)[:60]}"
 
-    return Check(by, difference)
+    return Check(by, difference, program=program)
 
 
 def same_text(encoding: str, by: str = "its encoding") -> Check:
@@ -104,14 +106,14 @@ def facts_by(by: str, read: Callable[[Path], dict[str, Any]]) -> Check:
     return Check(by, difference)
 
 
-def same_tree(by: str, read: Callable[[Path], dict[str, int]]) -> Check:
+def same_tree(by: str, read: Callable[[Path], dict[str, int]], program: str = "") -> Check:
     """The archive lists the same files with the same sizes."""
 
     def difference(found: dict[str, Any], path: Path) -> str:
         listed = {one["name"]: one["bytes"] for one in found["entries"] if one["kind"] == "file"}
         return _difference(_composed(read(path)), _composed(listed))
 
-    return Check(by, difference)
+    return Check(by, difference, program=program)
 
 
 def holds(by: str, **digests: str) -> Check:

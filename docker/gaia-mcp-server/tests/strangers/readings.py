@@ -180,6 +180,21 @@ def html_text(path: Path, encoding: str = "utf-8") -> str:
     return "\n".join(root.itertext())
 
 
+def epub_text(path: Path, chapter: int) -> str:
+    """A chapter of a book, by its order in the spine."""
+    import html5lib
+    from lxml import etree
+
+    with zipfile.ZipFile(path) as book:
+        (name,) = [one for one in book.namelist() if one.endswith(".opf")]
+        package = etree.fromstring(book.read(name))
+        items = {one.get("id"): one.get("href") for one in package.iter("{*}item")}
+        order = [items[one.get("idref")] for one in package.iter("{*}itemref")]
+        page = book.read(str(Path(name).parent / order[chapter - 1]))
+    body = html5lib.parse(page, namespaceHTMLElements=False).find("body")
+    return "\n".join(body.itertext())
+
+
 def tree_of_tar(path: Path) -> dict[str, int]:
     """Names of files and their bytes, by the program tar."""
     found = {}
