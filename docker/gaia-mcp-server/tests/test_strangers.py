@@ -13,7 +13,7 @@ from mcp.types import CallToolResult
 from tests.conftest import needs, text
 from tests.strangers.files import FILES, Stranger
 from tests.strangers.packages import UnreachableError
-from tests.strangers.table import VARIABLE
+from tests.strangers.table import VARIABLE, table
 from tests.test_manifest import SERVERS, server_of
 
 _MAX_PARTS = 40
@@ -93,6 +93,18 @@ def _record(stranger: Stranger, seconds: float, agrees: bool) -> None:
         line = {"name": stranger.name, "seconds": round(seconds, 3), "agrees": agrees}
         with Path(os.environ[VARIABLE]).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def test_the_readme_counts_what_agrees_by_kind() -> None:
+    pages = [one for one in FILES if one.kind in (".epub", ".tsv")]
+    results = [{"name": one.name, "seconds": 1.0, "agrees": one.kind == ".epub"} for one in pages]
+    rows = table(tuple(pages), results).splitlines()[2:]
+    assert [row.split(" | ")[:2] + row.split(" | ")[5:6] for row in rows] == [
+        ["| .tsv", "2", "0 of 2"],
+        ["| .epub", "1", "1 of 1"],
+        ["| all", "3", "1 of 3"],
+    ]
+    assert "| `extract_epub_content` |" in rows[1] and "| debian-policy |" in rows[1]
 
 
 def test_all_tools_of_the_table_are_there() -> None:

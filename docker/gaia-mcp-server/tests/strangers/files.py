@@ -94,6 +94,12 @@ AGATE = Package("agate-excel", "0.4.2", "eed1dc6239f0e96720d962dc1bdfb4496e19687
 ALSA = Package(
     "alsa-utils", "1.2.8-1", "fb24eb1a318228b974efbef726190dd90c6106a208814a3ee8f5d69b91ee0ba4", "debian"
 )
+AMIRI = Package(
+    "fonts-hosny-amiri",
+    "0.113-1",
+    "9960dfd0dd13077d8922e0fb742d735377e8eb62c8b08816a86abbc9cd8b9612",
+    "debian",
+)
 CALAMINE = Package(
     "python-calamine", "0.9.1", "458094c3dd41bd330c0a43d20e23489964ba28b3301687f1c5acc03c81d06a9f"
 )
@@ -475,6 +481,11 @@ FILES = (
             ),
             0.9,
         ),
+    ),
+    _pdf(
+        AMIRI,
+        f"{_DOCS}/fonts-hosny-amiri/Documentation-Arabic.pdf.gz",
+        same_words("pdftotext", by.poppler_text, 0.9, program="pdftotext"),
     ),
     _pdf(
         REFCARD,
