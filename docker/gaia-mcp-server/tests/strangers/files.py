@@ -479,7 +479,7 @@ FILES = (
                 f"{_DOCS}/fonts-sil-scheherazade/documentation/Scheherazade-features.odt",
                 by.odf_text,
             ),
-            0.9,
+            0.96,
         ),
     ),
     _pdf(

@@ -138,7 +138,17 @@ def odf_text(path: Path) -> str:
 
     document = load(str(path))
     body = document.text if hasattr(document, "text") else document.presentation
-    return "\n".join(teletype.extractText(one) for kind in (H, P) for one in body.getElementsByType(kind))
+    paragraphs = [one for kind in (H, P) for one in body.getElementsByType(kind)]
+    nodes = set(map(id, paragraphs))
+
+    def is_inner(one: Any) -> bool:
+        """Whether it is in a note of another paragraph, whose text has it."""
+        while (one := one.parentNode) is not None:
+            if id(one) in nodes:
+                return True
+        return False
+
+    return "\n".join(teletype.extractText(one) for one in paragraphs if not is_inner(one))
 
 
 def antiword_text(path: Path) -> str:
