@@ -78,7 +78,9 @@ def _read(
     pictures = Pictures(path) if images else None
     shown = _Shown(pictures)
     try:
-        written = mammoth.convert_to_html(content, style_map=_STYLES, convert_image=shown).value
+        written = mammoth.convert_to_html(
+            content, style_map=_STYLES, convert_image=shown, transform_document=_with_authors
+        ).value
         with zipfile.ZipFile(content) as word:
             facts: dict[str, Any] = {"title": _metadata(word, "title"), "author": _metadata(word, "creator")}
             headers, footers = _around(word, "header"), _around(word, "footer")
@@ -133,6 +135,17 @@ class _Shown:
         name = " ".join((image.alt_text or "picture").split())
         self.found.append(f"![{name}]({path})" if path else f"[Picture: {name}]")
         return [html.text(self.found[-1])]
+
+
+def _with_authors(document: Any) -> Any:
+    """The document, with names where its comments have the initials of their authors."""
+    import cobble
+
+    named = [
+        cobble.copy(one, author_initials=f"{one.author_name} ") if one.author_name else one
+        for one in document.comments
+    ]
+    return cobble.copy(document, comments=named)
 
 
 def _around(word: zipfile.ZipFile, kind: str) -> list[str]:

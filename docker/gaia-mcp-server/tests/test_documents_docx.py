@@ -69,6 +69,7 @@ async def test_all_is_read_in_its_order(letter: Path) -> None:
     places = [shown.find(part) for part in parts]
     assert -1 not in places, (parts[places.index(-1)], shown)
     assert places == sorted(places)
+    assert "Comment [Bob 1]" in shown
     assert result.structuredContent is not None
     assert result.structuredContent["title"] == "A letter"
     assert result.structuredContent["author"] == "Ann"
