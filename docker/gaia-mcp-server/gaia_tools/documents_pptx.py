@@ -56,12 +56,13 @@ async def list_supported_formats() -> CallToolResult:
 def _read(
     path: Path, password: str, images: bool, notes: bool, structure: bool
 ) -> tuple[str, dict[str, Any]]:
-    import pptx
     from pptx.exc import PythonPptxError
+    from pptx.package import Package
 
     content = office(path, "pptx", password)
     try:
-        deck = pptx.Presentation(content)
+        # pptx.Presentation takes no slide shows (.ppsx) and no templates (.potx), which are the same inside.
+        deck = Package.open(content).main_document_part.presentation
         slides = list(deck.slides)
     except (KeyError, ValueError, AttributeError, PythonPptxError) as error:
         raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error

@@ -416,7 +416,12 @@ FILES = (
         "extract_pptx_content",
         same_words("its XML, of the notes", partial(by.slides_text, parts="notesSlides/notesSlide")),
     ),
-    Stranger(OLETOOLS, f"{_EMBEDDED}.ppsx", "extract_pptx_content", same_words("its XML", by.slides_text)),
+    *(
+        Stranger(
+            OLETOOLS, f"{_EMBEDDED}.{ending}", "extract_pptx_content", same_words("its XML", by.slides_text)
+        )
+        for ending in ("ppsx", "potx", "pptm")
+    ),
     # PDF
     _pdf(
         TABULA,
