@@ -1,7 +1,10 @@
 """Files that nobody here made are read as others read them."""
 
+import hashlib
 import json
 import os
+import shutil
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,9 @@ from mcp.shared.memory import create_connected_server_and_client_session as conn
 from mcp.types import CallToolResult
 
 from tests.conftest import needs, text
+from tests.strangers import packages
 from tests.strangers.files import FILES, Stranger
-from tests.strangers.packages import UnreachableError
+from tests.strangers.packages import Package, UnreachableError
 from tests.strangers.table import VARIABLE, table
 from tests.test_manifest import SERVERS, server_of
 
@@ -105,6 +109,26 @@ def test_the_readme_counts_what_agrees_by_kind() -> None:
         ["| all", "3", "1 of 3"],
     ]
     assert "| `extract_epub_content` |" in rows[1] and "| debian-policy |" in rows[1]
+
+
+def test_a_package_is_fetched_once_and_refused_with_another_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "made-1.tar.gz", tmp_path / "to"
+    target.mkdir()
+    (tmp_path / "member").write_text("within")
+    with tarfile.open(source, "w:gz") as file:
+        file.add(tmp_path / "member", "made-1/data/member.txt")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(packages._FETCHERS, "pypi", lambda _, folder: Path(shutil.copy(source, folder)))
+    with pytest.raises(ValueError, match="not 0000"):
+        Package("made", "1", "0000").archive()
+    package = Package("made", "1", hashlib.sha256(source.read_bytes()).hexdigest())
+    assert package.copy("data/member.txt", target).read_text() == "within"
+    source.unlink()
+    assert package.copy("data/member.txt", target).read_text() == "within"
+    with pytest.raises(KeyError, match=r"other\.txt"):
+        package.copy("other.txt", target)
 
 
 def test_all_tools_of_the_table_are_there() -> None:

@@ -634,6 +634,21 @@ FILES = (
         "extract_text_ocr",
         same_words(_HOLDS, _of(OCRMYPDF, f"{_PDF}/linn.txt", _plain), 0.9),
     ),
+    *(
+        Stranger(
+            SVGLIB,
+            f"tests/samples/misc/{name}.svg",
+            "get_image_metadata",
+            facts_by("its XML", by.svg_size),
+        )
+        for name in ("gradient_showcase", "firefox-logo", "tiger")
+    ),
+    Stranger(
+        SVGLIB,
+        "tests/samples/misc/gradient_showcase.svg",
+        "extract_text_ocr",
+        same_words("its XML", by.svg_text, 0.8),
+    ),
     Stranger(OCRMYPDF, f"{_PDF}/crom.png", "extract_text_ocr", states(_STATED, "crom")),
     # Sound and films
     _sound("silence-44-s.mp3"),

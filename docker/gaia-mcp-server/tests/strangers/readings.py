@@ -205,6 +205,20 @@ def epub_text(path: Path, chapter: int) -> str:
     return "\n".join(body.itertext())
 
 
+def svg_text(path: Path) -> str:
+    from lxml import etree
+
+    texts = [one for one in etree.parse(path).iter("{*}text", "text")]
+    return "\n".join(" ".join("".join(one.itertext()).split()) for one in texts)
+
+
+def svg_size(path: Path) -> dict[str, int]:
+    from lxml import etree
+
+    root = etree.parse(path).getroot()
+    return {name: round(float(root.get(name).removesuffix("px"))) for name in ("width", "height")}
+
+
 def tree_of_tar(path: Path) -> dict[str, int]:
     """Names of files and their bytes, by the program tar."""
     found = {}
