@@ -641,7 +641,7 @@ FILES = (
             "get_image_metadata",
             facts_by("its XML", by.svg_size),
         )
-        for name in ("gradient_showcase", "firefox-logo", "tiger")
+        for name in ("gradient_showcase", "fill-rule-evenodd")
     ),
     Stranger(
         SVGLIB,

@@ -208,7 +208,7 @@ def epub_text(path: Path, chapter: int) -> str:
 def svg_text(path: Path) -> str:
     from lxml import etree
 
-    texts = [one for one in etree.parse(path).iter("{*}text", "text")]
+    texts = etree.parse(path).iter("{*}text", "text")
     return "\n".join(" ".join("".join(one.itertext()).split()) for one in texts)
 
 
