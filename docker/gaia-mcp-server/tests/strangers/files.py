@@ -637,11 +637,11 @@ FILES = (
     *(
         Stranger(
             SVGLIB,
-            f"tests/samples/misc/{name}.svg",
+            f"tests/samples/{name}.svg",
             "get_image_metadata",
             facts_by("its XML", by.svg_size),
         )
-        for name in ("gradient_showcase", "fill-rule-evenodd")
+        for name in ("misc/gradient_showcase", "clipping/circle")
     ),
     Stranger(
         SVGLIB,
