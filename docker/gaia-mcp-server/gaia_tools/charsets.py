@@ -18,8 +18,8 @@ _LEGACY = [
     *("cp1250", "iso8859_2", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
 ]
 _SAMPLE_BYTES = 50_000
-# Tabs, line ends, form feeds and escapes are in text files; the others are not.
-_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b\x1a"))
+# Tabs, line ends, vertical tabs, form feeds and escapes are in text files; the others are not.
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\r\f\x1b\x1a"))
 
 
 def decode(content: bytes, encoding: str, name: str) -> tuple[str, str]:
@@ -81,8 +81,9 @@ def _legacy(content: bytes) -> str:
     from charset_normalizer import from_bytes
 
     # Only what is not ASCII tells charsets apart, each once: in a table, the rest would outweigh it.
+    # A vertical bar may be half of a Chinese or Japanese character.
     pieces = (
-        piece for piece in re.split(rb"[\r\n\t,;|]+", content[: 40 * _SAMPLE_BYTES]) if not piece.isascii()
+        piece for piece in re.split(rb"[\r\n\t,;]+", content[: 40 * _SAMPLE_BYTES]) if not piece.isascii()
     )
     sample = b"\n".join(dict.fromkeys(pieces))[:_SAMPLE_BYTES]
     matches = from_bytes(sample or content[-_SAMPLE_BYTES:], cp_isolation=_LEGACY)
