@@ -75,7 +75,7 @@ async def extract_csv_content(
     ] = False,
     password: Password = "",
 ) -> CallToolResult:
-    """Read a table from CSV, TSV, JSON, Excel or OpenDocument files: rows, sheets, merged cells, statistics, colours."""
+    """Read a table from CSV, TSV, JSON, Excel or OpenDocument files: rows, sheets, merged cells, statistics."""
     path = readable(file_path, _MAX_BYTES)
     drawing = writable(f"{path.stem}_charts.png", overwrite=True) if generate_visualizations else None
     text, found = await isolated(

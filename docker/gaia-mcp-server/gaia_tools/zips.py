@@ -30,7 +30,7 @@ def opened(path: Path) -> zipfile.ZipFile:
 
 
 def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
-    """An Office file of that kind, decrypted and safe to be given to a library.
+    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library.
 
     Raises:
         ToolError: It is of another kind, damaged, unsafe, or protected and ``password`` does not open it.
@@ -79,7 +79,8 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
 
     with _checked(content, name) as archive:
         for entry in archive.infolist():
-            if not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
+            # OpenOffice leaves empty files behind, which declare nothing.
+            if not entry.file_size or not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
                 continue
             try:
                 with archive.open(entry) as part:
