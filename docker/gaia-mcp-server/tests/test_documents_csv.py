@@ -100,6 +100,44 @@ async def test_an_old_spreadsheet_is_read(workspace: Path) -> None:
     assert "only that of .xlsx" in await refusal(server, READ, file_path="a.xls", include_formatting=True)
 
 
+def open_document(path: Path) -> None:
+    names = 'xmlns:{0}="urn:oasis:names:tc:opendocument:xmlns:{0}:1.0"'
+    spaces = " ".join(names.format(name) for name in ("office", "table", "text", "style"))
+    cells = (
+        '<table:table-cell office:value-type="string" table:number-columns-spanned="2"><text:p>Größe</text:p>'
+        '</table:table-cell><table:covered-table-cell/><table:table-cell office:value-type="date" '
+        'office:date-value="2024-02-29"><text:p>29 Feb</text:p></table:table-cell>'
+        '<table:table-cell office:value-type="float" office:value="1.5"><text:p>1,5</text:p></table:table-cell>'
+    )
+    sheets = "".join(
+        f'<table:table table:name="{name}" table:style-name="{style}"><table:table-row>{cells}</table:table-row>'
+        "</table:table>"
+        for name, style in (("First", "seen"), ("Second", "unseen"))
+    )
+    styles = "".join(
+        f'<style:style style:name="{name}" style:family="table"><style:table-properties table:display="{shown}"/>'
+        "</style:style>"
+        for name, shown in (("seen", "true"), ("unseen", "false"))
+    )
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        package.writestr("META-INF/manifest.xml", "<manifest/>")
+        package.writestr("Configurations2/accelerator/current.xml", "")
+        package.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:automatic-styles>{styles}</office:automatic-styles>"
+            f"<office:body><office:spreadsheet>{sheets}</office:spreadsheet></office:body></office:document-content>",
+        )
+
+
+async def test_an_open_document_spreadsheet_is_read(workspace: Path) -> None:
+    open_document(workspace / "a.ods")
+    result = await call(server, READ, file_path="a.ods")
+    assert result.structuredContent is not None
+    assert result.structuredContent["content"] == [["Größe", None, "2024-02-29", 1.5]]
+    assert "2 sheets: First, Second (hidden)" in text(result)
+
+
 @pytest.mark.parametrize(
     ("encoding", "cities"),
     [
