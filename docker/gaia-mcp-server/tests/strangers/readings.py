@@ -151,10 +151,6 @@ def odf_text(path: Path) -> str:
     return "\n".join(teletype.extractText(one) for one in paragraphs if not is_inner(one))
 
 
-def antiword_text(path: Path) -> str:
-    return _printed("antiword", "-m", "UTF-8.txt", "-w", "0", str(path))
-
-
 def pypdf_text(path: Path, pages: slice = slice(None), password: str = "") -> str:
     import pypdf
 
