@@ -1,25 +1,33 @@
-"""From `env up --data` to answers: tasks of GAIA's kind are solved by scripted calls, and many sessions do not mix."""
+"""From `env up --data` to answers: questions of GAIA's kind are solved by scripted calls, and sessions do not mix."""
 
 import asyncio
 import json
-import re
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import traceback
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import ClientSession
 
 import docker
 from aworld_train.env import EnvConnection, down, status, up
 from aworld_train.env.containers import build_image
 from aworld_train.env.directory import find_directory
 from aworld_train.rollout.tools import ToolServer, ToolSession
-from tests.environments import eventually, need_docker, session, text_of
+from tests.environments import eventually, need_docker, session
+from tests.gaia_questions import (
+    PORT,
+    QUESTIONS,
+    Agent,
+    how_many_slides_are_about_whales,
+    what_platform_does_the_sign_name,
+)
 from tests.hostile import impostor_rounds
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -29,14 +37,38 @@ pytestmark = [
 ]
 
 NAME = "gaia-walk"
-PORT = 8000
 SESSIONS = 8
 CALLS = 125
+_QUESTION_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What environments for questions are started with.
+
+    Attributes:
+        keys: The answers, by the questions' names.
+    """
+
+    folder: Path
+    env_file: Path
+    keys: dict[str, str]
+
+    def up(self, name: str, workers: int) -> EnvConnection:
+        return up(
+            "gaia-mcp-server",
+            name=name,
+            backend="docker",
+            workers=workers,
+            env_file=self.env_file,
+            data=self.folder,
+            wait=300,
+        )
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvConnection]:
-    """Eight workers with the files of the tasks."""
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The files of the questions, made by the interpreter of the tools' image."""
     need_docker()
     image = build_image(find_directory("gaia-mcp-server"), lambda line: None, pull=False, rebuild=False)
     folder = tmp_path_factory.mktemp("data")
@@ -49,42 +81,13 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvConnection]:
         working_dir="/made",
         remove=True,
     )
-    keys = tmp_path_factory.mktemp("keys") / "env"
-    keys.write_text(f"TOOLS_ALLOWED_HOSTS=127.0.0.1:{PORT}\n")
-    yield up(
-        "gaia-mcp-server",
-        name=NAME,
-        backend="docker",
-        workers=SESSIONS,
-        env_file=keys,
-        data=folder,
-        wait=300,
-    )
-    down(NAME)
-
-
-class Agent:
-    """An agent whose calls are written down beforehand, and measured."""
-
-    def __init__(self, opened: ClientSession):
-        self._opened = opened
-        self.seconds: list[tuple[str, float]] = []
-
-    async def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """What a result that is no error says as JSON, or else its facts and its ``text``."""
-        began = time.monotonic()
-        result = await self._opened.call_tool(tool, arguments)
-        self.seconds.append((tool, time.monotonic() - began))
-        assert not result.isError, (tool, result.content)
-        shown = text_of(result)
-        if result.structuredContent is None:
-            return dict(json.loads(shown))
-        return {**result.structuredContent, "text": shown}
-
-    async def serve(self, folder: str) -> None:
-        """Have the files of a folder served in its own worker."""
-        command = f"cd {folder} && (nohup python3 -m http.server {PORT} >/dev/null 2>&1 &) ; sleep 1; echo up"
-        assert (await self.use("execute_command", command=command))["output"] == "up"
+    keys = json.loads((folder / "keys.json").read_text())
+    (folder / "keys.json").unlink()  # no tool is to find them
+    (folder / "site").chmod(0o777)
+    shutil.copyfile(Path(__file__).with_name("gaia_site.py"), folder / "site" / "serve.py")
+    env_file = tmp_path_factory.mktemp("keys") / "env"
+    env_file.write_text(f"TOOLS_ALLOWED_HOSTS=127.0.0.1:{PORT}\nWIKIPEDIA_BASE_URL=http://127.0.0.1:{PORT}\n")
+    return Prepared(folder, env_file, keys)
 
 
 @asynccontextmanager
@@ -93,56 +96,84 @@ async def agent(connection: EnvConnection) -> AsyncIterator[Agent]:
         yield Agent(opened)
 
 
-# Five tasks
+# Questions
 
 
-async def how_much_was_sold_in_oslo_in_2023(own: Agent) -> str:
-    sheet = await own.use("extract_csv_content", file_path="/attachments/sales.xlsx", output_format="json")
-    _, *rows = sheet["content"]
-    return f"{sum(sold for city, year, sold in rows if (city, int(year)) == ('Oslo', 2023)):g}"
+@dataclass
+class Run:
+    """What the agents answered.
+
+    Attributes:
+        answers: By question; the error instead of an answer where there was one.
+        waited: Seconds until a session had a worker, by question.
+        calls: Tools, and seconds that they took.
+    """
+
+    seconds: float = 0.0
+    answers: dict[str, str] = field(default_factory=dict)
+    waited: dict[str, float] = field(default_factory=dict)
+    calls: list[tuple[str, float]] = field(default_factory=list)
 
 
-async def how_many_slides_are_about_whales(own: Agent) -> str:
-    text = (await own.use("extract_pptx_content", file_path="/attachments/talk.pptx"))["text"]
-    return str(sum("whales" in slide.lower() for slide in text.split("## Slide")[1:]))
+@pytest.fixture(scope="module")
+def run(prepared: Prepared) -> Iterator[Run]:
+    """All questions, each in a session of its own: eight sessions at a time, and two workers that they wait for."""
+    connection = prepared.up(f"{NAME}-questions", workers=2)
+    try:
+        yield asyncio.run(ask(connection))
+    finally:
+        down(connection.name)
 
 
-async def which_number_is_spoken(own: Agent) -> str:
-    arguments = {"file_path": "/attachments/digits.wav", "output_format": "text"}
-    words = (await own.use("transcribe_audio", **arguments))["text"].split()
-    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    return "".join(str(names.index(word)) for word in words)
+async def ask(connection: EnvConnection) -> Run:
+    places = asyncio.Semaphore(SESSIONS)
+    done = Run()
+
+    async def answer(name: str) -> None:
+        async with places:
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(_QUESTION_SECONDS), agent(connection) as own:
+                    done.waited[name] = time.monotonic() - began
+                    done.answers[name] = await QUESTIONS[name](own)
+                    done.calls += own.seconds
+            except Exception as error:  # it is the answer of this question alone
+                done.answers[name] = "".join(traceback.format_exception(error))[-4000:]
+
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for name in QUESTIONS:
+            group.create_task(answer(name))
+    done.seconds = time.monotonic() - began
+    return done
 
 
-async def what_platform_does_the_sign_name(own: Agent) -> str:
-    text = (await own.use("extract_text_ocr", file_path="/attachments/sign.png"))["text"]
-    return "".join(re.findall(r"\d+", text.partition("\n\n")[2]))
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_answered(run: Run, prepared: Prepared, question: str) -> None:
+    answer, key = run.answers[question], prepared.keys[question]
+    assert answer == key, answer
 
 
-async def when_does_the_museum_open_on_sundays(own: Agent) -> str:
-    await own.serve("/attachments/site")
-    page = await own.use("browser_navigate", url=f"http://127.0.0.1:{PORT}/")
-    (number,) = re.findall(r"\[(\d+) link: Opening hours\]", page["text"])
-    page = await own.use("browser_click", element=int(number))
-    return "".join(re.findall(r"opens at (\S+)\.", page["text"]))
-
-
-TASKS: dict[Callable[[Agent], Awaitable[str]], str] = {
-    how_much_was_sold_in_oslo_in_2023: "42",
-    how_many_slides_are_about_whales: "2",
-    which_number_is_spoken: "47193",
-    what_platform_does_the_sign_name: "42",
-    when_does_the_museum_open_on_sundays: "11:30",
-}
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
-async def test_a_task_is_solved(walked: EnvConnection, task: Callable[[Agent], Awaitable[str]]) -> None:
-    async with agent(walked) as own:
-        assert await task(own) == TASKS[task]
+def test_every_question_has_a_key(run: Run, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(prepared.keys) == set(QUESTIONS)
+    seconds = [one for _, one in run.calls]
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{len(QUESTIONS)} questions, {len(seconds)} calls, {SESSIONS} sessions at a time on 2 workers: "
+            f"{run.seconds:.1f} s; a call {statistics.median(seconds):.3f} s (median), "
+            f"longest {max(run.calls, key=lambda one: one[1])}; "
+            f"waited for a worker {statistics.median(run.waited.values()):.1f} s (median)\n"
+        )
 
 
 # Many sessions
+
+
+@pytest.fixture(scope="module")
+def walked(prepared: Prepared) -> Iterator[EnvConnection]:
+    """Eight workers."""
+    yield prepared.up(NAME, workers=SESSIONS)
+    down(NAME)
 
 
 async def keep_busy(own: Agent, mark: str, max_calls: int, starting: asyncio.Semaphore) -> None:

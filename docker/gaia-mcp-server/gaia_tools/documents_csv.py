@@ -13,6 +13,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
+from gaia_tools.charsets import doubt
 from gaia_tools.column_statistics import draw, summaries
 from gaia_tools.documents import FilePath, Format, Password, formats, some
 from gaia_tools.files import readable, shown, writable
@@ -25,7 +26,8 @@ from gaia_tools.tables import cell, table
 
 server = FastMCP("documents-csv-server", log_level="WARNING")
 _FORMATS = {
-    ".csv .tsv .txt": "text with a delimiter",
+    ".csv .tsv .txt": "text with a delimiter, or with columns between spaces",
+    ".json .jsonl": "JSON that is a table: a list of objects or rows, columns, or one object",
     ".xlsx .xlsm .xlsb": "Excel",
     ".xls": "Excel of before 2007",
     ".ods": "OpenDocument spreadsheet",
@@ -53,7 +55,12 @@ async def extract_csv_content(
         bool, Field(description="Draw histograms of the columns of numbers into a PNG in the workspace.")
     ] = False,
     encoding: Annotated[str, Field(description="Of delimited text; 'auto' finds out.")] = "auto",
-    delimiter: Annotated[str, Field(description="Of delimited text; 'auto' finds out.")] = "auto",
+    delimiter: Annotated[
+        str,
+        Field(
+            description="Of delimited text: a character, 'tab', 'space', or 'spaces' for runs; 'auto' finds out."
+        ),
+    ] = "auto",
     sheet_name: Annotated[
         str, Field(description="Sheet of a spreadsheet; without it, the first. All are named in the result.")
     ] = "",
@@ -68,7 +75,7 @@ async def extract_csv_content(
     ] = False,
     password: Password = "",
 ) -> CallToolResult:
-    """Read a table from a CSV, TSV, Excel or OpenDocument file: rows, sheets, merged cells, statistics, colours."""
+    """Read a table from CSV, TSV, JSON, Excel or OpenDocument files: rows, sheets, merged cells, statistics."""
     path = readable(file_path, _MAX_BYTES)
     drawing = writable(f"{path.stem}_charts.png", overwrite=True) if generate_visualizations else None
     text, found = await isolated(
@@ -188,7 +195,9 @@ def _heading(path: Path, found: dict[str, Any]) -> str:
     size = f"{some(found['rows'], 'row')}, {some(found['columns'], 'column')}"
     if "sheet" not in found:
         note = f"; {found['note']}" if found["note"] else ""
-        return f"{path.name}: {size}, {found['encoding']}, delimiter {found['delimiter']!r}{note}"
+        encoding = doubt(found["encoding"], found["other_encodings"])
+        form = "JSON" if found["format"] == "json" else f"delimiter {found['delimiter']!r}"
+        return f"{path.name}: {size}, {encoding}, {form}{note}"
     sheets = ", ".join(
         one["name"]
         + ("" if one["visible"] else " (hidden)")

@@ -1,27 +1,40 @@
-"""documents-docx-server: Word files.
+"""documents-docx-server: Word files, old and new, OpenDocument texts and rich text.
 
-mammoth knows what is in the text: lists, notes, comments, text boxes, insertions. Headers and footers are beside it.
+Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions. Headers and footers are
+beside it. The others are read by anydoc, which has no comments, headers and footers: those of .odt are read here, and
+of .doc and .rtf the result says where there are some.
 """
 
 import contextlib
+import io
+import re
 import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import olefile
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
+from gaia_tools import office_model, open_document
 from gaia_tools.document_pictures import Pictures
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
+from gaia_tools.kinds import expect
 from gaia_tools.page_markdown import markdown, tree
-from gaia_tools.zips import office
+from gaia_tools.zips import decrypted, office
 
 server = FastMCP("documents-docx-server", log_level="WARNING")
-_FORMATS = {".docx .docm .dotx": "Word"}
+_FORMATS = {
+    ".docx .docm .dotx": "Word",
+    ".doc .dot": "Word of before 2007; headers, footers and comments are not shown",
+    ".odt .ott": "OpenDocument text, as of LibreOffice",
+    ".rtf": "rich text; headers, footers and comments are not shown",
+}
 _MAX_BYTES = 100 << 20
 _STYLES = """
 p[style-name='Title'] => h1:fresh
@@ -31,6 +44,11 @@ comment-reference => sup
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
 _EQUATION = b"<m:oMath>"
+_HEADERS = "headers and footers"
+_RTF_PARTS = {_HEADERS: re.compile(rb"\\(header|footer)[lrf]?\b"), "comments": re.compile(rb"\\annotation\b")}
+# Where a Word file says how many characters of each it has: ccpHdd and ccpAtn of FibRgLw97 in [MS-DOC].
+_DOC_PARTS = {_HEADERS: 0x54, "comments": 0x5C}
+_DOC_HEAD_BYTES = 0x60
 
 
 @server.tool()
@@ -50,7 +68,7 @@ async def extract_docx_content(
     start: Start = 0,
     password: Password = "",
 ) -> CallToolResult:
-    """Read a Word file as Markdown, in its order: headings, lists, tables, notes, comments, headers and footers.
+    """Read a .docx, .doc, .odt or .rtf file as Markdown: headings, lists, tables, notes, comments, headers, footers.
 
     Merged cells of tables repeat their text.
     """
@@ -68,26 +86,34 @@ async def list_supported_formats() -> CallToolResult:
     return formats(_FORMATS)
 
 
+@dataclass(frozen=True)
+class _Word:
+    """A file as it is before options: its text as HTML, what stands for each picture, and what else is in it."""
+
+    html: str
+    images: list[str]
+    facts: dict[str, Any]
+    headers: list[str] = field(default_factory=list)
+    footers: list[str] = field(default_factory=list)
+    left_out: str = ""
+
+
 def _read(
     path: Path, password: str, images: bool, tables: bool, headers_footers: bool, structure: bool
 ) -> tuple[str, dict[str, Any]]:
-    import mammoth
     from bs4 import BeautifulSoup
 
-    content = office(path, "docx", password)
     pictures = Pictures(path) if images else None
-    shown = _Shown(pictures)
-    try:
-        written = mammoth.convert_to_html(content, style_map=_STYLES, convert_image=shown).value
-        with zipfile.ZipFile(content) as word:
-            facts: dict[str, Any] = {"title": _metadata(word, "title"), "author": _metadata(word, "creator")}
-            headers, footers = _around(word, "header"), _around(word, "footer")
-            equations = word.read("word/document.xml").count(_EQUATION)
-    except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
-        raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
-    html = BeautifulSoup(written, "lxml")
+    kind = expect(path, "docx", "doc", "odt", "rtf", "encrypted")
+    word = (
+        _docx(path, password, pictures)
+        if kind in ("docx", "encrypted")
+        else _other(path, kind, password, pictures)
+    )
+    facts = {"format": "docx" if kind == "encrypted" else kind} | word.facts
+    html = BeautifulSoup(word.html, "lxml")
     headings = html.find_all(["h1", "h2", "h3", "h4", "h5", "h6"])
-    counts = {"headings": len(headings), "tables": len(html.find_all("table")), "images": len(shown.found)}
+    counts = {"headings": len(headings), "tables": len(html.find_all("table")), "images": len(word.images)}
     outline = [f"{'  ' * (int(one.name[1]) - 1)}- {one.get_text().strip()}" for one in headings]
     for table in html.find_all("table"):
         if not tables:
@@ -98,11 +124,11 @@ def _read(
     parts = [markdown(tree(str(html)))]
     facts |= counts
     if headers_footers:
-        facts |= {"headers": headers, "footers": footers}
+        facts |= {"headers": word.headers, "footers": word.footers}
         parts = [
-            *(f"[Header: {line}]" for line in headers),
+            *(f"[Header: {line}]" for line in word.headers),
             *parts,
-            *(f"[Footer: {line}]" for line in footers),
+            *(f"[Footer: {line}]" for line in word.footers),
         ]
     if structure:
         facts["structure"] = outline
@@ -110,9 +136,80 @@ def _read(
         parts.insert(0, "\n".join([f"Structure: {about}", *outline]))
     if pictures:
         facts["image_files"] = pictures.paths
-    if equations:
-        parts.append(f"[{some(equations, 'equation')} in it cannot be shown here.]")
+    parts.append(word.left_out)
     return "\n\n".join(part for part in parts if part), facts
+
+
+def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
+    import mammoth
+
+    content = office(path, "docx", password)
+    shown = _Shown(pictures)
+    try:
+        written = mammoth.convert_to_html(
+            content, style_map=_STYLES, convert_image=shown, transform_document=_with_authors
+        ).value
+        with zipfile.ZipFile(content) as word:
+            facts = {"title": _metadata(word, "title"), "author": _metadata(word, "creator")}
+            headers, footers = _around(word, "header"), _around(word, "footer")
+            equations = word.read("word/document.xml").count(_EQUATION)
+    except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
+        raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
+    left_out = f"[{some(equations, 'equation')} in it cannot be shown here.]" if equations else ""
+    return _Word(written, shown.found, facts, headers, footers, left_out)
+
+
+def _with_authors(document: Any) -> Any:
+    """The document, with names where its comments have the initials of their authors."""
+    import cobble
+
+    named = [
+        cobble.copy(one, author_initials=f"{one.author_name} ") if one.author_name else one
+        for one in document.comments
+    ]
+    return cobble.copy(document, comments=named)
+
+
+def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _Word:
+    content = path.read_bytes()
+    headers: list[str] = []
+    footers: list[str] = []
+    facts: dict[str, Any] = {"title": "", "author": ""}
+    if kind == "odt":
+        package = office(path, "odt")
+        try:
+            content = open_document.with_comments(package)
+            facts = open_document.properties(package)
+            headers = open_document.around(package, "header")
+            footers = open_document.around(package, "footer")
+        except (KeyError, ValueError, SyntaxError, AttributeError) as error:
+            raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
+    elif kind == "doc":
+        if password:
+            content = decrypted(io.BytesIO(content), path.name, password).getvalue()
+        facts = {name: office_model.properties(content)[name] for name in ("title", "author")}
+    document = office_model.model(content, kind, path.name)
+    renderer = office_model.Renderer(document, pictures)
+    html = renderer.html(document.blocks) + renderer.notes()
+    return _Word(html, renderer.images, facts, headers, footers, _left_out(content, kind))
+
+
+def _left_out(content: bytes, kind: str) -> str:
+    """What anydoc does not read and the file has."""
+    found = []
+    if kind == "rtf":
+        found = [what for what, pattern in _RTF_PARTS.items() if pattern.search(content)]
+    elif kind == "doc":
+        with olefile.OleFileIO(io.BytesIO(content)) as compound:
+            head = compound.openstream("WordDocument").read(_DOC_HEAD_BYTES)
+        found = [
+            what for what, place in _DOC_PARTS.items() if int.from_bytes(head[place : place + 4], "little")
+        ]
+    return (
+        f"[What it has of {' and '.join(found)} is not shown: of .{kind} it cannot be read here.]"
+        if found
+        else ""
+    )
 
 
 class _Shown:

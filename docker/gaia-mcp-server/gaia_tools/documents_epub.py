@@ -85,7 +85,7 @@ def _book(book: zipfile.ZipFile, name: str, chapter: int) -> tuple[str, dict[str
         part = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(href.partition("#")[0])))
         if part not in names:
             continue
-        page, _ = decode(book.read(part), "auto", part)
+        page = decode(book.read(part), "auto", part).text
         text = _text(page)
         if text:
             chapters.append({"name": _heading(text) or posixpath.basename(part), "characters": len(text)})

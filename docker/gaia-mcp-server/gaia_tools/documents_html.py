@@ -9,7 +9,7 @@ from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.charsets import decode
+from gaia_tools.charsets import decode, doubt
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Start, document, formats, ready
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
@@ -37,7 +37,10 @@ async def extract_html_content(
     path = readable(file_path, _MAX_BYTES)
     ready(*FOR_HTML)
     content, facts = await isolated(_read, path, encoding, include_links)
-    return document(path, content, facts, output_format, start, about=facts["title"] or "no title")
+    about = facts["title"] or "no title"
+    if facts["other_encodings"]:
+        about += f"; {doubt(facts['encoding'], facts['other_encodings'])}"
+    return document(path, content, facts, output_format, start, about=about)
 
 
 @server.tool()
@@ -56,10 +59,14 @@ def _read(path: Path, encoding: str, include_links: bool) -> tuple[str, dict[str
         with contextlib.suppress(LookupError, UnicodeDecodeError):
             page.decode(declared)
             encoding = declared
-    text, found = decode(page, encoding, path.name)
+    decoded = decode(page, encoding, path.name)
     # lxml does not take text that names another encoding than its own.
-    text = _DECLARATION.sub("", text)
-    facts = {"title": title(text), "encoding": found}
+    text = _DECLARATION.sub("", decoded.text)
+    facts = {
+        "title": title(text),
+        "encoding": decoded.encoding,
+        "other_encodings": list(decoded.alternatives),
+    }
     try:
         return markdown(tree(text, images=True, links=include_links)), facts
     except RecursionError:

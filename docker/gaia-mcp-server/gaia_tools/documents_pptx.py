@@ -1,23 +1,41 @@
-"""documents-pptx-server: PowerPoint files."""
+"""documents-pptx-server: PowerPoint files, old and new, and OpenDocument presentations.
 
+python-pptx reads .pptx. Of .odp each slide is read by itself, and .ppt as a whole, by anydoc: their charts are not in
+what it gives, and of .ppt neither which slides are hidden.
+"""
+
+import contextlib
+import io
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import olefile
 from mcp.server.fastmcp import FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
+from gaia_tools import office_model, open_document
 from gaia_tools.document_pictures import Pictures
-from gaia_tools.documents import FilePath, Format, Password, Start, document, formats, ready, some
+from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
+from gaia_tools.kinds import expect
+from gaia_tools.page_markdown import markdown, tree
 from gaia_tools.tables import table
-from gaia_tools.zips import office
+from gaia_tools.zips import decrypted, office
 
 server = FastMCP("documents-pptx-server", log_level="WARNING")
-_FORMATS = {".pptx .pptm .ppsx .potx": "PowerPoint"}
+_FORMATS = {
+    ".pptx .pptm .ppsx .potx": "PowerPoint",
+    ".ppt .pps": "PowerPoint of before 2007; charts, and which slides are hidden, are not shown",
+    ".odp": "OpenDocument presentation, as of LibreOffice; charts are not shown",
+}
+# What anydoc reads of the number of a slide in its notes.
+_SLIDE_NUMBERS = ("*", "<number>", "‹#›")
+_SLIDE_RECORD = 0x03EE  # RT_Slide of [MS-PPT]
 _MAX_BYTES = 200 << 20
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
 _TEXT = "{http://schemas.openxmlformats.org/drawingml/2006/main}t"
@@ -37,9 +55,9 @@ async def extract_pptx_content(
     start: Start = 0,
     password: Password = "",
 ) -> CallToolResult:
-    """Read a PowerPoint file as Markdown, slide by slide: titles, text, tables, charts' data, pictures, notes."""
+    """Read a .pptx, .ppt or .odp file as Markdown, by slides: titles, text, tables, charts' data, pictures, notes."""
     path = readable(file_path, _MAX_BYTES)
-    ready("pptx")
+    ready("pptx", *FOR_HTML)
     content, facts = await isolated(_read, path, password, extract_images, extract_notes, include_structure)
     about = some(facts["slides"], "slide")
     if facts["hidden_slides"]:
@@ -53,47 +71,150 @@ async def list_supported_formats() -> CallToolResult:
     return formats(_FORMATS)
 
 
+@dataclass(frozen=True)
+class _Show:
+    """A show as it is before its structure is added: each slide's Markdown, and its line in the structure."""
+
+    slides: list[str]
+    outline: list[str]
+    facts: dict[str, Any]
+    hidden: list[int] = field(default_factory=list)
+
+
 def _read(
     path: Path, password: str, images: bool, notes: bool, structure: bool
 ) -> tuple[str, dict[str, Any]]:
-    import pptx
+    pictures = Pictures(path) if images else None
+    kind = expect(path, "pptx", "ppt", "odp", "encrypted")
+    if kind == "odp":
+        show = _odp(path, pictures, notes)
+    elif kind == "ppt":
+        show = _ppt(path, password, pictures, notes)
+    else:
+        show = _pptx(path, password, pictures, notes)
+    facts = {"format": "pptx" if kind == "encrypted" else kind} | show.facts | {"hidden_slides": show.hidden}
+    parts = list(show.slides)
+    if structure:
+        facts["structure"] = show.outline
+        parts.insert(0, "\n".join(["Structure:", *show.outline]))
+    if pictures:
+        facts["image_files"] = pictures.paths
+    return "\n\n".join(parts), facts
+
+
+def _pptx(path: Path, password: str, pictures: Pictures | None, notes: bool) -> _Show:
     from pptx.exc import PythonPptxError
+    from pptx.package import Package
 
     content = office(path, "pptx", password)
     try:
-        deck = pptx.Presentation(content)
+        # pptx.Presentation takes no slide shows (.ppsx) and no templates (.potx), which are the same inside.
+        deck = Package.open(content).main_document_part.presentation
         slides = list(deck.slides)
     except (KeyError, ValueError, AttributeError, PythonPptxError) as error:
         raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
-    pictures = Pictures(path) if images else None
     parts, outline, hidden = [], [], []
     for number, slide in enumerate(slides, 1):
         title = slide.shapes.title
         name = " ".join(title.text_frame.text.split()) if title is not None else ""
         is_hidden = slide._element.get("show") == "0"
-        heading = f"## Slide {number}" + (f": {name}" if name else "") + (" (hidden)" if is_hidden else "")
+        heading = _heading(number, name, is_hidden)
         shapes = [shape for shape in _flat(slide.shapes) if title is None or shape.shape_id != title.shape_id]
         shown = [heading, *(_shape(shape, pictures) for shape in shapes)]
-        if notes and slide.has_notes_slide and (said := slide.notes_slide.notes_text_frame):
-            shown.append(f"Notes: {said.text.strip()}" if said.text.strip() else "")
+        if notes and slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame):
+            shown.append(f"Notes: {frame.text.strip()}" if frame.text.strip() else "")
         parts.append("\n\n".join(part for part in shown if part))
         kinds = [_kind(shape) for shape in shapes]
-        counted = [some(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)]
-        outline.append(f"- {heading[3:]}: {', '.join(counted) or 'nothing else'}")
+        outline.append(_line(heading, kinds))
         if is_hidden:
             hidden.append(number)
-    facts: dict[str, Any] = {
-        "title": deck.core_properties.title,
-        "author": deck.core_properties.author,
-        "slides": len(slides),
-        "hidden_slides": hidden,
-    }
-    if structure:
-        facts["structure"] = outline
-        parts.insert(0, "\n".join(["Structure:", *outline]))
-    if pictures:
-        facts["image_files"] = pictures.paths
-    return "\n\n".join(parts), facts
+    properties = deck.core_properties
+    facts = {"title": properties.title, "author": properties.author, "slides": len(slides)}
+    return _Show(parts, outline, facts, hidden)
+
+
+def _odp(path: Path, pictures: Pictures | None, notes: bool) -> _Show:
+    package = office(path, "odp")
+    parts, outline, hidden = [], [], []
+    try:
+        facts: dict[str, Any] = dict(open_document.properties(package))
+        for number, slide in enumerate(open_document.slides(package), 1):
+            document = office_model.model(slide.content, "odp", path.name)
+            heading = _heading(number, slide.title, slide.is_hidden)
+            shown = [heading, _markdown(document, list(document.blocks), pictures)]
+            if slide.objects:
+                shown.append(f"[{some(slide.objects, 'embedded chart or sheet')} cannot be shown here.]")
+            if notes and slide.notes:
+                shown.append(f"Notes: {slide.notes}")
+            parts.append("\n\n".join(part for part in shown if part))
+            outline.append(_line(heading, [block.kind for block in document.blocks]))
+            if slide.is_hidden:
+                hidden.append(number)
+    except (KeyError, ValueError, SyntaxError, AttributeError, StopIteration) as error:
+        raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
+    return _Show(parts, outline, facts | {"slides": len(parts)}, hidden)
+
+
+def _ppt(path: Path, password: str, pictures: Pictures | None, notes: bool) -> _Show:
+    content = path.read_bytes()
+    if password:
+        content = decrypted(io.BytesIO(content), path.name, password).getvalue()
+    document = office_model.model(content, "ppt", path.name)
+    slides: list[tuple[str, list[Any]]] = []
+    for block in document.blocks:
+        if block.kind == "heading" and block.level == 2:
+            slides.append((office_model.plain(block.content), []))
+        elif slides:
+            slides[-1][1].append(block)
+        else:
+            slides.append(("", [block]))
+    parts, outline = [], []
+    properties = office_model.properties(content)
+    count = properties["slides"] or _slide_records(content)
+    for number, (title, blocks) in enumerate(slides, 1):
+        heading = _heading(number, title) if count == len(slides) else f"## {title}" * bool(title)
+        spoken = [block for block in blocks if block.kind == "block_quote"]
+        blocks = [block for block in blocks if block.kind != "block_quote"]
+        shown = [heading, _markdown(document, blocks, pictures)]
+        lines = [office_model.plain(line.content) for block in spoken for line in block.blocks or []]
+        text = " / ".join(line for line in lines if line and line not in _SLIDE_NUMBERS)
+        if notes and text:
+            shown.append(f"Notes: {text}")
+        parts.append("\n\n".join(part for part in shown if part))
+        outline.append(_line(heading, [block.kind for block in blocks]))
+    if count != len(slides):
+        parts.append(f"[It has {some(count, 'slide')}: those without a title follow the one before them.]")
+    facts = {"title": properties["title"], "author": properties["author"], "slides": count}
+    return _Show(parts, outline, facts)
+
+
+def _slide_records(content: bytes) -> int:
+    """How many slides an old PowerPoint file holds: each record says its kind and how long it is."""
+    with olefile.OleFileIO(io.BytesIO(content)) as compound:
+        stream = compound.openstream("PowerPoint Document").read()
+    place = count = 0
+    while place + 8 <= len(stream):
+        count += int.from_bytes(stream[place + 2 : place + 4], "little") == _SLIDE_RECORD
+        place += 8 + int.from_bytes(stream[place + 4 : place + 8], "little")
+    return count
+
+
+def _markdown(document: Any, blocks: list[Any], pictures: Pictures | None) -> str:
+    renderer = office_model.Renderer(document, pictures)
+    soup = tree(renderer.html(blocks))
+    for found in soup.find_all("table"):
+        for cell in found.tr.find_all("td", recursive=False) if found.tr else []:
+            cell.name = "th"
+    return markdown(soup)
+
+
+def _heading(number: int, title: str, is_hidden: bool = False) -> str:
+    return f"## Slide {number}" + (f": {title}" if title else "") + (" (hidden)" if is_hidden else "")
+
+
+def _line(heading: str, kinds: list[str]) -> str:
+    counted = [some(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)]
+    return f"- {heading[3:]}: {', '.join(counted) or 'nothing else'}"
 
 
 def _flat(shapes: Any) -> Iterator[Any]:
@@ -148,7 +269,11 @@ def _chart(chart: Any) -> str:
     parts = [f"Chart ({chart.chart_type.name.lower().replace('_', ' ')}){': ' + title if title else ''}"]
     for plot in chart.plots:
         series = list(plot.series)
-        categories = [" / ".join(labels) for labels in plot.categories.flattened_labels]
+        dates = _dates(chart, plot)
+        categories = [
+            " / ".join([*labels[:-1], dates.get(labels[-1], labels[-1])]) if labels else ""
+            for labels in plot.categories.flattened_labels
+        ]
         length = max((len(tuple(one.values)) for one in series), default=0)
         labels = categories + [str(n + 1) for n in range(len(categories), length)]
         values = [tuple(one.values) for one in series]
@@ -156,6 +281,32 @@ def _chart(chart: Any) -> str:
         rows += [[label, *(v[i] if i < len(v) else None for v in values)] for i, label in enumerate(labels)]
         parts.append(table(rows))
     return "\n\n".join(parts)
+
+
+def _dates(chart: Any, plot: Any) -> dict[str, str]:
+    """A chart's categories in ISO 8601, by what they are in the file, where they are dates: as in Excel, days.
+
+    Their number format says that they are, or that of the axis, or an axis of dates where neither has a format. An
+    axis of dates alone says nothing: years are on such axes too, as plain numbers.
+    """
+    if not plot._element.xpath(".//c:cat/c:numRef"):
+        return {}
+    from openpyxl.styles.numbers import is_date_format
+    from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
+
+    space = chart._chartSpace
+    codes = plot._element.xpath(".//c:cat//c:formatCode/text() | .//c:cat//c:pt/@formatCode")
+    codes += space.xpath(
+        ".//c:dateAx/c:numFmt/@formatCode | .//c:catAx/c:numFmt[@sourceLinked='0']/@formatCode"
+    )
+    if not any(map(is_date_format, codes)) and (codes or not space.xpath(".//c:dateAx")):
+        return {}
+    epoch = MAC_EPOCH if space.xpath("./c:date1904[not(@val) or @val='1' or @val='true']") else WINDOWS_EPOCH
+    found = {}
+    for label in {labels[-1] for labels in plot.categories.flattened_labels if labels}:
+        with contextlib.suppress(ValueError, OverflowError, TypeError):
+            found[label] = from_excel(float(label), epoch).isoformat().removesuffix("T00:00:00")
+    return found
 
 
 def _picture(shape: Any, pictures: Pictures | None) -> str:

@@ -8,7 +8,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools.charsets import decode
+from gaia_tools.charsets import Decoded, decode, doubt
 from gaia_tools.documents import FilePath, Format, Start, document, formats, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
@@ -40,10 +40,18 @@ async def extract_text_content(
 ) -> CallToolResult:
     """Read a text file, whatever its encoding, and return its content."""
     path = readable(file_path, _MAX_BYTES)
-    text, found = await isolated(_read, path, encoding)
+    decoded = await isolated(_read, path, encoding)
+    text = decoded.text
     lines = text.count("\n") + bool(text and not text.endswith("\n"))
-    facts = {"encoding": found, "bytes": path.stat().st_size, "lines": lines}
-    about = f"{some(lines, 'line')}, {found}"
+    facts = {
+        "encoding": decoded.encoding,
+        "other_encodings": list(decoded.alternatives),
+        "bytes": path.stat().st_size,
+        "lines": lines,
+    }
+    about = f"{some(lines, 'line')}, {doubt(decoded.encoding, decoded.alternatives)}"
+    if text.startswith("{\\rtf"):
+        about += "; its codes are shown: extract_docx_content shows what it says"
     return document(path, text, facts, output_format, start, max_content_length, about)
 
 
@@ -53,10 +61,10 @@ async def list_supported_formats() -> CallToolResult:
     return formats(_FORMATS)
 
 
-def _read(path: Path, encoding: str) -> tuple[str, str]:
+def _read(path: Path, encoding: str) -> Decoded:
     if encoding == "auto":
         expect(path, "text", "html", "rtf")
-    text, found = decode(path.read_bytes(), encoding, path.name)
-    if not text.strip("\ufeff\0 \t\r\n"):
+    decoded = decode(path.read_bytes(), encoding, path.name)
+    if not decoded.text.strip("\ufeff\0 \t\r\n"):
         raise ToolError(f"{path.name} has no text in it.")
-    return text, found
+    return decoded

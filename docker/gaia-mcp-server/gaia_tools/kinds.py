@@ -49,11 +49,11 @@ _NAMES = {
     "image": ("an image", "extract_text_ocr or analyze_image_ai"),
     "audio": ("an audio file", "transcribe_audio"),
     "video": ("a video", "analyze_video"),
-    "rtf": ("a rich text file", "extract_text_content, which shows its codes"),
-    "doc": ("a Word file of before 2007", ""),
-    "ppt": ("a PowerPoint file of before 2007", ""),
-    "odt": ("an OpenDocument text", "extract_archive: its text is in content.xml"),
-    "odp": ("an OpenDocument presentation", "extract_archive: its text is in content.xml"),
+    "rtf": ("a rich text file", "extract_docx_content"),
+    "doc": ("a Word file of before 2007", "extract_docx_content"),
+    "ppt": ("a PowerPoint file of before 2007", "extract_pptx_content"),
+    "odt": ("an OpenDocument text", "extract_docx_content"),
+    "odp": ("an OpenDocument presentation", "extract_pptx_content"),
     "7z": ("a 7z archive", "`bsdtar -xf` in a terminal"),
     "rar": ("a RAR archive", "`bsdtar -xf` in a terminal"),
     "program": ("a program", ""),
@@ -101,14 +101,8 @@ def expect(path: Path, *kinds: str) -> str:
         return found
     what, tool = _NAMES[found]
     wanted = " or ".join(dict.fromkeys(_NAMES[one][0] for one in kinds if one != "encrypted"))
-    advice = f"Use {tool}." if tool else _advice(found)
+    advice = f"Use {tool}." if tool else ""
     raise ToolError(f"{path.name} is {what}, not {wanted}. {advice}".rstrip())
-
-
-def _advice(found: str) -> str:
-    if found in ("doc", "ppt"):
-        return f"That format is not read here: it has to be saved as .{found}x first."
-    return ""
 
 
 def _kind_of_zip(path: Path) -> str:

@@ -122,7 +122,7 @@ def decoded(body: bytes, content_type: str, url: str) -> str:
             with contextlib.suppress(LookupError, ValueError):
                 name = codecs.lookup(label).name
                 return str(codecs.getincrementaldecoder(_WIDER.get(name, name))().decode(body))
-    return charsets.decode(body, "auto", url)[0]
+    return charsets.decode(body, "auto", url).text
 
 
 @functools.cache

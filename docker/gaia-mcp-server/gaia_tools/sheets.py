@@ -1,8 +1,6 @@
 """Tables as they are in files: delimited text and spreadsheets, read to rows of values."""
 
-import csv
 import io
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,10 @@ from typing import Any
 from mcp.server.fastmcp.exceptions import ToolError
 
 from gaia_tools.charsets import decode
+from gaia_tools.delimited import DELIMITERS, NAMES_OF_RUNS, delimited_rows, sniffed
+from gaia_tools.json_tables import json_rows
+from gaia_tools.sheet_errors import with_errors
 from gaia_tools.zips import decrypted, refuse_entities
-
-_DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " ", "\\t": "\t"}
-_SNIFFED = (",", "\t", ";", "|")
-_SNIFFED_LINES = 50
-_MAX_FIELD_CHARS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,19 +33,30 @@ class Sheet:
 
 
 def read_text(path: Path, encoding: str = "auto", delimiter: str = "auto") -> Sheet:
-    """A table in a text file.
+    """A table in a text file: delimited, or JSON that is one.
 
     Raises:
-        ToolError: It is no text, or not of that encoding.
+        ToolError: It is no text, not of that encoding, or JSON of another form.
     """
-    text, found = decode(path.read_bytes(), encoding, path.name)
+    decoded = decode(path.read_bytes(), encoding, path.name)
+    facts: dict[str, Any] = {
+        "format": "text",
+        "encoding": decoded.encoding,
+        "other_encodings": list(decoded.alternatives),
+        "delimiter": None,
+        "note": "",
+    }
+    if delimiter == "auto" and (rows := json_rows(decoded.text, path.name)) is not None:
+        return Sheet(rows, facts | {"format": "json"})
     if delimiter == "auto":
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniffed(text)
-    delimiter = _DELIMITERS.get(delimiter.lower(), delimiter)
-    if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ToolError(f"delimiter is {delimiter!r}; it has to be one character, such as ',' or 'tab'.")
-    rows, note = _parsed(text, delimiter)
-    return Sheet(rows, {"format": "text", "encoding": found, "delimiter": delimiter, "note": note})
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else sniffed(decoded.text)
+    delimiter = DELIMITERS.get(delimiter.lower(), delimiter)
+    if delimiter not in DELIMITERS.values() and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ToolError(
+            f"delimiter is {delimiter!r}; it has to be one character, such as ',', or one of: {', '.join(DELIMITERS)}."
+        )
+    rows, facts["note"] = delimited_rows(decoded.text, delimiter)
+    return Sheet(rows, facts | {"delimiter": NAMES_OF_RUNS.get(delimiter, delimiter)})
 
 
 def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") -> tuple[Sheet, io.BytesIO]:
@@ -88,6 +95,8 @@ def read_spreadsheet(path: Path, kind: str, name: str = "", password: str = "") 
         left = [None] * (sheet.start[1] if sheet.start else 0)
         rows = [left + [None if value == "" else value for value in row] for row in sheet.iter_rows()]
         merged = sheet.merged_cell_ranges or []
+        if kind != "ods":
+            rows = with_errors(content, kind, chosen, rows)
     except PasswordError as error:
         raise ToolError(f"{path.name} is protected with a password. Give it with password=...") from error
     except (CalamineError, OSError, ValueError) as error:
@@ -126,34 +135,3 @@ def _chosen(names: list[str], name: str, file: str) -> str:
         if one.strip().lower() == name.strip().lower():
             return one
     raise ToolError(f"{file} has no sheet {name!r}; it has: {', '.join(names)}.")
-
-
-def _sniffed(text: str) -> str:
-    """The delimiter with which most of the first lines have the same number of fields, more than one."""
-    sample = "".join(itertools.islice(io.StringIO(text[: 1 << 16]), _SNIFFED_LINES))
-    best, most = ",", 0
-    for delimiter in _SNIFFED:
-        counts = [len(row) for row in _rows(sample, delimiter, csv.QUOTE_MINIMAL) if row]
-        usual = max(set(counts), key=counts.count, default=1)
-        lines = counts.count(usual) if usual > 1 else 0
-        if lines > most:
-            best, most = delimiter, lines
-    return best
-
-
-def _parsed(text: str, delimiter: str) -> tuple[list[list[str]], str]:
-    try:
-        return _rows(text, delimiter, csv.QUOTE_MINIMAL), ""
-    except csv.Error:
-        note = "quotation marks in it do not match: they were taken as ordinary characters"
-        try:
-            return _rows(text, delimiter, csv.QUOTE_NONE), note
-        except csv.Error as error:
-            raise ToolError(f"It is no table: {error}. extract_text_content reads any text.") from error
-
-
-def _rows(text: str, delimiter: str, quoting: int) -> list[list[str]]:
-    csv.field_size_limit(_MAX_FIELD_CHARS)
-    skip = delimiter != " "
-    lines = io.StringIO(text, newline="")
-    return list(csv.reader(lines, delimiter=delimiter, quoting=quoting, skipinitialspace=skip))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ Office files and EPUB books are ZIP files of XML. Their XML declares no entities
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
@@ -30,7 +31,7 @@ def opened(path: Path) -> zipfile.ZipFile:
 
 
 def office(path: Path, kind: str, password: str = "") -> io.BytesIO:
-    """An Office file of that kind, decrypted and safe to be given to a library.
+    """An Office file of that kind, a ZIP file of XML, decrypted and safe to be given to a library.
 
     Raises:
         ToolError: It is of another kind, damaged, unsafe, or protected and ``password`` does not open it.
@@ -78,8 +79,13 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
     from defusedxml.ElementTree import iterparse
 
     with _checked(content, name) as archive:
+        if b":encryption-data" in _manifest(archive):
+            raise ToolError(
+                f"{name} is protected with a password, as OpenDocument files are: that is not read here."
+            )
         for entry in archive.infolist():
-            if not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
+            # OpenOffice leaves empty files behind, which declare nothing.
+            if not entry.file_size or not entry.filename.lower().endswith((".xml", ".rels", ".vml")):
                 continue
             try:
                 with archive.open(entry) as part:
@@ -98,6 +104,24 @@ def refuse_entities(content: io.BytesIO, name: str) -> None:
             except RuntimeError as error:
                 raise ToolError(f"{name} is encrypted as a ZIP file, as Office does not do.") from error
     content.seek(0)
+
+
+def _manifest(archive: zipfile.ZipFile) -> bytes:
+    """The beginning of an OpenDocument file's list of its parts, or nothing."""
+    try:
+        with archive.open("META-INF/manifest.xml") as file:
+            return file.read(_CHUNK)
+    except (
+        KeyError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        ValueError,
+        zlib.error,
+    ):
+        return b""
 
 
 def _checked(file: Path | io.BytesIO, name: str) -> zipfile.ZipFile:

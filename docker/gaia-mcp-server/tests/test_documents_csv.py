@@ -14,6 +14,7 @@ from openpyxl.styles.colors import Color
 
 from tests.conftest import call, content, refusal, text
 from tests.documents_made import laughs, rewritten
+from tests.paragraphs import PARAGRAPHS
 
 READ = "extract_csv_content"
 
@@ -99,6 +100,44 @@ async def test_an_old_spreadsheet_is_read(workspace: Path) -> None:
     assert "only that of .xlsx" in await refusal(server, READ, file_path="a.xls", include_formatting=True)
 
 
+def open_document(path: Path) -> None:
+    names = 'xmlns:{0}="urn:oasis:names:tc:opendocument:xmlns:{0}:1.0"'
+    spaces = " ".join(names.format(name) for name in ("office", "table", "text", "style"))
+    cells = (
+        '<table:table-cell office:value-type="string" table:number-columns-spanned="2"><text:p>Größe</text:p>'
+        '</table:table-cell><table:covered-table-cell/><table:table-cell office:value-type="date" '
+        'office:date-value="2024-02-29"><text:p>29 Feb</text:p></table:table-cell>'
+        '<table:table-cell office:value-type="float" office:value="1.5"><text:p>1,5</text:p></table:table-cell>'
+    )
+    sheets = "".join(
+        f'<table:table table:name="{name}" table:style-name="{style}"><table:table-row>{cells}</table:table-row>'
+        "</table:table>"
+        for name, style in (("First", "seen"), ("Second", "unseen"))
+    )
+    styles = "".join(
+        f'<style:style style:name="{name}" style:family="table"><style:table-properties table:display="{shown}"/>'
+        "</style:style>"
+        for name, shown in (("seen", "true"), ("unseen", "false"))
+    )
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        package.writestr("META-INF/manifest.xml", "<manifest/>")
+        package.writestr("Configurations2/accelerator/current.xml", "")
+        package.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:automatic-styles>{styles}</office:automatic-styles>"
+            f"<office:body><office:spreadsheet>{sheets}</office:spreadsheet></office:body></office:document-content>",
+        )
+
+
+async def test_an_open_document_spreadsheet_is_read(workspace: Path) -> None:
+    open_document(workspace / "a.ods")
+    result = await call(server, READ, file_path="a.ods")
+    assert result.structuredContent is not None
+    assert result.structuredContent["content"] == [["Größe", None, "2024-02-29", 1.5]]
+    assert "2 sheets: First, Second (hidden)" in text(result)
+
+
 @pytest.mark.parametrize(
     ("encoding", "cities"),
     [
@@ -145,6 +184,90 @@ async def test_delimiters_are_found_out(workspace: Path, delimiter: str) -> None
     written = "\n".join(delimiter.join(f'"{value}"' for value in row) for row in rows)
     (workspace / "a.csv").write_text(written)
     assert (await content(server, READ, file_path="a.csv"))["content"] == rows
+
+
+@pytest.mark.parametrize(
+    ("written", "delimiter"),
+    [
+        ('"first name" "n"\n"Ann Lee" "1"\n"Bob, Jr." "2"\n', " "),
+        ("name  n\nAnn    1\nBob 22\n", "spaces"),
+        ("first name   n\nAnn Lee      1\nBob Ray     22\n", "two or more spaces"),
+        ('name  "of what"  n\nAnn  "a b"  1\n  Bob  "c"  2\n', "two or more spaces"),
+    ],
+)
+async def test_columns_between_spaces_are_found_out(workspace: Path, written: str, delimiter: str) -> None:
+    (workspace / "a.txt").write_text(written)
+    found = await content(server, READ, file_path="a.txt")
+    assert found["delimiter"] == delimiter
+    assert {len(row) for row in found["content"]} == {found["columns"]}
+    assert found["content"][1][0].startswith("Ann")
+    assert '"' not in str(found["content"]).replace("'", "")
+    again = await content(server, READ, file_path="a.txt", delimiter=delimiter)
+    assert again["content"] == found["content"]
+
+
+async def test_prose_is_one_column_and_an_unknown_delimiter_is_refused(workspace: Path) -> None:
+    (workspace / "a.txt").write_text("one two three\nfour five six\nseven eight nine\n")
+    assert (await content(server, READ, file_path="a.txt"))["columns"] == 1
+    assert "two or more spaces" in await refusal(server, READ, file_path="a.txt", delimiter="::")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '[{"city": "Łódź", "n": 1}, {"city": "x, y", "n": 2.5, "more": {"a": [1]}}]',
+        '{"city": "Łódź", "n": 1}\n{"city": "x, y", "n": 2.5, "more": {"a": [1]}}\n',
+        '[["city", "n", "more"], ["Łódź", 1, null], ["x, y", 2.5, {"a": [1]}]]',
+        '{"city": ["Łódź", "x, y"], "n": [1, 2.5], "more": [null, {"a": [1]}]}',
+        '{"count": 2, "rows": [{"city": "Łódź", "n": 1}, {"city": "x, y", "n": 2.5, "more": {"a": [1]}}]}',
+    ],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+async def test_json_that_is_a_table_is_read_as_one(workspace: Path, written: str, name: str) -> None:
+    (workspace / name).write_text(written, encoding="utf-8")
+    result = await call(server, READ, file_path=name, include_statistics=True)
+    assert result.structuredContent is not None
+    rows = [["city", "n", "more"], ["Łódź", 1, None], ["x, y", 2.5, '{"a": [1]}']]
+    assert result.structuredContent["content"] == rows
+    assert result.structuredContent["statistics"][1]["sum"] == 3.5
+    assert f"{name}: 3 rows, 3 columns, utf-8, JSON" in text(result)
+    assert "| city | n | more |" in text(result)
+
+
+async def test_one_object_is_one_row(workspace: Path) -> None:
+    (workspace / "a.json").write_text('{"name": "Ann", "age": 3, "is_here": true}')
+    found = await content(server, READ, file_path="a.json")
+    assert found["content"] == [["name", "age", "is_here"], ["Ann", 3, True]]
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ('{"a": {"b": 1}, "c": [1, 2]}', "no table: an object with a, c"),
+        ("[1, 2, [3]]", "no table: a list of single or mixed values"),
+        ('[{"a": 1}, {"a":', "damaged JSON"),
+        ('"a"', "no JSON that is a table"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+async def test_other_json_is_refused_with_what_reads_it(workspace: Path, written: str, reason: str) -> None:
+    (workspace / "a.json").write_text(written)
+    found = await refusal(server, READ, file_path="a.json")
+    assert reason in found
+    assert "extract_text_content" in found or "nested" in found
+
+
+async def test_delimited_text_that_begins_like_json_is_read(workspace: Path) -> None:
+    (workspace / "a.csv").write_text("[id],{name}\n1,x\n2,y\n")
+    assert (await content(server, READ, file_path="a.csv"))["content"][0] == ["[id]", "{name}"]
+
+
+async def test_a_table_in_an_old_code_page_tells_its_doubt(workspace: Path) -> None:
+    lines = "\n".join(f"{number};{word}" for number, word in enumerate(PARAGRAPHS["czech"].split()))
+    (workspace / "a.csv").write_bytes(lines.encode("iso8859-2"))
+    result = await call(server, READ, file_path="a.csv")
+    assert "a guess" in text(result)
+    assert "přístavu" in text(result)
 
 
 async def test_values_stay_as_they_are_written(workspace: Path) -> None:
@@ -243,3 +366,14 @@ async def test_a_sheet_as_wide_and_long_as_can_be_ends_in_an_error_and_the_serve
     assert "too much memory" in await refusal(server, READ, file_path="far.xlsx")
     workbook(workspace / "a.xlsx")
     assert (await content(server, READ, file_path="a.xlsx"))["rows"] == 6
+
+
+async def test_an_error_in_a_cell_is_shown_and_an_empty_part_is_no_damage(workspace: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (("part", "share"), ("a", 0.5), ("b", "#DIV/0!"), ("c", None), (None, "#REF!")):
+        book.active.append(row)
+    book.save(workspace / "shares.xlsx")
+    # LibreOffice leaves such a part in its files.
+    rewritten(workspace / "shares.xlsx", "Configurations2/accelerator/current.xml", b"")
+    found = await content(server, "extract_csv_content", file_path="shares.xlsx")
+    assert found["content"] == [["part", "share"], ["a", 0.5], ["b", "#DIV/0!"], ["c", None], [None, "#REF!"]]

@@ -1,18 +1,22 @@
 """Word files are read in their order, with all that stands in them; damaged and hostile ones end in an error."""
 
+import random
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
 import docx
 import pytest
 from docx.oxml import parse_xml
+from gaia_tools.documents_csv import server as csv_server
 from gaia_tools.documents_docx import server
 
 from tests.conftest import call, content, refusal, text
 from tests.documents_made import laughs, picture, rewritten
 
 READ = "extract_docx_content"
+SAMPLES = Path(__file__).parent / "samples"
 _NAMES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
@@ -69,9 +73,113 @@ async def test_all_is_read_in_its_order(letter: Path) -> None:
     places = [shown.find(part) for part in parts]
     assert -1 not in places, (parts[places.index(-1)], shown)
     assert places == sorted(places)
+    assert "Comment [Bob 1]" in shown
     assert result.structuredContent is not None
     assert result.structuredContent["title"] == "A letter"
     assert result.structuredContent["author"] == "Ann"
+
+
+@pytest.mark.parametrize("kind", ["odt", "doc", "rtf"])
+async def test_older_and_open_formats_are_read_with_all_that_stands_in_them(
+    kind: str, workspace: Path
+) -> None:
+    shutil.copy(SAMPLES / f"letter.{kind}", workspace / "letter")
+    result = await call(server, READ, file_path="letter", include_structure=True, extract_images=True)
+    shown = text(result)
+    parts = [
+        "Structure: 3 headings, 1 table, 1 image",
+        "# Bridge repair",
+        "The old bridge — „Brücke“, мост, 橋 — costs **12,500",
+        "more[1] than planned",
+        "## Steps",
+        "1. Close the road\n2. Replace the deck",
+        "- paint",
+        "| Item and year | Item and year | Euro |\n| --- | --- | --- |\n| Deck \\| rails | 2024 | 9000 |",
+        "[the plan](https://example.org/bridge)",
+        "](letter_images/image1.png)",
+        "[1] Prices of March.",
+    ]
+    places = [shown.find(part) for part in parts]
+    assert -1 not in places, (parts[places.index(-1)], shown)
+    assert places == sorted(places)
+    assert (workspace / "letter_images/image1.png").read_bytes().startswith(b"\x89PNG")
+    found = result.structuredContent
+    assert found is not None
+    assert found["format"] == kind
+    assert found["structure"] == ["- Bridge repair", "  - Steps", "  - Costs"]
+    if kind == "odt":
+        assert "[Header: Confidential draft]" in shown
+        assert "[Footer: City of Aa, works office]" in shown
+        assert "than planned [Comment by Bob: Is this final?]." in shown
+    else:
+        assert f"What it has of headers and footers and comments is not shown: of .{kind}" in shown
+    if kind != "rtf":
+        assert (found["title"], found["author"]) == ("Bridge repair", "Ann")
+    without = await content(
+        server, READ, file_path="letter", extract_tables=False, extract_headers_footers=False
+    )
+    assert "9000" not in without["content"]
+    assert "Confidential" not in without["content"]
+
+
+async def test_lists_with_letters_keep_them(workspace: Path) -> None:
+    body = r"{\listtext a)\tab}first\par {\listtext b)\tab}second\par"
+    (workspace / "a.rtf").write_text(r"{\rtf1\ansi\ansicpg1252 Gr\'fc\'dfe \u269?\par " + body + "}")
+    shown = (await content(server, READ, file_path="a.rtf"))["content"]
+    assert shown == "Grüße č\n\n- a) first\n- b) second"
+
+
+async def test_what_was_deleted_from_an_open_document_is_not_shown(workspace: Path) -> None:
+    shutil.copy(SAMPLES / "letter.odt", workspace / "a.odt")
+    with zipfile.ZipFile(workspace / "a.odt") as archive:
+        body = archive.read("content.xml").decode()
+    deleted = (
+        '<text:tracked-changes><text:changed-region text:id="c1"><text:deletion><text:p>gone for good</text:p>'
+        "</text:deletion></text:changed-region></text:tracked-changes>"
+    )
+    changed = re.sub(r"(<office:text[^>]*>)", lambda match: match[1] + deleted, body)
+    assert changed != body
+    rewritten(workspace / "a.odt", "content.xml", changed.encode())
+    shown = (await content(server, READ, file_path="a.odt"))["content"]
+    assert "gone for good" not in shown
+    assert "Bridge repair" in shown
+
+
+@pytest.mark.parametrize("kind", ["odt", "doc", "rtf"])
+async def test_damage_to_older_and_open_formats_ends_in_a_result_or_an_error(
+    kind: str, workspace: Path
+) -> None:
+    held = (SAMPLES / f"letter.{kind}").read_bytes()
+    for seed in range(6):
+        chance = random.Random(seed)
+        damaged = bytearray(held)
+        for _ in range(1 + 20 * seed):
+            damaged[chance.randrange(8, len(damaged))] = chance.randrange(256)
+        (workspace / "a").write_bytes(damaged[: chance.choice([len(damaged), len(damaged) * 3 // 4])])
+        assert text(await call(server, READ, file_path="a"))
+
+
+async def test_xml_of_open_documents_that_declares_entities_is_refused(workspace: Path) -> None:
+    for part in ("content.xml", "styles.xml", "meta.xml"):
+        shutil.copy(SAMPLES / "letter.odt", workspace / "a.odt")
+        rewritten(workspace / "a.odt", part, laughs())
+        assert "declares XML entities" in await refusal(server, READ, file_path="a.odt")
+
+
+async def test_a_protected_open_document_is_called_so(workspace: Path) -> None:
+    shutil.copy(SAMPLES / "letter.odt", workspace / "a.odt")
+    rewritten(workspace / "a.odt", "content.xml", random.Random(1).randbytes(500))
+    manifest = (
+        b'<manifest><file-entry full-path="content.xml"><manifest:encryption-data/></file-entry></manifest>'
+    )
+    rewritten(workspace / "a.odt", "META-INF/manifest.xml", manifest)
+    assert "protected with a password" in await refusal(server, READ, file_path="a.odt", password="x")
+
+
+async def test_other_tools_name_the_one_that_reads_these(workspace: Path) -> None:
+    for name in ("letter.doc", "letter.odt"):
+        shutil.copy(SAMPLES / name, workspace / name)
+        assert "Use extract_docx_content" in await refusal(csv_server, "extract_csv_content", file_path=name)
 
 
 async def test_parts_may_be_left_out_or_listed(letter: Path) -> None:

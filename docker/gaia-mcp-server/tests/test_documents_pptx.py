@@ -1,6 +1,12 @@
 """Slides are read in their order, with all that is on them; damaged and hostile files end in an error."""
 
+import datetime
+import lzma
+import random
+import shutil
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pptx
 import pytest
@@ -13,7 +19,15 @@ from tests.conftest import call, content, refusal, text
 from tests.documents_made import laughs, picture, rewritten
 
 READ = "extract_pptx_content"
+SAMPLES = Path(__file__).parent / "samples"
 _BOX = (Inches(1), Inches(2), Inches(4), Inches(3))
+
+
+def sample(kind: str, path: Path) -> None:
+    if kind == "ppt":
+        path.write_bytes(lzma.decompress((SAMPLES / "deck.ppt.xz").read_bytes()))
+    else:
+        shutil.copy(SAMPLES / f"deck.{kind}", path)
 
 
 @pytest.fixture
@@ -65,6 +79,102 @@ async def test_ten_slides_are_read_in_order_with_their_notes(deck: Path) -> None
     assert "\n  - Below it" in slides[6]
 
 
+@pytest.mark.parametrize("kind", ["odp", "ppt"])
+async def test_older_and_open_presentations_are_read_slide_by_slide(kind: str, workspace: Path) -> None:
+    sample(kind, workspace / "deck")
+    result = await call(server, READ, file_path="deck", include_structure=True)
+    shown = text(result)
+    slides = shown.split("## Slide ")[1:]
+    assert len(slides) == 3
+    for number, slide in enumerate(slides, 1):
+        assert slide.startswith(f"{number}: Title {number}")
+        assert f"- Point of {number}" in slide
+        assert f"Notes: Say {number} aloud." in slide
+        assert "number>" not in slide
+    assert "Below it" in slides[0]
+    assert all(f"cell {number}" in slides[1] for number in range(4))
+    assert "In a box — мост" in slides[2]
+    found = result.structuredContent
+    assert found is not None
+    assert (found["format"], found["slides"]) == (kind, 3)
+    assert found["structure"][0] == "- Slide 1: Title 1: " + ("2 lists" if kind == "odp" else "1 list")
+    if kind == "odp":
+        assert "| cell 0 | cell 1 |\n| --- | --- |\n| cell 2 | cell 3 |" in slides[1]
+        assert found["hidden_slides"] == [3]
+        assert "Title 3 (hidden)" in slides[2]
+    without = await content(server, READ, file_path="deck", extract_notes=False)
+    assert "aloud" not in without["content"]
+
+
+@pytest.mark.parametrize("kind", ["odp", "ppt"])
+async def test_damage_to_older_and_open_presentations_ends_in_a_result_or_an_error(
+    kind: str, workspace: Path
+) -> None:
+    sample(kind, workspace / "deck")
+    held = (workspace / "deck").read_bytes()
+    for seed in range(4):
+        chance = random.Random(seed)
+        damaged = bytearray(held)
+        for _ in range(1 + 20 * seed):
+            damaged[chance.randrange(8, len(damaged))] = chance.randrange(256)
+        (workspace / "deck").write_bytes(damaged[: chance.choice([len(damaged), len(damaged) * 3 // 4])])
+        assert text(await call(server, READ, file_path="deck"))
+
+
+def chart_of(
+    path: Path, categories: list[Any], number_format: str | None = None, axis_format: str | None = None
+) -> None:
+    show = pptx.Presentation()
+    data = CategoryChartData(**({"number_format": "General"} if number_format is None else {}))
+    data.categories = categories
+    data.add_series("sold", range(len(categories)))
+    frame = show.slides.add_slide(show.slide_layouts[6]).shapes.add_chart(XL_CHART_TYPE.LINE, *_BOX, data)
+    space = frame.chart._chartSpace
+    for code in space.xpath(".//c:cat//c:formatCode"):
+        code.text = number_format or code.text
+    for axis in space.xpath(".//c:dateAx/c:numFmt | .//c:catAx/c:numFmt"):
+        axis.set("formatCode", axis_format or axis.get("formatCode"))
+        axis.set("sourceLinked", "0" if axis_format else "1")
+    show.save(path)
+
+
+@pytest.mark.parametrize(
+    ("number_format", "axis_format", "shown"),
+    [
+        (None, None, ["2024-02-29", "2024-03-01"]),
+        ("d mmm yy", None, ["2024-02-29", "2024-03-01"]),
+        ("General", "mmm yyyy", ["2024-02-29", "2024-03-01"]),
+        ("General", "General", ["45351.0", "45352.0"]),
+        ("0.00", "0", ["45351.0", "45352.0"]),
+    ],
+)
+async def test_dates_of_charts_are_dates_where_a_format_says_so(
+    workspace: Path, number_format: str | None, axis_format: str | None, shown: list[str]
+) -> None:
+    days = [datetime.date(2024, 2, 29), datetime.date(2024, 3, 1)]
+    chart_of(workspace / "a.pptx", days, number_format, axis_format)
+    found = (await content(server, READ, file_path="a.pptx"))["content"]
+    assert f"| {shown[0]} | 0 |\n| {shown[1]} | 1 |" in found
+
+
+async def test_dates_of_charts_have_times_and_count_from_1904_where_they_do(workspace: Path) -> None:
+    chart_of(workspace / "a.pptx", [45351.25, 45352.5], "yyyy-mm-dd hh:mm")
+    assert "| 2024-02-29T06:00:00 | 0 |" in (await content(server, READ, file_path="a.pptx"))["content"]
+    chart_of(workspace / "b.pptx", [datetime.date(2024, 2, 29)])
+    part = "ppt/charts/" + next(
+        Path(name).name for name in zipfile.ZipFile(workspace / "b.pptx").namelist() if "charts/chart" in name
+    )
+    held = zipfile.ZipFile(workspace / "b.pptx").read(part)
+    assert b'<c:date1904 val="0"/>' in held
+    rewritten(workspace / "b.pptx", part, held.replace(b'<c:date1904 val="0"/>', b'<c:date1904 val="1"/>'))
+    assert "| 2028-03-01 | 0 |" in (await content(server, READ, file_path="b.pptx"))["content"]
+
+
+async def test_years_of_charts_stay_numbers(workspace: Path) -> None:
+    chart_of(workspace / "a.pptx", [2019, 2020], "General")
+    assert "| 2019" in (await content(server, READ, file_path="a.pptx"))["content"]
+
+
 async def test_notes_may_be_left_out_and_slides_listed(deck: Path) -> None:
     found = await content(server, READ, file_path="deck.pptx", extract_notes=False, include_structure=True)
     assert "aloud" not in found["content"]
@@ -96,9 +206,7 @@ async def test_damaged_protected_and_other_files_are_refused(deck: Path, workspa
     (workspace / "zero.pptx").touch()
     assert "0 bytes" in await refusal(server, READ, file_path="zero.pptx")
     (workspace / "page.pptx").write_text("<!DOCTYPE html><html></html>")
-    assert "an HTML page, not a PowerPoint file. Use extract_html_content" in await refusal(
-        server, READ, file_path="page.pptx"
-    )
+    assert "Use extract_html_content" in await refusal(server, READ, file_path="page.pptx")
     rewritten(deck, "ppt/presentation.xml", b"<other/>")
     assert "damaged" in await refusal(server, READ, file_path="deck.pptx")
 

@@ -7,6 +7,7 @@ import pytest
 from gaia_tools.documents_txt import server
 
 from tests.conftest import call, content, refusal, text
+from tests.paragraphs import PARAGRAPHS
 
 READ = "extract_text_content"
 
@@ -34,6 +35,15 @@ async def test_text_is_read_in_many_encodings(workspace: Path, said: str, encodi
     assert text(await call(server, READ, file_path="a.txt", output_format="text")) == said * 30
     assert found["lines"] == 30
     assert found["encoding"] == encoding
+
+
+async def test_doubt_about_an_encoding_is_told_with_what_to_try(workspace: Path) -> None:
+    (workspace / "a.txt").write_bytes(PARAGRAPHS["czech"].encode("iso8859-2"))
+    result = await call(server, READ, file_path="a.txt")
+    assert "iso8859_2 (a guess: where letters look wrong, ask again with encoding=cp1250" in text(result)
+    assert result.structuredContent is not None
+    assert "cp1250" in result.structuredContent["other_encodings"]
+    assert "oprava starého" in (await content(server, READ, file_path="a.txt"))["content"]
 
 
 async def test_a_long_text_is_read_part_by_part(workspace: Path) -> None:
