@@ -44,7 +44,7 @@ _ESCAPING = ("iso2022", "hz")
 _ESCAPE = re.compile(rb"\x1b[$(]|\x0e|~\{")
 # What the letters of one text are nearly all in, where they are East Asian.
 _EAST_ASIAN = ("gb2312", "big5", "cp932", "cp949")
-_SAMPLE_BYTES = 50_000
+_SAMPLE_BYTES = 20_000
 _SAMPLE_WIDE = 4096
 _MAX_ALTERNATIVES = 4
 # How much less likely than the first a reading may be to be named; chardet is sure of most texts by more.
@@ -187,7 +187,7 @@ def _legacy(content: bytes) -> tuple[str, tuple[str, ...]]:
 
     # Only what is not ASCII tells charsets apart, each once: in a table, the rest would outweigh it.
     pieces = (
-        piece for piece in re.split(rb"[\r\n\t,;|]+", content[: 40 * _SAMPLE_BYTES]) if not piece.isascii()
+        piece for piece in re.split(rb"[\r\n\t,;|]+", content[: 100 * _SAMPLE_BYTES]) if not piece.isascii()
     )
     sample = b"\n".join(dict.fromkeys(pieces))[:_SAMPLE_BYTES] or content[-_SAMPLE_BYTES:]
     eras = EncodingEra.ALL & ~EncodingEra.MAINFRAME
