@@ -17,7 +17,9 @@ Char = dict[str, Any]
 Gap = Callable[[Char, Char], str]
 """What is written between two letters of a line."""
 
-_RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]")
+_RIGHT_TO_LEFT = re.compile(
+    r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
+)
 _ARABIC = re.compile(r"[\u0600-\u07bf\u0860-\u08ff\ufb50-\ufdff\ufe70-\ufefc]")
 _PRESENTATION_FORMS = re.compile(r"[\ufb1d-\ufdfc\ufe70-\ufefc]+")  # letters as they are drawn within a word
 _IDEOGRAPHS = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
@@ -30,7 +32,7 @@ _ANGLE = 2  # degrees
 def is_special(chars: list[Char]) -> bool:
     """Whether some of the text runs otherwise than from left to right along the page."""
     return any(
-        one["text"] > "\u0590" and (_RIGHT_TO_LEFT.search(one["text"]) or _IDEOGRAPHS.search(one["text"]))
+        (one["text"] > "\u0590" and (_RIGHT_TO_LEFT.search(one["text"]) or _IDEOGRAPHS.search(one["text"])))
         or not one["upright"]
         or _angle(one)
         for one in chars

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 MAX_FIELDS = 400
 _MAX_VALUE_CHARS = 4000
-_MAX_LABEL_CHARS = 200
+_MAX_LABEL_CHARS = 300
 _MAX_OPTIONS = 30
 _LABEL_POINTS = 250.0  # how far from a field its label may begin
+_OVERLAP_POINTS = 2.0  # of a field and the first letter beside it
 _MIN_ROW_POINTS = 10.0  # fields may be drawn as thin lines, with their label beside them
 _HIDDEN = 0b100010  # annotation flags Hidden and NoView (ISO 32000-1, table 165)
-_PUSH_BUTTON, _CHECKBOX, _RADIO, _COMBO, _LIST, _TEXT, _SIGNATURE = range(1, 8)  # FPDF_FORMFIELD_* of fpdf_formfill.h
+_PUSH_BUTTON, _CHECKBOX, _RADIO, _COMBO, _LIST, _TEXT, _SIGNATURE = range(
+    1, 8
+)  # FPDF_FORMFIELD_* of fpdf_formfill.h
 _KINDS = {
     _CHECKBOX: "checkbox",
     _RADIO: "radio buttons",
@@ -142,9 +145,7 @@ def _widget(form: Any, annotation: Any) -> _Widget:
     if kind in (_COMBO, _LIST):
         numbers = range(max(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 0))
         labels = {n: _string(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, n) for n in numbers}
-        selected = [
-            labels[n] for n in numbers if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, n)
-        ]
+        selected = [labels[n] for n in numbers if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, n)]
         value = ", ".join(selected) or value
         options = tuple(labels.values())
     elif kind == _SIGNATURE:
@@ -205,8 +206,8 @@ def _words_beside(
     left_end = max([left - _LABEL_POINTS, *(box[2] for box in row if box[2] <= left)])
     right_end = min([right + _LABEL_POINTS, *(box[0] for box in row if box[0] >= right)])
     areas = [
-        (left_end, middle - half, left, middle + half),
-        (right, middle - half, right_end, middle + half),
+        (left_end, middle - half, left + _OVERLAP_POINTS, middle + half),
+        (right - _OVERLAP_POINTS, middle - half, right_end, middle + half),
     ]
     for area in reversed(areas) if prefer_right else areas[:1]:
         if words := " ".join(text_page.get_text_bounded(*area).replace("\0", "").split()):
