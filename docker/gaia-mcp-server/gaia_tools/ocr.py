@@ -54,10 +54,11 @@ _PAGE_SECONDS = 60
 _RETRY_SECONDS = 20.0  # after which a page is not read in yet another way
 _SMALL = 1200  # pixels of the longer side
 _LARGEST = 6000
-_SURE = 75.0  # of 100; what is read turned, or in another script, comes to about 50 (measured on 14 scripts and languages)
-_MIN_CLEAR_ORIENTATION = (
-    1.5  # of Tesseract's confidences in orientation and script, which have no upper limit
+_SURE = (
+    75.0  # of 100; what is turned, or in another script, comes to less than 60, clear text to more than 80
 )
+# Confidences in orientation and script have no upper limit.
+_MIN_CLEAR_ORIENTATION = 1.5
 _MIN_CLEAR_SCRIPT = 10.0
 _MIN_GAIN = 5.0
 _MIN_SHARE = 0.3  # of the characters of another reading: a single word that is clear is no page

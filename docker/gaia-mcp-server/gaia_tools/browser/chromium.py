@@ -56,7 +56,12 @@ _GONE = "has been closed"  # what Playwright says when the browser, or its drive
 _CROSSED = "is interrupted by another navigation"  # that to the error page of the address before, for one
 _ERROR_PAGE = "chrome-error://"
 _PDF = "application/pdf"
-_SAVE = "Object.assign(document.createElement('a'), {href: location.href, download: ''}).click()"
+_SAVE = """() => {
+  let name = location.pathname.split("/").pop() || "document";
+  try { name = decodeURIComponent(name); } catch { /* not encoded */ }
+  const download = /\\.pdf$/i.test(name) ? name : name + ".pdf";
+  Object.assign(document.createElement("a"), { href: location.href, download }).click();
+}"""
 _TRIES = 3
 _CLONE_NEWUSER = 0x10000000  # from linux/sched.h
 _PASSED = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", "DISPLAY")
