@@ -118,7 +118,7 @@ def _special_runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
 
 
 def _words(chars: list[Word]) -> list[Word]:
-    from pdfplumber.utils import extract_words
+    from pdfplumber.utils.text import extract_words
 
     return extract_words(
         chars, use_text_flow=True, extra_attrs=["size"], x_tolerance_ratio=_SPACE, return_chars=True
