@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pdfplumber.page import Page
 
 server = FastMCP("documents-pdf-server", log_level="WARNING")
-_FORMATS = {".pdf": "PDF, also scanned and encrypted ones"}
+_FORMATS = {".pdf": "PDF, also scanned or encrypted ones and forms"}
 _SECONDS = 150
 _ENOUGH_SECONDS = 60  # after which no other page is begun
 _MEGABYTES = 2048

@@ -52,6 +52,7 @@ LANGUAGES = {
 }
 _PAGE_SECONDS = 60
 _RETRY_SECONDS = 20.0  # after which a page is not read in yet another way
+_ALL_RETRY_SECONDS = 100.0  # the same for all pages of a file
 _SMALL = 1200  # pixels of the longer side
 _LARGEST = 6000
 _SURE = (
@@ -168,6 +169,7 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
         preprocess: Whether to make it easier to read first.
     """
     language = checked_language(language)
+    end = time.monotonic() + _ALL_RETRY_SECONDS
     image = pictures.opened(path)
     frames = getattr(image, "n_frames", 1)
     read = min(frames, MAX_PAGES) if image.format == "TIFF" else 1
@@ -176,7 +178,7 @@ def read_text(path: Path, language: str, preprocess: bool) -> dict[str, Any]:
         if frames > 1:
             image.seek(number)
         page = pictures.on_white(pictures.pixels(image.copy() if frames > 1 else image, path))
-        readings.append(_best_reading(_prepared(page) if preprocess else page, language))
+        readings.append(_best_reading(_prepared(page) if preprocess else page, language, end))
     words = [word for reading in readings for word in reading.words]
     return {
         "text": "\n\f\n".join(one.text for one in readings),
@@ -201,13 +203,13 @@ def turned_note(turned: list[int]) -> str:
     return f"turned clockwise to be read: {', '.join(parts)}" if parts else ""
 
 
-def _best_reading(image: "Image", language: str) -> _Reading:
-    began = time.monotonic()
+def _best_reading(image: "Image", language: str, end: float) -> _Reading:
+    end = min(end, time.monotonic() + _RETRY_SECONDS)
     best = _reading(image, "eng" if language == AUTO else language, 0)
-    if best.is_sure or not best.words:
+    if best.is_sure or not best.words or time.monotonic() > end:
         return best
     for turn, another in _attempts(image, language):
-        if time.monotonic() - began > _RETRY_SECONDS:
+        if time.monotonic() > end:
             break
         reading = _reading(image, another, turn)
         gain = reading.confidence - best.confidence
