@@ -6,6 +6,7 @@ given with it.
 """
 
 import ctypes
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,8 @@ def has_form(pdf: "PdfDocument") -> bool:
 
     if pdf.get_formtype() == pdfium.FORMTYPE_NONE:
         return False
+    # It says of every XFA form that PDFium cannot run it; its fields are read all the same.
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)
     pdf.init_forms()
     return pdf.formenv is not None
 
