@@ -1,12 +1,14 @@
 """documents-pdf-server: PDF files, on this machine.
 
 Words come in the order in which the file has them, which is that of reading, by columns too. Tables are those with
-lines. Pages without text are read by OCR. Work stops at the end of a page when there is enough of it.
+lines. The fields of a form are listed after each page, with what is filled in. Pages without text are read by OCR. Work
+stops at the end of a page when there is enough of it.
 """
 
 import contextlib
 import tempfile
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +21,8 @@ from gaia_tools.documents import FilePath, Password, formats, ready, some
 from gaia_tools.files import readable
 from gaia_tools.isolated import isolated
 from gaia_tools.kinds import expect
-from gaia_tools.ocr import read_text
+from gaia_tools.ocr import AUTO, checked_language, read_text
+from gaia_tools.pdf_forms import FormField, form_fields, has_form, listed
 from gaia_tools.pdf_pages import needs_ocr, page_markdown, picture, plain
 from gaia_tools.results import MAX_CHARACTERS, answer, cut
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from pdfplumber.page import Page
 
 server = FastMCP("documents-pdf-server", log_level="WARNING")
-_FORMATS = {".pdf": "PDF, also scanned and encrypted ones"}
+_FORMATS = {".pdf": "PDF, also scanned or encrypted ones and forms"}
 _SECONDS = 150
 _ENOUGH_SECONDS = 60  # after which no other page is begun
 _MEGABYTES = 2048
@@ -43,19 +46,36 @@ async def convert_document_to_markdown(
         str, Field(description="Which pages, such as '3-7', '1,4' or '12-'; without it, from the first on.")
     ] = "",
     password: Password = "",
+    language: Annotated[
+        str,
+        Field(
+            description="Of scanned pages, as extract_text_ocr takes it: 'deu', 'eng+fra'; 'auto' finds the script."
+        ),
+    ] = AUTO,
 ) -> CallToolResult:
-    """Read a PDF file as Markdown: headings, text, tables; scanned pages by OCR. Says with which pages to read on."""
+    """Read a PDF file as Markdown: text, tables, filled form fields; scanned pages by OCR. Says how to read on."""
     path = readable(file_path)
     ready("pdfplumber", "pypdfium2")
+    if language != AUTO:
+        await isolated(checked_language, language)
     parts, facts = await isolated(
-        _read, path, pages, password, paginate, seconds=_SECONDS, megabytes=_MEGABYTES
+        _read, path, pages, password, paginate, language, seconds=_SECONDS, megabytes=_MEGABYTES
     )
     content = "\n\n".join(parts)
     heading = f"{path.name}: {some(facts['pages'], 'page')}"
     heading += f", {facts['title']}" if facts["title"] else ""
     notes = [heading, content]
+    if facts["form_fields"]:
+        notes.append(
+            f"[The file is a form: its fields ({facts['form_fields']} on these pages) are listed after each page.]"
+        )
+    elif facts["is_form"]:
+        notes.append("[The file is a form, without fields that can be read on these pages.]")
     if facts["pages_by_ocr"]:
         notes.append(f"[Read by OCR, which makes mistakes: pages {ranges(facts['pages_by_ocr'])}.]")
+    if facts["pages_turned"]:
+        turns = ", ".join(f"page {number} by {by} degrees" for number, by in facts["pages_turned"].items())
+        notes.append(f"[Turned clockwise to be read: {turns}.]")
     if facts["next_pages"]:
         notes.append(
             f"[Shown: pages {facts['shown']}. Ask again with pages='{facts['next_pages']}' for more.]"
@@ -69,21 +89,42 @@ async def list_supported_formats() -> CallToolResult:
     return formats(_FORMATS)
 
 
-def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[str], dict[str, Any]]:
+@dataclass(frozen=True)
+class _PageText:
+    """What is on a page.
+
+    Attributes:
+        text: With a note in the place of what could not be read; may be empty.
+        is_by_ocr: Whether OCR read it.
+        turned: By how many degrees clockwise it was turned for that.
+        fields: Of a form.
+    """
+
+    text: str
+    is_by_ocr: bool = False
+    turned: int = 0
+    fields: int = 0
+
+
+def _read(
+    path: Path, pages: str, password: str, paginate: bool, language: str
+) -> tuple[list[str], dict[str, Any]]:
     began = time.monotonic()
     expect(path, "pdf")
     found, count, title = _opened(path, password)
     numbers = _numbers(pages, count)
+    fields = _Fields(path, password)
     parts: list[str] = []
-    by_ocr: list[int] = []
+    read: dict[int, _PageText] = {}
     room = MAX_CHARACTERS
     for number in numbers:
-        text, was_ocr = _page(found[number - 1] if found else None, number, path, password)
-        if parts and len(text) > room:
+        page = _page(found[number - 1] if found else None, number, path, password, language)
+        page = _with_fields(page, fields.of_page(number), number)
+        if parts and len(page.text) > room:
             break
-        room -= len(text)
-        by_ocr += [number] * was_ocr
-        parts.append(f"[Page {number}]\n\n{text}" if paginate else text)
+        room -= len(page.text)
+        read[number] = page
+        parts.append(f"[Page {number}]\n\n{page.text}" if paginate else page.text)
         if time.monotonic() - began > _ENOUGH_SECONDS:
             break
     facts = {
@@ -91,9 +132,42 @@ def _read(path: Path, pages: str, password: str, paginate: bool) -> tuple[list[s
         "title": " ".join(title.split())[:_MAX_TITLE_CHARS],
         "shown": ranges(numbers[: len(parts)]),
         "next_pages": ranges(numbers[len(parts) :]),
-        "pages_by_ocr": by_ocr,
+        "pages_by_ocr": [number for number, page in read.items() if page.is_by_ocr],
+        "pages_turned": {str(number): page.turned for number, page in read.items() if page.turned},
+        "is_form": fields.is_form,
+        "form_fields": sum(page.fields for page in read.values()),
     }
     return parts, facts
+
+
+class _Fields:
+    """The fields of a file's forms, as far as PDFium can read them."""
+
+    def __init__(self, path: Path, password: str):
+        import pypdfium2
+
+        self.is_form = False
+        self._pdf: pypdfium2.PdfDocument | None = None
+        with contextlib.suppress(pypdfium2.PdfiumError):
+            self._pdf = pypdfium2.PdfDocument(path, password=password or None)
+            self.is_form = has_form(self._pdf)
+
+    def of_page(self, number: int) -> list[FormField]:
+        """Those of page ``number``, from 1."""
+        import pypdfium2
+
+        if self._pdf is not None and self.is_form:
+            with contextlib.suppress(pypdfium2.PdfiumError):
+                return form_fields(self._pdf[number - 1])
+        return []
+
+
+def _with_fields(page: _PageText, fields: list[FormField], number: int) -> _PageText:
+    parts = [page.text] if page.text else []
+    if fields:
+        parts.append(f"[Form fields of this page:]\n{listed(fields)}")
+    text = "\n\n".join(parts) or f"[Page {number} is empty.]"
+    return replace(page, text=cut(text, _MAX_PAGE_CHARS)[0], fields=len(fields))
 
 
 def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
@@ -128,8 +202,7 @@ def _opened(path: Path, password: str) -> "tuple[list[Page], int, str]":
     raise ToolError(f"{path.name} is damaged: no page is found in it.")
 
 
-def _page(page: "Page | None", number: int, path: Path, password: str) -> tuple[str, bool]:
-    """What is on a page, and whether OCR read it."""
+def _page(page: "Page | None", number: int, path: Path, password: str, language: str) -> _PageText:
     import pypdfium2
 
     text, problem, is_picture = "", "", page is None
@@ -148,20 +221,26 @@ def _page(page: "Page | None", number: int, path: Path, password: str) -> tuple[
             text = plain(path, password, number)
             is_picture = is_picture and not text
     if is_picture:
-        text = _by_ocr(path, password, number) or text
-    return cut(text or problem or f"[Page {number} is empty.]", _MAX_PAGE_CHARS)[0], is_picture
+        return _by_ocr(path, password, number, language, text, problem)
+    return _PageText(text or problem)
 
 
-def _by_ocr(path: Path, password: str, number: int) -> str:
+def _by_ocr(path: Path, password: str, number: int, language: str, text: str, problem: str) -> _PageText:
+    """A page that is a picture, apart from ``text``; ``problem`` is what is wrong with it, if that is known."""
     import pypdfium2
 
     try:
         with tempfile.TemporaryDirectory(prefix="page-") as folder:
             source = Path(folder, "page.png")
             picture(path, password, number).save(source)
-            return str(read_text(source, "eng", preprocess=False)["text"]).strip()
+            found = read_text(source, language, preprocess=False)
     except (ToolError, pypdfium2.PdfiumError, OSError, ValueError) as error:
-        return f"[Page {number} is a picture and could not be read: {error}]"
+        note = f"[Page {number} is a picture and could not be read: {error}]"
+        return _PageText("\n\n".join(filter(None, [problem, text, note])))
+    if words := str(found["text"]).strip():
+        return _PageText(words, is_by_ocr=True, turned=found["turned"][0])
+    note = problem or f"[Page {number} is a picture in which OCR found no text.]"
+    return _PageText("\n\n".join(filter(None, [text, note])))
 
 
 def _numbers(pages: str, count: int) -> list[int]:

@@ -1,10 +1,8 @@
 """media-image-server: pictures, their text, what they show, and what their files say."""
 
-import re
 from typing import Annotated, Any
 
 from mcp.server.fastmcp import FastMCP
-from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
@@ -30,23 +28,29 @@ _Picture = Annotated[str, Field(description="A picture in the workspace or among
 async def extract_text_ocr(
     file_path: _Picture,
     language: Annotated[
-        str, Field(description="Tesseract's codes of its languages: 'eng', 'deu', 'eng+fra'.")
-    ] = "eng",
+        str,
+        Field(
+            description="Codes of languages: 'deu', 'eng+fra'; get_image_capabilities has the list. 'auto' finds the "
+            "script, and takes Latin letters for English: name the language for accents."
+        ),
+    ] = ocr.AUTO,
     preprocess: Annotated[
         bool, Field(description="Whether to make it easier to read first: grey, more contrast, larger.")
     ] = True,
     start: Annotated[int, Field(description="Character of the text to begin with.", ge=0)] = 0,
 ) -> CallToolResult:
-    """Read the text in a picture, all pages of a TIFF, and say how sure the reading is, of 100."""
+    """Read the text in a picture, turned or not, all pages of a TIFF, and say how sure the reading is, of 100."""
     path = readable(file_path, _MAX_BYTES)
-    if not re.fullmatch(r"\w+(\+\w+)*", language):
-        raise ToolError(f"{language!r} is no language: give Tesseract's codes, such as 'eng' or 'eng+fra'.")
     found = await isolated(
         ocr.read_text, path, language, preprocess, seconds=_OCR_SECONDS, megabytes=pictures.MEGABYTES
     )
     text, following = page(found["text"], start)
     structured = {"file": str(path), **found, "text": text, "start": start, "next_start": following}
-    notes = [f"{path.name}, {found['words']} words, sure to {found['confidence']} of 100"]
+    notes = [
+        f"{path.name}, {found['words']} words in {found['language']}, sure to {found['confidence']} of 100"
+    ]
+    if turned := ocr.turned_note(found["turned"]):
+        notes.append(turned)
     if found["pages"] < found["frames"]:
         notes.append(f"of {found['frames']} frames or pages only the first {found['pages']} were read")
     heading = "; ".join(notes) if found["words"] else f"{path.name}: no text was found."
@@ -100,14 +104,15 @@ async def get_image_metadata(file_path: _Picture) -> CallToolResult:
 async def get_image_capabilities() -> CallToolResult:
     """Say which kinds of pictures are read, text in which languages, and whether a model is there to look at them."""
     languages = await isolated(ocr.installed_languages)
+    formats = [*pictures.FORMATS, "HEIF", "SVG"]
     structured = {
-        "formats": list(pictures.FORMATS),
+        "formats": formats,
         "languages": languages,
         "model": llm.is_configured(PREFIX),
     }
     seen = "" if structured["model"] else "not "
     return answer(
-        f"Pictures: {', '.join(pictures.FORMATS)}. Text is read in: {', '.join(languages)}. "
+        f"Pictures: {', '.join(formats)}. Text is read in: {ocr.names(languages)}. "
         f"A model to look at them is {seen}set ({PREFIX}_*).",
         structured,
     )

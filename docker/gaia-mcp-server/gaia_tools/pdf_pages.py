@@ -2,10 +2,13 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaia_tools import pdf_directions
+from gaia_tools.pdf_forms import has_form
 from gaia_tools.tables import table
 
 if TYPE_CHECKING:
@@ -29,22 +32,20 @@ Word = dict[str, Any]
 
 def page_markdown(page: "Page") -> str:
     """Text with headings, and tables where they stand, in the order of the file."""
-    words = page.extract_words(use_text_flow=True, extra_attrs=["size"], x_tolerance_ratio=_SPACE)
-    sizes: Counter[float] = Counter()
-    for word in words:
-        sizes[round(word["size"], 1)] += len(word["text"])
-    usual = sizes.most_common(1)[0][0] if sizes else 0.0
     tables = _tables(page)
     written: set[int] = set()
     blocks: list[str] = []
-    for place, run in itertools.groupby(words, key=lambda word: _place(word, tables)):
-        if place is None:
-            blocks.append(_paragraphs(list(run), usual))
-        elif place not in written:
-            written.add(place)
-            rows = tables[place].extract(x_tolerance_ratio=_SPACE)
-            blocks.append(table([[cell or "" for cell in row] for row in rows]))
-    return "\n\n".join(blocks).strip()
+    is_special = pdf_directions.is_special(page.chars)
+    runs = list(_special_runs(page, tables) if is_special else _runs(page, tables))
+    usual = _usual_size([word for run in runs for word in run.words])
+    for run in runs:
+        if run.table is None:
+            blocks.append(_paragraphs(run.words, 0.0 if run.is_turned else usual))
+        elif run.table not in written:
+            written.add(run.table)
+            rows = _special_rows(page, tables[run.table]) if is_special else _rows(tables[run.table])
+            blocks.append(table(rows))
+    return "\n\n".join(filter(None, blocks)).strip()
 
 
 def needs_ocr(page: "Page", text: str) -> bool:
@@ -65,10 +66,11 @@ def plain(path: Path, password: str, number: int) -> str:
 
 
 def picture(path: Path, password: str, number: int) -> "Image":
-    """Page ``number``, from 1, as it is printed."""
+    """Page ``number``, from 1, as it is printed, with what is filled in where it is a form."""
     import pypdfium2
 
     with pypdfium2.PdfDocument(path, password=password or None) as pdf:
+        has_form(pdf)
         page = pdf[number - 1]
         scale = min(_DPI / 72, _MAX_PIXELS / max(*page.get_size(), 1.0))
         image: Image = page.render(scale=scale, grayscale=True).to_pil()
@@ -86,6 +88,70 @@ def _tables(page: "Page") -> "list[Table]":
         if len(one.rows) > 1 and len(one.columns) > 1 and filled >= _LEAST_FILLED * len(cells):
             found.append(one)
     return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Words that follow each other in the file.
+
+    Attributes:
+        words: With coordinates as if they were not turned.
+        table: The number of the table they are in, if they are.
+        is_turned: Whether they run otherwise than along the page.
+    """
+
+    words: list[Word]
+    table: int | None
+    is_turned: bool = False
+
+
+def _runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
+    words = page.extract_words(use_text_flow=True, extra_attrs=["size"], x_tolerance_ratio=_SPACE)
+    for place, run in itertools.groupby(words, key=lambda word: _place(word, tables)):
+        yield _Run(list(run), place)
+
+
+def _special_runs(page: "Page", tables: "list[Table]") -> Iterator[_Run]:
+    """Of a page on which not all text runs from left to right."""
+    for is_turned, place, chars in pdf_directions.runs(page.chars, lambda char: _place(char, tables)):
+        yield _Run(_words(chars), place, is_turned)
+
+
+def _words(chars: list[Word]) -> list[Word]:
+    from pdfplumber.utils.text import extract_words
+
+    return extract_words(
+        chars, use_text_flow=True, extra_attrs=["size"], x_tolerance_ratio=_SPACE, return_chars=True
+    )
+
+
+def _rows(one: "Table") -> list[list[str]]:
+    return [[cell or "" for cell in row] for row in one.extract(x_tolerance_ratio=_SPACE)]
+
+
+def _special_rows(page: "Page", one: "Table") -> list[list[str]]:
+    """The cells of a table; those of one in Arabic or Hebrew from right to left, as its columns are read."""
+    rows = [["" if box is None else _cell(page.chars, box) for box in row.cells] for row in one.rows]
+    text = "".join(cell for row in rows for cell in row)
+    return [row[::-1] for row in rows] if pdf_directions.is_right_to_left(text) else rows
+
+
+def _cell(chars: list[Word], box: tuple[float, float, float, float]) -> str:
+    left, top, right, bottom = box
+    inside = [
+        one
+        for one in chars
+        if left <= (one["x0"] + one["x1"]) / 2 < right and top <= (one["top"] + one["bottom"]) / 2 < bottom
+    ]
+    runs = pdf_directions.runs(inside, lambda _: None)
+    return "\n".join(_paragraphs(_words(letters), 0.0) for _, _, letters in runs).strip()
+
+
+def _usual_size(words: list[Word]) -> float:
+    sizes: Counter[float] = Counter()
+    for word in words:
+        sizes[round(word["size"], 1)] += len(word["text"])
+    return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
 def _place(word: Word, tables: "list[Table]") -> int | None:
@@ -111,27 +177,52 @@ def _paragraphs(words: list[Word], usual: float) -> str:
 
 
 def _lines(words: list[Word]) -> Iterator[list[Word]]:
-    line: list[Word] = []
+    for row in _split(words, _is_in_another_row):
+        if _has_right_to_left(row):
+            yield row
+        else:
+            yield from _split(row, _goes_back)
+
+
+def _split(words: list[Word], is_between: Callable[[Word, Word], bool]) -> Iterator[list[Word]]:
+    """The words, cut wherever something is between a word and the next."""
+    part: list[Word] = []
     for word in words:
-        if line:
-            last = line[-1]
-            shared = min(word["bottom"], last["bottom"]) - max(word["top"], last["top"])
-            lower = min(word["bottom"] - word["top"], last["bottom"] - last["top"])
-            if shared < 0.4 * lower or word["x0"] < last["x1"] - max(word["size"], 1.0):
-                yield line
-                line = []
-        line.append(word)
-    if line:
-        yield line
+        if part and is_between(part[-1], word):
+            yield part
+            part = []
+        part.append(word)
+    if part:
+        yield part
+
+
+def _is_in_another_row(last: Word, word: Word) -> bool:
+    shared = min(word["bottom"], last["bottom"]) - max(word["top"], last["top"])
+    lower = min(word["bottom"] - word["top"], last["bottom"] - last["top"])
+    return bool(shared < 0.4 * lower)
+
+
+def _goes_back(last: Word, word: Word) -> bool:
+    return bool(word["x0"] < last["x1"] - max(word["size"], 1.0))
+
+
+def _has_right_to_left(row: list[Word]) -> bool:
+    return any(pdf_directions.has_right_to_left(word["text"]) for word in row)
 
 
 def _joined(line: list[Word]) -> str:
+    if _has_right_to_left(line):
+        return pdf_directions.logical_line([char for word in line for char in word["chars"]], _gap)
     text = line[0]["text"]
     for last, word in itertools.pairwise(line):
-        gap, size = word["x0"] - last["x1"], max(word["size"], last["size"])
-        # A wide gap is one between columns of a table without lines; none is before an index or exponent.
-        text += ("   " if gap > 1.5 * size else " " if gap > _SPACE * size else "") + word["text"]
+        text += _gap(last, word) + word["text"]
     return str(text)
+
+
+def _gap(last: Word, word: Word) -> str:
+    gap, size = word["x0"] - last["x1"], max(word["size"], last["size"])
+    # A wide gap is one between columns of a table without lines; none is before an index or exponent.
+    return "   " if gap > 1.5 * size else " " if gap > _SPACE * size else ""
 
 
 def _mark(line: list[Word], usual: float) -> str:

@@ -1,7 +1,7 @@
 """Pictures from anywhere, opened with Pillow by readers of ordinary formats; every function here is for `isolated`.
 
 A picture's size is checked before its pixels are read, so that a small file cannot fill the memory. Photographs of
-phones (HEIC) are first written as PNG, by heif-convert.
+phones (HEIC) are first written as PNG, by heif-convert; drawings in SVG by resvg.
 """
 
 import base64
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.fastmcp.exceptions import ToolError
+
+from gaia_tools import svg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -57,6 +59,10 @@ def opened(path: Path) -> "Image":
     Image.MAX_IMAGE_PIXELS = None  # checked here, with a clear message
     with path.open("rb") as file:
         head = file.read(2048)
+    if svg.is_svg(head):
+        drawing = Image.open(io.BytesIO(svg.as_png(path)), formats=["PNG"])
+        drawing.format = "SVG"
+        return drawing
     source: Any = path
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC:
         source = _from_heic(path)
@@ -126,6 +132,9 @@ def described(path: Path) -> dict[str, Any]:
     """What a picture's file says about it: format, size, colours, frames, EXIF, place, and texts."""
     from PIL import Image
 
+    with path.open("rb") as file:
+        if svg.is_svg(file.read(2048)):
+            return svg.described(path)
     image = opened(path)
     frames = getattr(image, "n_frames", 1)
     exif, place = _exif(image)
@@ -161,8 +170,6 @@ def _check_size(image: "Image", path: Path) -> None:
 
 def _kind(head: bytes) -> str:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith((b"<?xml", b"<svg", b"<!--", b"<!doctype svg")) and b"<svg" in head.lower():
-        return "it is SVG, a drawing written as text: read it as a text file, or draw it in a browser."
     if start.startswith(b"%pdf"):
         return "it is a PDF document: use convert_document_to_markdown."
     if start.startswith((b"%!ps", b"\xc5\xd0\xd3\xc6")):

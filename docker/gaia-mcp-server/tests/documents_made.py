@@ -34,3 +34,9 @@ def laughs(encoding: str = "utf-8") -> bytes:
         f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE x [<!ENTITY l0 "lol">{entities}]><x>&l11;</x>'
     )
     return text.encode(encoding)
+
+
+def pdf(*objects: bytes) -> bytes:
+    """A file of these objects, without the table of where they are, which readers make anew."""
+    numbered = (b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, 1))
+    return b"%PDF-1.7\n" + b"".join(numbered) + b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"

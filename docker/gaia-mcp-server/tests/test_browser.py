@@ -20,6 +20,7 @@ from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolResult, ImageContent
 
 from tests.conftest import Facts, check_once, needs, text
+from tests.documents_made import pdf
 
 SHOP = """<!doctype html><title>A shop</title><h1>Wares</h1>
 <p>We have <a href="/pears?kind=green">green pears</a>, and <b>no</b> plums.<img alt="a basket" src="/none"></p>
@@ -47,7 +48,13 @@ PAGES = {
     "/later": "<p id=p>not yet</p><script>setTimeout(() => { p.textContent = 'now' }, 300)</script>"
     "<button onclick=\"fetch('/slow').then(r => r.text()).then(t => { p.textContent = t })\">load</button>",
     "/cards": "<div onclick='1'>" + "words of a card " * 50 + "</div>",
+    "/links": "<title>Links</title><a href='/paper/2401.01234'>a paper</a><a href='/broken'>a broken link</a>",
 }
+PAPER = pdf(
+    b"<< /Type /Catalog /Pages 2 0 R >>",
+    b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+    b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] >>",
+)
 
 
 @pytest.fixture
@@ -60,6 +67,18 @@ async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         if request.path == "/file":
             headers = {"Content-Disposition": 'attachment; filename="../prices 1.csv"'}
             return web.Response(text="a,b\n1,2\n", headers=headers)
+        if request.path.startswith("/paper"):
+            return web.Response(body=PAPER, content_type="application/pdf")
+        if request.path == "/silent":
+            await asyncio.sleep(30)
+        if request.path == "/broken":
+            assert request.transport is not None
+            request.transport.close()
+        if request.path == "/half":
+            half = web.StreamResponse(headers={"Content-Type": "text/html"})
+            await half.prepare(request)
+            await half.write(b"<p>The first half</p>" + b" " * 5000)
+            await asyncio.sleep(30)
         if request.path == "/slow":
             await asyncio.sleep(0.5)
             return web.Response(text="it came")
@@ -302,6 +321,49 @@ async def test_a_page_that_hangs_is_given_up_and_the_browser_can_be_used_again(
             impatient.setattr("gaia_tools.browser.chromium._ACTION_SECONDS", 2.0)
             assert "does not respond" in await use.refusal("browser_navigate", url=f"{site}/endless")
         assert "# Wares" in await use("browser_navigate", url=site)
+
+
+async def test_a_note_about_a_page_that_hung_does_not_come_with_the_next(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaia_tools.browser.chromium.SECONDS", 3.0)
+    monkeypatch.setattr("gaia_tools.browser.chromium._READ_SECONDS", 2.0)
+    async with session() as use:
+        for hung, shown in (("/silent", ""), ("/endless", ""), ("/silent", f"still shows {site}/")):
+            said = await use.refusal("browser_navigate", url=f"{site}{hung}")
+            assert f"{site}{hung} did" in said or f"{site}{hung} does not respond" in said, said
+            assert shown in said and "chrome-error" not in said
+            good = await use.structured("browser_navigate", url=site)
+            assert (good["url"], good["notes"]) == (f"{site}/", [])
+        half = await use.structured("browser_navigate", url=f"{site}/half")
+        assert (half["url"], half["text"]) == (f"{site}/half", "The first half")
+        assert half["notes"] == [f"{site}/half was not complete within 3 seconds; this is what there is."]
+        assert (await use.structured("browser_navigate", url=site))["notes"] == []
+
+
+async def test_a_page_that_could_not_be_loaded_has_its_own_address(site: str) -> None:
+    async with session() as use:
+        assert f"{site}/broken" in await use.refusal("browser_navigate", url=f"{site}/broken")
+        assert (await use.structured("browser_read"))["url"] == f"{site}/broken"
+        await use("browser_navigate", url=f"{site}/links")
+        assert (await use.structured("browser_click", element=2))["url"] == f"{site}/broken"
+
+
+async def test_a_pdf_is_saved_and_said_to_be_one(site: str, workspace: Path) -> None:
+    async with session() as use:
+        opened = await use.structured("browser_navigate", url=f"{site}/paper")
+        advice = "This is a PDF file, which is not shown as text. It is saved as {}: read it with {}."
+        assert opened["text"] == advice.format("paper.pdf", "convert_document_to_markdown")
+        assert opened["notes"] == [f"Downloaded into the workspace: paper.pdf ({len(PAPER)} bytes)."]
+        assert (workspace / "paper.pdf").read_bytes() == PAPER
+        again = await use.structured("browser_read")
+        assert (again["text"], again["notes"]) == (opened["text"], [])
+        await use("browser_navigate", url=f"{site}/links")
+        clicked = await use.structured("browser_click", element=1)
+        assert "It is saved as 2401.01234.pdf" in clicked["text"] and clicked["elements"] == 0
+        assert (workspace / "2401.01234.pdf").read_bytes() == PAPER
+        assert "a paper" in await use("browser_back")
+    assert sorted(one.name for one in workspace.iterdir()) == ["2401.01234.pdf", "paper.pdf"]  # noqa: ASYNC240
 
 
 async def test_a_browser_that_was_killed_is_started_again(site: str) -> None:

@@ -25,6 +25,7 @@ from reportlab.platypus import (
 )
 
 from tests.conftest import call, content, needs, refusal, text
+from tests.documents_made import pdf
 
 READ = "convert_document_to_markdown"
 _STYLES = getSampleStyleSheet()
@@ -128,6 +129,40 @@ async def test_a_scanned_page_is_read_by_ocr(workspace: Path) -> None:
     assert "Read by OCR, which makes mistakes: pages 1." in text(result)
 
 
+def pictures_of(path: Path, *pages: Image.Image) -> None:
+    canvas = Canvas(str(path), pagesize=A4)
+    for page in pages:
+        file = io.BytesIO()
+        page.save(file, "PNG")
+        canvas.setPageSize((page.width / 2, page.height / 2))
+        canvas.drawImage(ImageReader(file), 0, 0, page.width / 2, page.height / 2)
+        canvas.showPage()
+    canvas.save()
+
+
+async def test_a_picture_without_text_is_said_to_be_one_and_not_to_be_read(workspace: Path) -> None:
+    needs("tesseract")
+    pictures_of(workspace / "blank.pdf", Image.new("L", (1240, 1754), 255))
+    result = await call(server, READ, file_path="blank.pdf")
+    assert "[Page 1 is a picture in which OCR found no text.]" in text(result)
+    assert "empty" not in text(result) and "Read by OCR" not in text(result)
+
+
+async def test_turned_scans_are_read_and_said_to_be_turned(workspace: Path) -> None:
+    needs("tesseract")
+    page = Image.new("L", (1240, 1754), 255)
+    font = ImageFont.load_default(40)
+    lines = [f"Line {number} of the report on trade and industry" for number in range(10, 20)]
+    ImageDraw.Draw(page).multiline_text((120, 200), "\n".join(lines), 0, font, spacing=20)
+    turned = [page.rotate(angle, expand=True) for angle in (0, 90, 180, 270)]
+    pictures_of(workspace / "scan.pdf", *turned)
+    result = await call(server, READ, file_path="scan.pdf")
+    assert text(result).count("Line 15 of the report on trade and industry") == 4
+    notes = "Turned clockwise to be read: page 2 by 90 degrees, page 3 by 180 degrees, page 4 by 270 degrees."
+    assert notes in text(result)
+    assert "no data to read 'xyz'" in await refusal(server, READ, file_path="scan.pdf", language="xyz")
+
+
 async def test_without_ocr_a_scanned_page_is_said_to_be_one(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,12 +222,6 @@ async def test_a_file_that_one_library_cannot_open_is_read_by_another(workspace:
     found = await content(server, READ, file_path="a.pdf")
     assert found["pages"] == 3
     assert "The results were as expected" in found["content"]
-
-
-def pdf(*objects: bytes) -> bytes:
-    """A file of these objects, without the table of where they are, which readers make anew."""
-    numbered = (b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, 1))
-    return b"%PDF-1.7\n" + b"".join(numbered) + b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"
 
 
 @pytest.mark.parametrize(

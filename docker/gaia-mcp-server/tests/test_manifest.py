@@ -191,6 +191,7 @@ def test_packages_of_some_servers_are_fewer() -> None:
     for server, names in {
         "browseruse-server": {"playwright"},
         "media-audio-server": {"pocketsphinx", "pywhispercpp"},
+        "media-image-server": {"resvg-py"},
         "python-server": {"pandas", "scipy", "opencv-python-headless"},
     }.items():
         more = set(packages.python({server})) - set(few)

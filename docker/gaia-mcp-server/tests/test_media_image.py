@@ -1,8 +1,11 @@
 """Pictures of ordinary kinds are read, described and shown to a model; hostile ones are refused in time."""
 
 import base64
+import difflib
+import gzip
 import io
 import json
+import socket
 import struct
 import subprocess
 import zlib
@@ -10,15 +13,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 from aiohttp import web as http
 from aiohttp.test_utils import TestServer
+from gaia_tools import ocr, svg
 from gaia_tools.media_image import server
 from PIL import Image, ImageDraw, ImageFont
 from PIL.TiffImagePlugin import IFDRational
 
 from tests.conftest import call, content, needs, refusal, text
+from tests.documents_made import laughs
 
+SVG_TAG = b'<svg xmlns="http://www.w3.org/2000/svg" width="100" height="100">'
 LINES = "Invoice 4711\nTotal 1234.56 EUR"
 
 
@@ -80,11 +87,162 @@ async def test_an_empty_page_and_an_unknown_language_are_said(workspace: Path) -
     Image.new("RGB", (300, 300), "white").save(workspace / "empty.png")
     assert "no text was found" in text(await call(server, "extract_text_ocr", file_path="empty.png"))
     said = await refusal(server, "extract_text_ocr", file_path="empty.png", language="xyz+eng")
-    assert "no data for 'xyz'" in said and "eng" in said
-    for odd in ("../../etc/passwd", "-c", "eng;ls", ""):
-        assert "is no language" in await refusal(
-            server, "extract_text_ocr", file_path="empty.png", language=odd
-        )
+    assert "no data to read 'xyz'" in said and "eng (English)" in said
+    for odd in ("../../etc/passwd", "-c", "eng;ls", "", "osd", "auto+eng"):
+        said = await refusal(server, "extract_text_ocr", file_path="empty.png", language=odd)
+        assert "eng (English)" in said, odd
+
+
+@pytest.mark.parametrize("clockwise", [90, 180, 270])
+async def test_turned_pictures_are_read_and_said_to_be_turned(workspace: Path, clockwise: int) -> None:
+    needs("tesseract")
+    lines = "Invoice number 4711\nTotal amount 98.50\nThe committee met\nin northern towns"
+    back = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
+    drawn(lines).transpose(back[clockwise]).save(workspace / "turned.png")
+    result = await call(server, "extract_text_ocr", file_path="turned.png")
+    assert result.structuredContent is not None
+    assert result.structuredContent["text"].split() == lines.split()
+    assert result.structuredContent["turned"] == [clockwise]
+    assert f"turned clockwise to be read: by {clockwise} degrees" in text(result)
+
+
+async def test_an_upright_picture_is_read_once(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Detecting orientation takes half the time of reading, and is not done where the text is clear."""
+    needs("tesseract")
+    readings: list[int] = []
+    read = ocr._reading
+
+    def counted(image: Image.Image, language: str, turn: int) -> Any:
+        reading = read(image, language, turn)
+        readings.append(reading.turned)
+        return reading
+
+    monkeypatch.setattr(ocr, "_reading", counted)
+    drawn().save(workspace / "a.png")
+    assert ocr.read_text(workspace / "a.png", "auto", True)["turned"] == [0]
+    assert readings == [0]
+
+
+SCRIPTS = {
+    "eng": "The quick brown fox jumps over\nthe lazy dog in the year 1987",
+    "rus": "Комитет рассмотрел отчёт\nо торговле за 1987 год\nв северных областях страны",
+    "ell": "Η γρήγορη αλεπού πηδάει πάνω\nαπό το σκυλί το έτος 1987\nκαι η τιμή ήταν μεγάλη",
+}
+
+
+@pytest.mark.parametrize("language", SCRIPTS)
+@pytest.mark.parametrize("is_turned", [False, True])
+async def test_the_script_is_found(workspace: Path, language: str, is_turned: bool) -> None:
+    needs_language(language)
+    words = SCRIPTS[language]
+    page = in_script(words)
+    (page.rotate(180) if is_turned else page).save(workspace / "a.png")
+    found = await content(server, "extract_text_ocr", file_path="a.png")
+    assert found["language"] == language and found["confidence"] > 80
+    assert similar(found["text"], words) > 0.9
+    assert found["turned"] == [180 * is_turned]
+
+
+async def test_several_languages_are_read_with_their_letters(workspace: Path) -> None:
+    needs_language("deu")
+    needs_language("fra")
+    words = "Die Größe der Häuser für müde\nBürger übertraf alles.\nL'été dernier, la forêt brûlait."
+    in_script(words).save(workspace / "a.png")
+    for named in ("deu+fra", "deu, fra", "FRA deu"):
+        found = await content(server, "extract_text_ocr", file_path="a.png", language=named)
+        assert similar(found["text"], words) > 0.95, found["text"]
+
+
+async def test_columns_of_characters_are_read_downwards(workspace: Path) -> None:
+    needs_language("jpn")
+    needs_language("jpn_vert")
+    needs("fc-match")
+    found = subprocess.run(["fc-match", "-f", "%{file}", ":lang=ja"], capture_output=True, text=True)  # noqa: ASYNC221
+    font = found.stdout
+    if "DejaVu" in font:
+        needs("a font with Japanese characters")
+    columns = ["吾輩は猫である。名前はまだ無い。", "どこで生れたかとんと見当がつかぬ。"] * 3
+    page = Image.new("L", (700, 900), 255)
+    for number, column in enumerate(columns):
+        for place, character in enumerate(column):
+            position = (600 - 70 * number, 60 + 44 * place)
+            ImageDraw.Draw(page).text(position, character, 0, ImageFont.truetype(font, 40))
+    page.save(workspace / "a.png")
+    found = await content(server, "extract_text_ocr", file_path="a.png", language="jpn")
+    assert similar(found["text"], "\n".join(columns)) > 0.85, found["text"]
+
+
+def in_script(words: str) -> Image.Image:
+    """A page in a font that comes with matplotlib and has most European letters."""
+    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSerif.ttf")
+    page = Image.new("L", (1000, 400), 255)
+    ImageDraw.Draw(page).multiline_text((60, 60), words, 0, ImageFont.truetype(str(font), 40), spacing=16)
+    return page
+
+
+def similar(one: str, other: str) -> float:
+    """From 0 to 1: one letter that is read wrongly does not make a reading useless."""
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def needs_language(code: str) -> None:
+    needs("tesseract")
+    if code not in ocr._installed():
+        needs(f"tesseract's data for {code}")
+
+
+DRAWING = """<?xml version="1.0"?>
+<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="300" height="100">
+<title>Sales</title><style>@import url(http://127.0.0.1:1/a.css); .a {{ fill: #000080 }}</style>
+<script>throw 1</script><image xlink:href="{address}" width="300" height="100"/>
+<text class="a" x="20" y="60" font-size="30" font-family="No Such Font">Total 4711 EUR</text></svg>"""
+
+
+async def test_drawings_in_svg_are_read_described_and_shown(
+    workspace: Path, model: list[dict[str, Any]]
+) -> None:
+    needs("tesseract")
+    drawing = DRAWING.format(address="#nothing").encode()
+    (workspace / "a.svg").write_bytes(drawing)
+    (workspace / "a.svgz").write_bytes(gzip.compress(drawing))
+    for name in ("a.svg", "a.svgz"):
+        assert (await content(server, "extract_text_ocr", file_path=name))["text"] == "Total 4711 EUR"
+        said = await content(server, "get_image_metadata", file_path=name)
+        assert (said["format"], said["width"], said["height"]) == ("SVG", 300, 100)
+        assert said["texts"] == {"title": "Sales", "text": "Total 4711 EUR"}
+        await content(server, "analyze_image_ai", file_path=name)
+        assert picture_in(model[-1]).size == (2000, 667)
+        assert picture_in(model[-1]).convert("RGB").getcolors(1 << 20)[-1][1] != (0, 0, 0)  # type: ignore[index]
+
+
+async def test_a_drawing_fetches_nothing_that_is_outside_it(workspace: Path) -> None:
+    Image.new("RGB", (300, 100), "red").save(workspace / "red.png")
+    red = base64.b64encode((workspace / "red.png").read_bytes()).decode()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        outside = [
+            f"http://127.0.0.1:{listening.getsockname()[1]}/red.png",
+            str(workspace / "red.png"),
+            (workspace / "red.png").as_uri(),
+            "red.png",
+        ]
+        for address in [*outside, f"data:image/png;base64,{red}"]:
+            (workspace / "a.svg").write_text(DRAWING.format(address=address))
+            corner = Image.open(io.BytesIO(svg.as_png(workspace / "a.svg"))).convert("RGB").getpixel((5, 5))
+            assert corner == ((255, 0, 0) if address.startswith("data:") else (255, 255, 255)), address
+        listening.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+async def test_drawings_that_grow_without_end_are_refused(workspace: Path) -> None:
+    (workspace / "laughs.svg").write_bytes(laughs().replace(b"<x>", SVG_TAG).replace(b"</x>", b"</svg>"))
+    assert "is SVG, and damaged" in await refusal(server, "get_image_metadata", file_path="laughs.svg")
+    (workspace / "zeros.svgz").write_bytes(gzip.compress(SVG_TAG + b" " * (30 << 20) + b"</svg>"))
+    assert "more than 20 MB" in await refusal(server, "get_image_metadata", file_path="zeros.svgz")
+    uses = "".join(f'<g id="g{n}">{f"""<use href="#g{n - 1}"/>""" * 10}</g>' for n in range(1, 12))
+    content = f'{SVG_TAG.decode()}<g id="g0"><rect width="1" height="1"/></g>{uses}<use href="#g11"/></svg>'
+    (workspace / "uses.svg").write_text(content)
+    await refusal(server, "extract_text_ocr", file_path="uses.svg")
 
 
 async def test_the_file_says_camera_time_and_place(workspace: Path) -> None:
@@ -157,7 +315,6 @@ def truncated() -> bytes:
         ("empty.png", b"", "0 bytes"),
         ("noise.png", bytes(range(256)) * 9, "damaged, or of a kind"),
         ("bomb.png", png(60_000, 60_000, b""), "60000 x 60000 pixels"),
-        ("a.svg", b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "it is SVG"),
         ("a.jpg", b"%PDF-1.7\n", "PDF document"),
         ("a.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "PostScript"),
         ("a.gif", b"<!DOCTYPE html><html>", "web page"),
@@ -239,6 +396,6 @@ async def test_without_a_model_the_missing_variable_is_named(workspace: Path) ->
 async def test_what_can_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("tesseract")
     said = text(await call(server, "get_image_capabilities"))
-    assert "WEBP" in said and "Text is read in: eng" in said and "is not set" in said
+    assert "WEBP" in said and "SVG" in said and "eng (English)" in said and "is not set" in said
     monkeypatch.setenv("PATH", "/nowhere")
     assert "tesseract is not installed here" in await refusal(server, "get_image_capabilities")

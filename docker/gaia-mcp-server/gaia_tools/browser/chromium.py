@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -25,7 +25,16 @@ from gaia_tools.files import shown, workspace
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser as Chromium
-    from playwright.async_api import BrowserContext, Dialog, Download, Locator, Page, Playwright, Request
+    from playwright.async_api import (
+        BrowserContext,
+        Dialog,
+        Download,
+        Frame,
+        Locator,
+        Page,
+        Playwright,
+        Request,
+    )
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLES = "BROWSERUSE_LLM_"
@@ -45,6 +54,14 @@ _MAX_HEIGHT = 8000
 _MAX_NOTES = 20
 _GONE = "has been closed"  # what Playwright says when the browser, or its driver, has ended
 _CROSSED = "is interrupted by another navigation"  # that to the error page of the address before, for one
+_ERROR_PAGE = "chrome-error://"
+_PDF = "application/pdf"
+_SAVE = """() => {
+  let name = location.pathname.split("/").pop() || "document";
+  try { name = decodeURIComponent(name); } catch { /* not encoded */ }
+  const download = /\\.pdf$/i.test(name) ? name : name + ".pdf";
+  Object.assign(document.createElement("a"), { href: location.href, download }).click();
+}"""
 _TRIES = 3
 _CLONE_NEWUSER = 0x10000000  # from linux/sched.h
 _PASSED = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", "DISPLAY")
@@ -99,6 +116,9 @@ class Browser:
         self._frames: list[tuple[int, Any]] = []
         self._elements = 0
         self._notes: list[str] = []
+        self._going_to = ""
+        self._last_download: Path | None = None
+        self._pdf: tuple[str, Path] | None = None
         self._downloads: set[asyncio.Task[None]] = set()
         self._download_began = asyncio.Event()
 
@@ -144,7 +164,10 @@ class Browser:
                     await asyncio.wait_for(self._download_began.wait(), _ACTION_SECONDS)
                 await self._finish_downloads()
             elif "Timeout" in trouble:
-                self._note(f"{address} was not complete within {SECONDS:g} seconds; this is what there is.")
+                # Noted when it is shown: the note is about this page, which may not respond even to be read.
+                view = await self._view(status)
+                note = f"{address} was not complete within {SECONDS:g} seconds; this is what there is."
+                return replace(view, notes=(*view.notes, note))
             elif trouble:
                 raise ToolError(f"{address} cannot be opened: {trouble}")
             return await self._view(status)
@@ -153,21 +176,26 @@ class Browser:
         """The HTTP status, or what went wrong.
 
         Raises:
-            ToolError: The proxy did not let the page through.
+            ToolError: The proxy did not let the page through, or nothing came.
         """
         page = await self._running()
         proxy = self._proxy
         assert proxy is not None
         before = proxy.refused
         self._download_began.clear()
-        status, trouble, stopped = None, "", False
+        status, trouble, stopped, has_arrived = None, "", False, False
         went = [address]
 
         def follow(request: "Request") -> None:
             if request.is_navigation_request() and request.frame == page.main_frame:
                 went.append(request.url)
 
+        def arrive(frame: "Frame") -> None:
+            nonlocal has_arrived
+            has_arrived = has_arrived or frame == page.main_frame
+
         page.on("request", follow)
+        page.on("framenavigated", arrive)
         try:
             answer = await page.goto(address, wait_until="domcontentloaded", timeout=SECONDS * 1000)
             if answer is not None:
@@ -179,15 +207,29 @@ class Browser:
                 # The page that tells of it comes later, and would cross what is opened next.
                 with suppress(Exception):
                     await page.wait_for_url(
-                        "chrome-error://**", wait_until="commit", timeout=_CLOSE_SECONDS * 1000
+                        f"{_ERROR_PAGE}**", wait_until="commit", timeout=_CLOSE_SECONDS * 1000
                     )
         finally:
             page.remove_listener("request", follow)
+            page.remove_listener("framenavigated", arrive)
+        if "Timeout" in trouble and not has_arrived:
+            await self._stop_loading(page)
+            still = f" The browser still shows {page.url}." if page.url != "about:blank" else ""
+            raise ToolError(f"{address} did not answer within {SECONDS:g} seconds and was given up.{still}")
         # Also of what Chromium asks for by itself.
         reasons = {one.target: one.reason for one in proxy.since(before)}
         if stopped and (reason := next(filter(None, map(reasons.get, map(_target, reversed(went)))), None)):
             raise ToolError(reason)
         return status, trouble
+
+    async def _stop_loading(self, page: "Page") -> None:
+        """Not to go on to a page that may come later, and would come in the way of another."""
+        assert self._context is not None
+        with suppress(Exception):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                session = await self._context.new_cdp_session(page)
+                await session.send("Page.stopLoading")
+                await session.detach()
 
     async def look(self, show_links: bool = False) -> View:
         """The page as it is now, maybe with where its links lead."""
@@ -259,6 +301,12 @@ class Browser:
             try:
                 async with asyncio.timeout(seconds):
                     yield page
+            except ToolError as error:
+                notes, self._notes = (
+                    self._notes,
+                    [],
+                )  # they are about what failed, and not about the next page
+                raise ToolError("\nNote: ".join([str(error), *notes])) from error
             except TimeoutError:
                 raise ToolError(f"{what} took longer than {seconds:g} seconds.") from None
             except Error as error:
@@ -329,12 +377,23 @@ class Browser:
         if self._page is not None:
             self._note("A new tab was opened; it is the page now.")
         self._page = page
+        page.on("request", self._take_request)
         page.on("dialog", self._answer_dialog)
         page.on("download", self._take_download)
         page.on("close", lambda _: self._note("The tab was closed.") if page is self._page else None)
         page.set_default_timeout(_ACTION_SECONDS * 1000)
         for old in self._context.pages[:-_MAX_TABS]:
             self._keep(old.close())
+
+    def _take_request(self, request: "Request") -> None:
+        # The frame of a request of a service worker, or of a page not there yet, cannot be asked for.
+        with suppress(Exception):
+            if request.is_navigation_request() and request.frame.parent_frame is None:
+                self._going_to = request.url
+
+    def _address(self, page: "Page") -> str:
+        """A page's address; of one that could not be loaded, that which was asked for."""
+        return self._going_to if page.url.startswith(_ERROR_PAGE) and self._going_to else page.url
 
     async def _answer_dialog(self, dialog: "Dialog") -> None:
         agreed = dialog.type in ("alert", "beforeunload")
@@ -369,6 +428,7 @@ class Browser:
         except Exception as error:
             self._note(f"The download of {target.name} failed: {_first_line(error)}")
         else:
+            self._last_download = target
             self._note(f"Downloaded into the workspace: {shown(target)} ({target.stat().st_size} bytes).")
             await download.delete()
 
@@ -420,6 +480,9 @@ class Browser:
             if found["next"] > number:
                 self._frames.append((number, frame))
             number = found["next"]
+            if frame is page.main_frame and found["media"] == _PDF:
+                texts.append(await self._pdf_note(page))
+                break
             if frame is page.main_frame:
                 texts.append(found["text"])
             elif found["text"]:
@@ -430,17 +493,37 @@ class Browser:
         with suppress(Exception):
             async with asyncio.timeout(_ACTION_SECONDS):
                 title = await page.title()
-        return View(page.url, title, status, "\n\n".join(texts), self._elements, notes)
+        return View(self._address(page), title, status, "\n\n".join(texts), self._elements, notes)
+
+    async def _pdf_note(self, page: "Page") -> str:
+        """What is said of a PDF, which Chromium shows as a picture: where it was saved, and what reads it."""
+        if self._pdf is None or self._pdf[0] != page.url or not self._pdf[1].exists():
+            self._pdf = None
+            with suppress(Exception):  # what went wrong with the download is noted
+                async with asyncio.timeout(_DOWNLOAD_SECONDS):
+                    self._last_download = None
+                    async with page.expect_download(timeout=SECONDS * 1000):
+                        await page.evaluate(_SAVE)
+                    await self._finish_downloads()
+            if self._last_download is not None:
+                self._pdf = page.url, self._last_download
+        if self._pdf is None:
+            return "This is a PDF file, which is not shown as text. It could not be saved: download it, to be read."
+        return (
+            f"This is a PDF file, which is not shown as text. It is saved as {shown(self._pdf[1])}: "
+            "read it with convert_document_to_markdown."
+        )
 
     async def _give_up(self, page: "Page") -> NoReturn:
         """Close a page that answers nothing, with what it runs."""
         assert self._context is not None
+        address = self._going_to or page.url
         self._page = None
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await page.close()
         self._page = await self._context.new_page()
-        raise ToolError(f"{page.url} does not respond, and was closed.")
+        raise ToolError(f"{address} does not respond, and was closed.")
 
     async def _read(self, frame: Any, first: int, show_links: bool) -> dict[str, Any] | None:
         """What a frame shows; once more where it goes to another page meanwhile."""

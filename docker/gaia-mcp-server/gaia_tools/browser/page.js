@@ -100,5 +100,5 @@
   for (const old of document.querySelectorAll(`[${ATTRIBUTE}]`)) old.removeAttribute(ATTRIBUTE);
   if (document.body) walk(document.body, false);
   const text = parts.join("").replace(/[ \t]+/g, " ").replace(/\] (?=[,.;:!?)])/g, "]").replace(/ ?\n ?/g, "\n").replace(/\n{3,}/g, "\n\n");
-  return { text: text.replace(/\u00a0/g, " ").trim(), next: number };
+  return { text: text.replace(/\u00a0/g, " ").trim(), next: number, media: document.contentType };
 }
