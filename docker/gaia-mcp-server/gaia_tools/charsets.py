@@ -22,7 +22,11 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 # Of charsets that read a text alike, the first of these is named: those that files are most often in.
-_COMMON = ["cp1252", "cp932", "gb18030", "big5", "euc_jp", "cp949", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "cp866", "cp850", "cp852", "cp437", "mac_roman", "mac_cyrillic", "mac_latin2", "iso2022_jp", "iso2022_kr"]
+_COMMON = [
+    *("cp1252", "cp932", "gb18030", "big5", "euc_jp", "cp949", "cp1251", "koi8_r", "cp1250", "iso8859_2"),
+    *("cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "cp866", "cp850", "cp852"),
+    *("cp437", "mac_roman", "mac_cyrillic", "mac_latin2", "iso2022_jp", "iso2022_kr"),
+]
 # They write all characters as ASCII: iso-2022-jp and -kr after an escape, hz between ~{ and ~}.
 _ESCAPING = ("iso2022", "hz")
 _ESCAPE = re.compile(rb"\x1b[$(]|\x0e|~\{")
