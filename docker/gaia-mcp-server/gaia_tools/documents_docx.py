@@ -1,13 +1,12 @@
 """documents-docx-server: Word files, old and new, OpenDocument texts and rich text.
 
 Of .docx, mammoth knows what is in the text: lists, notes, comments, text boxes, insertions. Headers and footers are
-beside it. The others are read by anydoc, which has no comments, headers and footers: those of .odt are read here, and
-of .doc and .rtf the result says where there are some.
+beside it. The others are read by anydoc, which has no comments, headers and footers: those of .odt and .rtf are read
+here, and of .doc the result says where there are some.
 """
 
 import contextlib
 import io
-import re
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from gaia_tools import office_model, open_document
+from gaia_tools import office_model, open_document, rich_text
 from gaia_tools.document_pictures import Pictures
 from gaia_tools.documents import FOR_HTML, FilePath, Format, Password, Start, document, formats, ready, some
 from gaia_tools.files import readable
@@ -33,7 +32,7 @@ _FORMATS = {
     ".docx .docm .dotx": "Word",
     ".doc .dot": "Word of before 2007; headers, footers and comments are not shown",
     ".odt .ott": "OpenDocument text, as of LibreOffice",
-    ".rtf": "rich text; headers, footers and comments are not shown",
+    ".rtf": "rich text",
 }
 _MAX_BYTES = 100 << 20
 _STYLES = """
@@ -44,10 +43,8 @@ comment-reference => sup
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
 _EQUATION = b"<m:oMath>"
-_HEADERS = "headers and footers"
-_RTF_PARTS = {_HEADERS: re.compile(rb"\\(header|footer)[lrf]?\b"), "comments": re.compile(rb"\\annotation\b")}
 # Where a Word file says how many characters of each it has: ccpHdd and ccpAtn of FibRgLw97 in [MS-DOC].
-_DOC_PARTS = {_HEADERS: 0x54, "comments": 0x5C}
+_DOC_PARTS = {"headers and footers": 0x54, "comments": 0x5C}
 _DOC_HEAD_BYTES = 0x60
 
 
@@ -88,14 +85,14 @@ async def list_supported_formats() -> CallToolResult:
 
 @dataclass(frozen=True)
 class _Word:
-    """A file as it is before options: its text as HTML, what stands for each picture, and what else is in it."""
+    """A file before options: its text as HTML, what stands for each picture, and what follows the text (``beyond``)."""
 
     html: str
     images: list[str]
     facts: dict[str, Any]
     headers: list[str] = field(default_factory=list)
     footers: list[str] = field(default_factory=list)
-    left_out: str = ""
+    beyond: str = ""
 
 
 def _read(
@@ -136,7 +133,7 @@ def _read(
         parts.insert(0, "\n".join([f"Structure: {about}", *outline]))
     if pictures:
         facts["image_files"] = pictures.paths
-    parts.append(word.left_out)
+    parts.append(word.beyond)
     return "\n\n".join(part for part in parts if part), facts
 
 
@@ -155,8 +152,8 @@ def _docx(path: Path, password: str, pictures: Pictures | None) -> _Word:
             equations = word.read("word/document.xml").count(_EQUATION)
     except (KeyError, ValueError, AttributeError, IndexError, OSError, SyntaxError) as error:
         raise ToolError(f"{path.name} is damaged: a part of it is missing or wrong: {error}.") from error
-    left_out = f"[{some(equations, 'equation')} in it cannot be shown here.]" if equations else ""
-    return _Word(written, shown.found, facts, headers, footers, left_out)
+    beyond = f"[{some(equations, 'equation')} in it cannot be shown here.]" if equations else ""
+    return _Word(written, shown.found, facts, headers, footers, beyond)
 
 
 def _with_authors(document: Any) -> Any:
@@ -191,22 +188,20 @@ def _other(path: Path, kind: str, password: str, pictures: Pictures | None) -> _
     document = office_model.model(content, kind, path.name)
     renderer = office_model.Renderer(document, pictures)
     html = renderer.html(document.blocks) + renderer.notes()
-    return _Word(html, renderer.images, facts, headers, footers, _left_out(content, kind))
-
-
-def _left_out(content: bytes, kind: str) -> str:
-    """What anydoc does not read and the file has."""
-    found = []
+    beyond = _left_out(content) if kind == "doc" else ""
     if kind == "rtf":
-        found = [what for what, pattern in _RTF_PARTS.items() if pattern.search(content)]
-    elif kind == "doc":
-        with olefile.OleFileIO(io.BytesIO(content)) as compound:
-            head = compound.openstream("WordDocument").read(_DOC_HEAD_BYTES)
-        found = [
-            what for what, place in _DOC_PARTS.items() if int.from_bytes(head[place : place + 4], "little")
-        ]
+        beside = rich_text.beside(content, path.name)
+        headers, footers, beyond = beside.headers, beside.footers, "\n".join(beside.comments)
+    return _Word(html, renderer.images, facts, headers, footers, beyond)
+
+
+def _left_out(content: bytes) -> str:
+    """What a .doc has that anydoc does not read."""
+    with olefile.OleFileIO(io.BytesIO(content)) as compound:
+        head = compound.openstream("WordDocument").read(_DOC_HEAD_BYTES)
+    found = [what for what, place in _DOC_PARTS.items() if int.from_bytes(head[place : place + 4], "little")]
     return (
-        f"[What it has of {' and '.join(found)} is not shown: of .{kind} it cannot be read here.]"
+        f"[What it has of {' and '.join(found)} is not shown: of .doc it cannot be read here.]"
         if found
         else ""
     )

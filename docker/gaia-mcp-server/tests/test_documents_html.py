@@ -6,6 +6,7 @@ import pytest
 from gaia_tools.documents_html import server
 
 from tests.conftest import call, content, refusal, text
+from tests.paragraphs import PARAGRAPHS
 
 READ = "extract_html_content"
 _PAGE = """<!DOCTYPE html><html><head><title>Grüße  aus
@@ -44,6 +45,18 @@ async def test_a_page_without_a_charset_or_with_a_wrong_one_is_read(workspace: P
     wrong = body.replace("<html>", '<html><meta charset="ascii">')
     (workspace / "b.html").write_bytes(wrong.encode())
     assert "東京都渋谷区のテキスト" in (await content(server, READ, file_path="b.html"))["content"]
+
+
+async def test_doubt_about_the_encoding_of_a_page_is_told(workspace: Path) -> None:
+    body = f"<html><head><title>Most</title></head><body><p>{PARAGRAPHS['czech']}</p></body></html>"
+    (workspace / "a.html").write_bytes(body.encode("iso8859-2"))
+    result = await call(server, READ, file_path="a.html")
+    assert "Most; iso8859_2 (a guess: where letters look wrong, ask again with encoding=cp1250" in text(
+        result
+    )
+    declared = body.replace("<head>", '<head><meta charset="iso-8859-2">')
+    (workspace / "b.html").write_bytes(declared.encode("iso8859-2"))
+    assert "a guess" not in text(await call(server, READ, file_path="b.html"))
 
 
 async def test_xhtml_with_its_declaration_is_read(workspace: Path) -> None:

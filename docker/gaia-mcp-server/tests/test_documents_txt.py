@@ -46,6 +46,13 @@ async def test_doubt_about_an_encoding_is_told_with_what_to_try(workspace: Path)
     assert "oprava starého" in (await content(server, READ, file_path="a.txt"))["content"]
 
 
+async def test_the_codes_of_rich_text_are_shown_with_the_tool_that_reads_it(workspace: Path) -> None:
+    (workspace / "a.rtf").write_text(r"{\rtf1\ansi Hello}")
+    shown = text(await call(server, READ, file_path="a.rtf"))
+    assert r"{\rtf1\ansi Hello}" in shown
+    assert "extract_docx_content shows what it says" in shown
+
+
 async def test_a_long_text_is_read_part_by_part(workspace: Path) -> None:
     whole = "".join(f"line {number}\n" for number in range(10_000))
     (workspace / "long.log").write_text(whole)
