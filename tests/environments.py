@@ -21,6 +21,31 @@ REQUIRED = "AWORLD_TRAIN_TESTS_NEED_DOCKER"
 """Set where the absence of an engine is a failure."""
 
 
+def make_slow_directory(folder: Path, seconds: float, timeout: float = 90) -> Path:
+    """An environment whose one tool sleeps for so many seconds by default, and may take ``timeout``."""
+    folder.mkdir()
+    (folder / "sleeper.py").write_text(
+        "import time\n"
+        "from mcp.server.fastmcp import FastMCP\n"
+        "server = FastMCP('sleeper', log_level='WARNING')\n"
+        "@server.tool()\n"
+        f"def rest(seconds: float = {seconds}) -> str:\n"
+        "    time.sleep(seconds)\n"
+        "    return 'rested'\n"
+        "server.run()\n"
+    )
+    (folder / "servers.yaml").write_text(
+        "name: slow\n"
+        "servers:\n"
+        "  sleeper:\n"
+        '    command: ["{python}", "{here}/sleeper.py"]\n'
+        "    executes_code: false\n"
+        f"    timeout: {timeout}\n"
+        "    test: {tool: rest, arguments: {}, expect: rested}\n"
+    )
+    return folder
+
+
 def need_docker() -> None:
     """Skip the test where there is no Docker engine; fail it where there has to be one."""
     if engine_answers():

@@ -126,7 +126,7 @@ def up_command(
     wait: Annotated[
         float,
         typer.Option("--wait", metavar="SECONDS", help="How long the start may take, without the build."),
-    ] = 60.0,
+    ] = 300.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an error as JSON too; the connection always is.")
     ] = False,

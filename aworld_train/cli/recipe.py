@@ -47,11 +47,13 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything."""
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
+    from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.reward_checks import check_rewards
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
     check_rewards(loaded)
+    remark = call_time_note(loaded, server_limits(loaded))
     try:
         _composed(loaded)
         framework_checked = True
@@ -64,9 +66,12 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
                 "name": loaded.name,
                 "digest": recipes.digest(loaded),
                 f"{loaded.trainer.framework}_checked": framework_checked,
+                "remarks": [remark] if remark else [],
             }
         )
     else:
+        if remark:
+            note(remark)
         out.print(f"{source}: fine", markup=False)
 
 

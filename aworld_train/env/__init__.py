@@ -11,17 +11,19 @@ from aworld_train.env.connection import (
     get_agent_tool_env_and_servers,
     mcp_servers_config,
 )
-from aworld_train.env.health import check_tools, health_url, probe
+from aworld_train.env.health import EnvironmentCheck, check_tools, examine, health_url, probe
 from aworld_train.env.lifecycle import down, down_orphans, find, orphans, up
 from aworld_train.env.status import EnvStatus, status
 
 __all__ = [
     "EnvConnection",
     "EnvStatus",
+    "EnvironmentCheck",
     "check_tools",
     "connection_settings",
     "down",
     "down_orphans",
+    "examine",
     "find",
     "get_agent_tool_env_and_servers",
     "health_url",

@@ -6,8 +6,8 @@ to do without tools. So nothing is reported as up before a real tool call has re
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,12 @@ import httpx
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
+from aworld_train.serving.call_limits import read_limits
 from aworld_train.serving.manifest import ProbeCall
+
+REPORT_SECONDS = 10.0
+"""How often a wait is reported."""
+MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
 
 
 def health_url(mcp_url: str) -> str:
@@ -68,6 +73,7 @@ class EnvironmentCheck:
         opening: Seconds to open a session.
         listing: Seconds to list the tools.
         tools: Their names.
+        limits: Seconds that a call may take, by tool server; empty where the environment does not say.
         servers: The result of each server.
     """
 
@@ -75,12 +81,24 @@ class EnvironmentCheck:
     listing: float
     tools: list[str]
     servers: list[ServerCheck]
+    limits: dict[str, float]
 
 
-def check_tools(mcp_url: str, token: str, seconds: float = 30.0) -> list[str]:
+def check_tools(
+    mcp_url: str,
+    token: str,
+    seconds: float = 30.0,
+    report_progress: Callable[[str], None] = lambda _: None,
+) -> list[str]:
     """Open a session and list the tools.
 
     May be called from any thread, whether or not an event loop runs in it.
+
+    Args:
+        mcp_url: MCP endpoint.
+        token: Bearer token.
+        seconds: For all of it.
+        report_progress: Called with a line about what it waits for, every ten seconds.
 
     Returns:
         The names of the tools.
@@ -88,16 +106,22 @@ def check_tools(mcp_url: str, token: str, seconds: float = 30.0) -> list[str]:
     Raises:
         EnvironmentFailure: Any of it failed.
     """
-    return examine(mcp_url, token, {}, seconds).tools
+    return examine(mcp_url, token, {}, seconds, report_progress).tools
 
 
-def check_servers(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float) -> None:
-    """Make the test call of each server.
+def check_servers(
+    mcp_url: str,
+    token: str,
+    calls: Mapping[str, ProbeCall | None],
+    seconds: float,
+    report_progress: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Make the test call of each server; the arguments are those of ``examine``.
 
     Raises:
         EnvironmentFailure: A call did not have the expected result, or the environment cannot be used at all.
     """
-    for check in examine(mcp_url, token, calls, seconds).servers:
+    for check in examine(mcp_url, token, calls, seconds, report_progress).servers:
         if check.problem is not None:
             raise EnvironmentFailure(
                 f"The tool {check.tool!r} of {check.server!r} at {mcp_url} does not work: {check.problem}."
@@ -105,7 +129,11 @@ def check_servers(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None
 
 
 def examine(
-    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float
+    mcp_url: str,
+    token: str,
+    calls: Mapping[str, ProbeCall | None],
+    seconds: float,
+    report_progress: Callable[[str], None] = lambda _: None,
 ) -> EnvironmentCheck:
     """Open a session, list the tools, and make one harmless call of each server.
 
@@ -116,27 +144,47 @@ def examine(
         token: Bearer token.
         calls: For each server a call, whose result has to contain the expected text and be no error; None: no call.
         seconds: For all of it.
+        report_progress: Called with a line about what it waits for, every ten seconds.
 
     Raises:
         EnvironmentFailure: There is no session, or no list of tools.
     """
+    steps = _Steps()
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, _examine(mcp_url, token, calls, seconds)).result()
+        result = thread.submit(asyncio.run, _examine(mcp_url, token, calls, seconds, steps))
+        while wait([result], timeout=REPORT_SECONDS).not_done:
+            report_progress(f"Testing the tools at {mcp_url}: {steps.current}.")
+        return result.result()
+
+
+@dataclass
+class _Steps:
+    """What a test waits for."""
+
+    current: str = "a session is opened"
 
 
 async def _examine(
-    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float
+    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], seconds: float, steps: _Steps
 ) -> EnvironmentCheck:
     try:
         async with asyncio.timeout(seconds):
-            return await _use_tools(mcp_url, token, calls)
+            return await _use_tools(mcp_url, token, calls, steps)
     except Exception as error:
         cause = next(_leaves(error))
-        reason = f"no answer within {seconds:.0f} s" if isinstance(cause, TimeoutError) else _in_a_line(cause)
-        raise EnvironmentFailure(f"The tools at {mcp_url} cannot be used: {reason}.") from error
+        if not isinstance(cause, TimeoutError):
+            raise EnvironmentFailure(
+                f"The tools at {mcp_url} cannot be used: {_in_a_line(cause)}."
+            ) from error
+        raise EnvironmentFailure(
+            f"The tools at {mcp_url} cannot be used: no answer within {seconds:.0f} s, while {steps.current}. "
+            f"{MORE_TIME}"
+        ) from error
 
 
-async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None]) -> EnvironmentCheck:
+async def _use_tools(
+    mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None], steps: _Steps
+) -> EnvironmentCheck:
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 
@@ -151,14 +199,26 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | N
     connection = streamablehttp_client(
         mcp_url, headers={"Authorization": f"Bearer {token}"}, httpx_client_factory=client
     )
+
+    async def note_wait(params: Any) -> None:
+        steps.current = str(params.data)
+
     began = time.monotonic()
-    async with connection as (read, write, _), ClientSession(read, write) as session:
-        await session.initialize()
+    async with (
+        connection as (read, write, _),
+        ClientSession(read, write, logging_callback=note_wait) as session,
+    ):
+        capabilities = (await session.initialize()).capabilities
         session_open = time.monotonic()
+        steps.current = "its tools are listed"
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
-        servers = [await _test_server(session, server, call, names) for server, call in calls.items()]
-        return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
+        servers = []
+        for number, (server, call) in enumerate(calls.items(), 1):
+            steps.current = f"a tool of {server} is called ({number} of {len(calls)} servers)"
+            servers.append(await _test_server(session, server, call, names))
+        limits = read_limits(capabilities.model_dump())
+        return EnvironmentCheck(session_open - began, listed - session_open, names, servers, limits)
 
 
 async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:

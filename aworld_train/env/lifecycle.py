@@ -24,7 +24,7 @@ from aworld_train.env.backend_choice import choose_backend, open_backend, usable
 from aworld_train.env.connection import EnvConnection
 from aworld_train.env.directory import MANIFEST, EnvDirectory, find_directory
 from aworld_train.env.egress import described_rules, egress_passwords, egress_rules
-from aworld_train.env.health import check_servers, read_health
+from aworld_train.env.health import MORE_TIME, REPORT_SECONDS, check_servers, read_health
 from aworld_train.env.keys import choose_servers, read_keys
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
@@ -32,6 +32,8 @@ from aworld_train.serving import tokens
 
 DAY = 86400
 _LOG_LINES = 15
+READY_SECONDS = 300.0
+"""Seconds that a start may take by default: a busy machine has taken 56."""
 _RECOVERY_SECONDS = 10.0
 """Seconds that an environment may take to answer again before it counts as broken and is replaced."""
 _LOCK_SECONDS = 60.0
@@ -59,7 +61,7 @@ def up(
     runtime: str = "",
     ttl: float = 30 * DAY,
     limits: Mapping[str, float] | None = None,
-    wait: float = 60.0,
+    wait: float = READY_SECONDS,
     pull: bool = False,
     rebuild: bool = False,
     owner_pid: int | None = None,
@@ -171,12 +173,13 @@ def up(
             f"Starting {environment} with {plan.workers} worker{'s' if plan.workers > 1 else ''}."
         )
         try:
-            return _start(chosen_backend, plan, wait)
+            return _start(chosen_backend, plan, wait, report_progress)
         except EnvironmentFailure:
             # Between choosing a port and listening on it, another program may have taken it.
             if port or address.is_free(plan.host, plan.port):
                 raise
-            return _start(chosen_backend, replace(plan, port=address.free_port(plan.host)), wait)
+            plan = replace(plan, port=address.free_port(plan.host))
+            return _start(chosen_backend, plan, wait, report_progress)
 
 
 def down(name: str) -> bool:
@@ -236,20 +239,21 @@ def find(name: str) -> Record | None:
     return next((record for record in records if record is not None), None)
 
 
-def _start(backend: Backend, plan: EnvPlan, wait: float) -> EnvConnection:
+def _start(backend: Backend, plan: EnvPlan, wait: float, report_progress: ProgressReporter) -> EnvConnection:
     deadline = time.monotonic() + wait
     record = backend.start(plan)
     try:
-        _wait_until_healthy(backend, record, plan, deadline, wait)
+        _wait_until_healthy(backend, record, plan, wait, report_progress)
         calls = {
             name: call
             for name in plan.servers
             if (call := plan.directory.manifest.servers[name].test) is not None
         }
         remaining = max(deadline - time.monotonic(), 5.0)
-        check_servers(record.connection.mcp_url, record.connection.token, calls, remaining)
+        connection = record.connection
+        check_servers(connection.mcp_url, connection.token, calls, remaining, report_progress)
         backend.mark_ready(record)
-        return record.connection
+        return connection
     except BaseException as error:
         written = _log_excerpt(backend, record)
         backend.stop(record)
@@ -259,9 +263,10 @@ def _start(backend: Backend, plan: EnvPlan, wait: float) -> EnvConnection:
 
 
 def _wait_until_healthy(
-    backend: Backend, record: Record, plan: EnvPlan, deadline: float, wait: float
+    backend: Backend, record: Record, plan: EnvPlan, wait: float, report_progress: ProgressReporter
 ) -> None:
     """Wait until every worker is ready for its first session."""
+    began = reported = time.monotonic()
     while True:
         health = read_health(record.health)
         if health is not None and health["name"] != record.name:
@@ -273,12 +278,37 @@ def _wait_until_healthy(
             return
         if not backend.runs(record):
             raise EnvironmentFailure(f"{record.name!r} ended while it was starting.")
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now - began > wait:
             raise EnvironmentFailure(
-                f"{record.name!r} was not ready at {record.health} within {wait:.0f} s and was stopped. If it only "
-                "needs longer, give it more time with --wait."
+                f"{record.name!r} was not ready at {record.health} within {wait:.0f} s and was stopped: "
+                f"{_what_is_missing(health, plan)}. {MORE_TIME}"
+            )
+        if now - reported >= REPORT_SECONDS:
+            reported = now
+            report_progress(
+                f"Waiting for {record.name}, {now - began:.0f} of {wait:.0f} s: {_what_is_missing(health, plan)}."
             )
         time.sleep(0.1)
+
+
+def _what_is_missing(health: Mapping[str, Any] | None, plan: EnvPlan) -> str:
+    """How many workers are ready, and what the others do."""
+    if health is None:
+        return "its gateway does not answer yet"
+    counts = [health["workers"], health["scoring"]]
+    ready, starting, silent = (
+        sum(count[state] for count in counts) for state in ("ready", "cleaning", "down")
+    )
+    parts = [f"ready workers: {ready} of {plan.workers + plan.scoring_workers}"]
+    if starting:
+        servers = f" ({', '.join(health['starting'])})" if health["starting"] else ""
+        parts.append(f"starting tool servers{servers}: {starting}")
+    if silent:
+        parts.append(f"not heard of yet: {silent}")
+    if health["egress"] is not None and health["egress"]["status"] != "ok":
+        parts.append("the egress proxy does not answer")
+    return ", ".join(parts)
 
 
 def _all_ready(health: Mapping[str, Any], plan: EnvPlan) -> bool:

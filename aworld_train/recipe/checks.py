@@ -64,6 +64,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         [
             "agent.tool_timeout",
             "agent.episode_timeout",
+            "env.ready_timeout",
             "reward.timeout",
             "algorithm.clip_low",
             "algorithm.clip_high",

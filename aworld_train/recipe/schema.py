@@ -132,7 +132,11 @@ class AgentSection:
     )
     max_turns: int = _doc("Most assistant turns in one episode.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
-    tool_timeout: float = _doc("Seconds one tool call may take.", 60.0)
+    tool_timeout: float | None = _doc(
+        "Most seconds that one tool call may take; default: the limit of its tool server (`timeout` in "
+        "servers.yaml), or 60 where the environment tells none. A smaller value ends calls earlier; a larger one "
+        "gives none more time. The episode's own time ends them in any case."
+    )
     episode_timeout: float = _doc("Seconds one episode may take.", 600.0)
 
 
@@ -187,6 +191,11 @@ class EnvSection:
     url: str | None = _doc("MCP endpoint of an environment that is already up; default: MCP_SERVER_URL.")
     token: str | None = _doc("Its bearer token, as ${oc.env:NAME}; default: MCP_SERVER_TOKEN.")
     servers: list[str] = _doc("Tool servers the agent may use; empty means all.", [])
+    ready_timeout: float = _doc(
+        "Seconds that the environment may take until all its workers are ready and its tools answer, once its image "
+        "is built.",
+        300.0,
+    )
     recovery_timeout: float = _doc("Seconds to wait for a lost environment before the run is failed.", 30.0)
     cassette: CassetteSection = field(default_factory=CassetteSection)
 

@@ -14,9 +14,10 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -26,6 +27,7 @@ import aiohttp
 from aworld_train.network import proxy_for, without_passwords
 from aworld_train.rollout.http_client import SessionPerLoop
 from aworld_train.rollout.sse import EventReader
+from aworld_train.serving.call_limits import read_limits
 
 _PROTOCOL = "2025-06-18"
 _METHOD_NOT_FOUND = -32601  # from the JSON-RPC 2.0 specification
@@ -78,13 +80,30 @@ class PendingRequest:
 
 
 class McpSession:
-    """A session, opened by ``initialize``. Close it in any case, also when ``initialize`` failed."""
+    """A session, opened by ``initialize``. Close it in any case, also when ``initialize`` failed.
 
-    def __init__(self, url: str, headers: Mapping[str, str], connect_timeout: float):
+    Args:
+        url: MCP endpoint.
+        headers: Sent with every request.
+        connect_timeout: Seconds to connect.
+        on_wait: Called with what the server says while it opens the session, such as how many wait for a worker.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        connect_timeout: float,
+        on_wait: Callable[[str], None] = lambda _: None,
+    ):
         self._url = url
+        self._on_wait = on_wait
+        self._is_open = False
         self._headers = {**headers, "Accept": _ACCEPTED, "Content-Type": "application/json"}
         self._proxy = proxy_for(url)
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
+        self.tool_timeouts: dict[str, float] = {}
+        """The limits of calls that the server told, by tool server; see ``aworld_train.serving.call_limits``."""
         self._numbers = itertools.count()
         self._under_way: set[asyncio.Task[dict[str, Any]]] = set()
 
@@ -102,7 +121,10 @@ class McpSession:
         try:
             result = await self._call(next(self._numbers), "initialize", params)
         except RequestFailure as failure:
-            raise ServerFailure(str(failure)) from failure
+            status = HTTPStatus.SERVICE_UNAVAILABLE if failure.kind == "busy" else None
+            raise ServerFailure(str(failure), status) from failure
+        self._is_open = True
+        self.tool_timeouts = read_limits(result.get("capabilities"))
         self._headers["MCP-Protocol-Version"] = str(result.get("protocolVersion", _PROTOCOL))
         await self._notify({"method": "notifications/initialized"})
 
@@ -188,6 +210,8 @@ class McpSession:
         message = _parsed(data)
         if "method" not in message:
             return message if message.get("id") == number else None
+        if message["method"] == "notifications/message" and not self._is_open:
+            self._on_wait(str((message.get("params") or {}).get("data")))
         if "id" in message:
             # The client offered no capabilities, so only a ping may be sent to it.
             refusal = {"code": _METHOD_NOT_FOUND, "message": f"{message['method']} is not offered"}

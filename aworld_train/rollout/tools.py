@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -25,6 +27,9 @@ from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestF
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tls import tls_context
 
+_CALL_SECONDS = 60.0  # for a call of a server that does not say how long one may take
+_MARGIN_SECONDS = 30.0  # in which the environment reports that a call took too long
+_LOG_SECONDS = 10.0  # between two lines about waits
 _CLOSE_SECONDS = 5.0
 _GIVE_UP_SECONDS = 1.0
 _SCHEMA_SECONDS = 60.0  # how long a tool list is used before it is requested again
@@ -32,6 +37,10 @@ _MAX_DEPTH = 100  # nesting of arguments; servers' parsers fail at some hundreds
 _BUSY_SECONDS = (0.5, 1.0, 2.0, 4.0)  # waits before a session is requested again from a full server
 _MAX_PAGES = 100  # of a tool list
 _HEALTH_SECONDS = 2.0  # for one answer of the health endpoint
+
+
+_log = logging.getLogger(__name__)
+_logged = -math.inf  # when a wait was last logged
 
 
 @dataclass(frozen=True)
@@ -49,12 +58,26 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolServer:
-    """Where the tools are, and how long to wait for them, in seconds."""
+    """Where the tools are, and how long to wait for them.
+
+    Attributes:
+        url: MCP endpoint.
+        headers: Sent with every request.
+        call_timeout: Most seconds that a call may take; None: what the environment allows its tool servers, which then
+            ends the call itself, or 60 where it does not say.
+        connect_timeout: Most seconds that opening a session may take.
+    """
 
     url: str
     headers: Mapping[str, str]
-    call_timeout: float = 60.0
+    call_timeout: float | None = None
     connect_timeout: float = 30.0
+
+    def call_seconds(self, limits: Mapping[str, float]) -> float:
+        """How long to wait for a call in a session whose server told these limits."""
+        if self.call_timeout is not None:
+            return self.call_timeout
+        return max(limits.values()) + _MARGIN_SECONDS if limits else _CALL_SECONDS
 
     async def schemas(self) -> list[dict[str, Any]]:
         """The tools as OpenAI function schemas; cached for a minute.
@@ -95,15 +118,16 @@ class ToolSession:
         if reason := _unsendable(arguments):
             return ToolResult(f"Error: the arguments of {name} {reason}", True)
         session = await self._session()
+        seconds = self._server.call_seconds(session.tool_timeouts)
         request = session.request("tools/call", {"name": name, "arguments": arguments})
         try:
-            done, _ = await asyncio.wait({request.answer}, timeout=self._server.call_timeout)
+            done, _ = await asyncio.wait({request.answer}, timeout=seconds)
         except asyncio.CancelledError:
             await _cancel(session, request, "the episode was cancelled")
             raise
         if not done:
             await _cancel(session, request, "it took too long")
-            return ToolResult(f"Error: no answer within {self._server.call_timeout:g} seconds", True)
+            return ToolResult(f"Error: no answer within {seconds:g} seconds", True)
         try:
             result = request.answer.result()
             return ToolResult(text_of(result), bool(result.get("isError")), result)
@@ -143,6 +167,14 @@ class ToolSession:
             self._task = asyncio.create_task(self._open())
         return await asyncio.shield(self._task)
 
+    def _log_wait(self, message: str) -> None:
+        """Log what the server says while it opens the session; once in a while, for all sessions of the process."""
+        global _logged
+        now = time.monotonic()
+        if now - _logged >= _LOG_SECONDS:
+            _logged = now
+            _log.warning("%s: %s", self._server.url, message)
+
     async def _open(self) -> McpSession:
         began = time.monotonic()
         seconds = self._server.connect_timeout
@@ -150,7 +182,7 @@ class ToolSession:
         try:
             async with asyncio.timeout(seconds):
                 for attempt in itertools.count():
-                    session = McpSession(self._server.url, self._server.headers, seconds)
+                    session = McpSession(self._server.url, self._server.headers, seconds, self._log_wait)
                     try:
                         await session.initialize()
                         return session

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure
+from aworld_train.recipe.call_times import call_time_note, server_limits
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, Recipe
 from aworld_train.reward.scorers import CODE_TESTS
@@ -59,6 +60,8 @@ def run_environment(
         yield _replayed(recipe)
         return
     if section.docker_dir is not None:
+        if note := call_time_note(recipe, server_limits(recipe)):
+            report_progress(note)
         connection = env.up(
             section.docker_dir,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
@@ -71,6 +74,7 @@ def run_environment(
             egress_hosts=tuple(section.egress_hosts),
             scoring_workers=_scoring_workers(recipe, scorers),
             runtime=section.runtime or "",
+            wait=section.ready_timeout,
             owner_pid=os.getpid(),
             report_progress=report_progress,
         )
@@ -80,7 +84,9 @@ def run_environment(
             env.down(connection.name)
         return
     environment = find_environment(recipe)
-    env.check_tools(environment.url, environment.token)
+    check = env.examine(environment.url, environment.token, {}, section.ready_timeout, report_progress)
+    if note := call_time_note(recipe, check.limits):
+        report_progress(note)
     yield environment
 
 

@@ -5,6 +5,7 @@ What sessions get is in ``test_env_sessions``, for both backends.
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,6 +33,7 @@ from aworld_train.env import (
     down,
     down_orphans,
     find,
+    health,
     lifecycle,
     orphans,
     probe,
@@ -41,7 +43,7 @@ from aworld_train.env import (
 from aworld_train.env import up as up_anywhere
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
-from tests.environments import HEADERS, HELLO, ODD, call, eventually, session
+from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
 
 CALCULATOR = "calculator-mcp-server"
 
@@ -307,16 +309,54 @@ def test_a_server_that_ends_is_an_error_with_its_last_words(tmp_path: Path) -> N
     assert temporary_folders() == before
 
 
-def test_a_server_that_never_answers_is_given_up_in_time_and_stopped(tmp_path: Path) -> None:
+def test_a_server_that_never_answers_is_waited_for_in_public_and_given_up_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "REPORT_SECONDS", 0.2)
     path = make_directory(
         tmp_path / "silent", "print('pid', os.getpid(), file=sys.stderr, flush=True); time.sleep(600)"
     )
+    lines: list[str] = []
     with pytest.raises(
-        EnvironmentFailure, match=r"was not ready at .* within 15 s and was stopped"
+        EnvironmentFailure,
+        match=r"was not ready at .* within 15 s and was stopped: ready workers: 0 of 1, starting tool servers "
+        r"\(speaker\): 1\. .*--wait .*env\.ready_timeout",
     ) as caught:
-        up(path, wait=15.0)
+        up(path, workers=1, wait=15.0, report_progress=lines.append)
     assert has_ended(int(caught.value.message.rpartition("pid ")[2].split()[0]))
     assert registry.read("made") is None
+    assert any(
+        re.fullmatch(
+            r"Waiting for made, \d+ of 15 s: ready workers: 0 of 1, starting tool servers \(speaker\): 1\.",
+            line,
+        )
+        for line in lines
+    )
+
+
+def test_a_test_call_that_is_slow_is_said_to_be_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "REPORT_SECONDS", 0.2)
+    path = make_slow_directory(tmp_path / "slow", seconds=1.5)
+    lines: list[str] = []
+    try:
+        up(path, report_progress=lines.append)
+        assert any("a tool of sleeper is called (1 of 1 servers)." in line for line in lines)
+    finally:
+        down("slow")
+
+
+def test_a_test_call_that_is_not_answered_in_time_is_named_with_the_key_that_gives_it_more(
+    tmp_path: Path,
+) -> None:
+    path = make_slow_directory(tmp_path / "slow", seconds=60)
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"while a tool of sleeper is called \(1 of 1 servers\)\. .*env\.ready_timeout",
+    ):
+        up(path, wait=8.0)
+    assert registry.read("slow") is None
 
 
 STUBBORN = """

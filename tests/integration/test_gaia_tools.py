@@ -1,5 +1,6 @@
 """The tools of gaia-mcp-server, used as an agent uses them: over MCP, in a session's workspace."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,15 +22,13 @@ def gaia(state: None) -> Iterator[EnvConnection]:
 
 
 async def run(opened: ClientSession, command: str, **more: Any) -> dict[str, Any]:
-    result = await opened.call_tool("execute_command", {"command": command, **more})
-    assert result.structuredContent is not None
-    return result.structuredContent
+    arguments = {"command": command, "output_format": "json", **more}
+    return dict(json.loads(text_of(await opened.call_tool("execute_command", arguments))))
 
 
 async def read(opened: ClientSession, path: str, **more: Any) -> dict[str, Any]:
-    result = await opened.call_tool("extract_text_content", {"file_path": path, **more})
-    assert result.structuredContent is not None, result.content
-    return result.structuredContent
+    arguments = {"file_path": path, "output_format": "json", **more}
+    return dict(json.loads(text_of(await opened.call_tool("extract_text_content", arguments))))
 
 
 async def refusal(opened: ClientSession, path: str, **more: Any) -> str:
@@ -86,6 +85,29 @@ async def test_text_is_read_whatever_its_encoding(gaia: EnvConnection, encoding:
         assert (await read(opened, "f.txt", encoding=encoding))["content"] == text
         if encoding != "latin-1":  # other encodings of one byte fit it as well
             assert (await read(opened, "f.txt"))["content"] == text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "facts"),
+    [
+        ("execute_command", {"command": "cat long.csv"}, {"exit_code": 0, "characters_left_out": 0}),
+        ("run_python_code", {"code": "print(open('long.csv').read())"}, {"exit_code": 0, "files": []}),
+        ("extract_text_content", {"file_path": "long.csv"}, {"lines": 2000, "next_start": None}),
+        ("extract_csv_content", {"file_path": "long.csv"}, {"rows": 2000, "columns": 1}),
+    ],
+)
+async def test_a_long_text_is_in_the_content_and_its_facts_in_the_structured_content(
+    gaia: EnvConnection, tool: str, arguments: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    async with session(gaia) as opened:
+        await run(opened, "seq 2000 > long.csv")
+        result = await opened.call_tool(tool, arguments)
+        assert "1999" in text_of(result)
+        assert result.structuredContent is not None
+        assert facts.items() <= result.structuredContent.items()
+        assert len(json.dumps(result.structuredContent)) < 500
+        as_json = await opened.call_tool(tool, {**arguments, "output_format": "json"})
+        assert facts.items() <= json.loads(text_of(as_json)).items() and as_json.structuredContent is None
 
 
 async def test_long_text_is_read_in_parts(gaia: EnvConnection) -> None:

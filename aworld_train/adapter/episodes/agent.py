@@ -45,7 +45,7 @@ class EpisodeAgent(ABC):
         """
 
 
-def tool_server(call_timeout: float, patience: float, servers: list[str]) -> ToolServer:
+def tool_server(call_timeout: float | None, patience: float, servers: list[str]) -> ToolServer:
     """The tool server that the environment variables name; a session may have to wait for a worker."""
     headers = {}
     if token := os.environ.get("MCP_SERVER_TOKEN"):

@@ -83,7 +83,9 @@ class CallRelay:
         if self._request.method == "GET":
             return None
         upstream = self._session.upstream
-        return upstream.connect_timeout if self._opening else upstream.call_timeout
+        return (
+            upstream.connect_timeout if self._opening else upstream.call_seconds(self._session.tool_timeouts)
+        )
 
     async def _open_session(self) -> web.StreamResponse:
         """Open an MCP session; try again while the environment is full."""
@@ -124,7 +126,7 @@ class CallRelay:
         if response.content_type == "text/event-stream":
             return await self._stream(response, headers)
         data = await response.read()
-        self._session.observe(self._mcp_session, data)
+        self._observe(data)
         return web.Response(body=data, status=response.status, headers=headers)
 
     def _is_loss(self, status: int) -> bool:
@@ -141,11 +143,16 @@ class CallRelay:
         await self._stream_response.prepare(self._request)
         async for chunk in response.content.iter_any():
             for data in reader.feed(chunk):
-                self._session.observe(self._mcp_session, data)
+                self._observe(data)
             await self._stream_response.write(chunk)
         if self._call is not None and self._call.open and not reader.last_id:
             return await self._lose_environment("its answer ended before the result came")
         return self._stream_response
+
+    def _observe(self, data: bytes) -> None:
+        if self._opening:
+            self._session.observe_opening(data)
+        self._session.observe(self._mcp_session, data)
 
     async def _handle_broken_connection(self, error: Exception) -> web.StreamResponse:
         """Handle a failed connection: the agent's, which needs no answer, or the environment's."""
@@ -162,7 +169,8 @@ class CallRelay:
         if self._opening:
             seconds = self._session.upstream.connect_timeout
             return await self._lose_environment(f"did not open a session within {seconds:g} seconds")
-        text = f"Error: no answer within {self._session.upstream.call_timeout:g} seconds"
+        seconds = self._session.upstream.call_seconds(self._session.tool_timeouts)
+        text = f"Error: no answer within {seconds:g} seconds"
         if self._call is None:
             return await self._reply(failure("timeout", text))
         self._session.end_call(self._call, failed=True)

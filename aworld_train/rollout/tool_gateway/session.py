@@ -24,6 +24,7 @@ from aworld_train.rollout.cassette import Cassette, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer
+from aworld_train.serving.call_limits import read_limits
 
 _CLOSE_SECONDS = 5.0
 # What servers built on the MCP SDK answer when the session behind them has ended.
@@ -75,6 +76,7 @@ class ToolGatewaySession:
         token: For agents that insist on a bearer token; any other token is refused.
         counts: Its tool calls so far.
         lost: Why the environment was lost, once it was.
+        tool_timeouts: The limits of calls that the environment told, by tool server.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class ToolGatewaySession:
         self.playback = cassette.playback(self.identity) if cassette else None
         if cassette is not None and cassette.mode is Mode.replay:
             cassette.tools(self.identity)  # raises now if there is no tool list, not during the episode
+        self.tool_timeouts: dict[str, float] = {}
         self._pending: dict[_PendingKey, Call | _ToolList] = {}
         self._tools: list[Any] = []
         self._unrecorded: CassetteError | None = None
@@ -186,6 +189,14 @@ class ToolGatewaySession:
             self._finish_call(awaited, message)
         elif awaited is not None:
             self._collect_tools(message)
+
+    def observe_opening(self, data: bytes) -> None:
+        """Read what a newly opened session says about the time that calls may take."""
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            message = json.loads(data)
+            self.tool_timeouts |= read_limits((message.get("result") or {}).get("capabilities"))
+            if (message.get("error") or {}).get("data", {}).get("type") == "busy":
+                self.mark_lost(f"did not open a session: {message['error']['message']}")
 
     def mark_lost(self, reason: str) -> None:
         """Record that the environment is lost; the first reason counts."""

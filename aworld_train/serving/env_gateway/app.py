@@ -9,7 +9,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from aworld_train.serving.env_gateway.intake import (
 from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.metrics import Metrics
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
+from aworld_train.serving.env_gateway.waiting import WaitingClient
 from aworld_train.serving.tokens import InvalidToken, TokenClaims
 
 PURPOSE_HEADER, SCORING = "Aworld-Purpose", "scoring"
@@ -145,6 +146,7 @@ class Gateway:
             "states": [link.state for link in self.pool.links],
             "servers": next((link.servers for link in self.pool.links if link.alive), []),
             "broken": broken,
+            "starting": sorted({link.starting for link in self.pool.links if link.alive and link.starting}),
             "sessions": len(self.pool.sessions),
             "queued": self.pool.queued,
         }
@@ -248,12 +250,41 @@ class Gateway:
         scoring = request.headers.get(PURPOSE_HEADER) == SCORING
         if scoring and not any(link.scoring for link in self.pool.links):
             raise Refusal(400, "scoring", _NO_SCORING)
+        session_id = secrets.token_hex(16)
+        client = WaitingClient(request, message, {SESSION_HEADER: session_id})
+        try:
+            response = await self._open_in_turn(
+                request, claims, message, account, session_id, scoring, client.report
+            )
+            return await client.answer(response, "worker_lost" if response.status >= 400 else "")
+        except (ConnectionResetError, asyncio.CancelledError):
+            if (session := self.pool.sessions.get(session_id)) is not None:
+                self._run_in_background(self._end(session, "vanished"))
+            raise
+        except (Refusal, InvalidToken) as reason:
+            if not client.has_response:
+                raise
+            cause = reason.cause if isinstance(reason, Refusal) else "token"
+            self.metrics.refused.labels(cause).inc()
+            response = reason.response() if isinstance(reason, Refusal) else _unauthorized(reason)
+            return await client.answer(response, cause)
+
+    async def _open_in_turn(
+        self,
+        request: web.Request,
+        claims: TokenClaims,
+        message: bytes,
+        account: ByteAllowance,
+        session_id: str,
+        scoring: bool,
+        report: Callable[[int, Mapping[str, int]], Awaitable[None]],
+    ) -> web.StreamResponse:
+        """Open the session at a worker once it has one, at another one if that is lost."""
         started = time.monotonic()
         while True:
-            session_id = secrets.token_hex(16)
             try:
                 remaining = self._limits.queue_seconds - (time.monotonic() - started)
-                link = await self.pool.reserve(session_id, remaining, scoring)
+                link = await self.pool.reserve(session_id, remaining, scoring, report)
             except Busy as busy:
                 raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
             try:

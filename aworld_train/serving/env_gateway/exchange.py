@@ -58,7 +58,7 @@ async def forward(
             if opening and answer.status < 400:
                 response_headers[SESSION_HEADER] = session.session_id
             length = answer.content_length
-            if length is not None and length <= HELD_BYTES:
+            if opening or (length is not None and length <= HELD_BYTES):
                 return web.Response(body=await answer.read(), status=answer.status, headers=response_headers)
             _limit_reads(answer, READ_BYTES)
             if length is not None:

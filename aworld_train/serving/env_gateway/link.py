@@ -58,6 +58,7 @@ class WorkerLink:
         self.exclusive = True
         self.servers: list[str] = []
         self.broken: dict[str, str] = {}
+        self.starting = ""  # the tool server that it is starting
         self.sessions: set[str] = set()
         self._slots = 0
         self._on_change, self._on_loss, self._on_call = on_change, on_loss, on_call
@@ -171,7 +172,11 @@ class WorkerLink:
             self.proved = self.proved or self.ready
             self._slots = line["slots"]
             self.exclusive = self._slots == 1
-            self.servers, self.broken = line["servers"], line["broken"]
+            self.servers, self.broken, self.starting = (
+                line["servers"],
+                line["broken"],
+                line.get("starting", ""),
+            )
             self._on_change()
 
     async def _disconnect(self) -> None:

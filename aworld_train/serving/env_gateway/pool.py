@@ -8,9 +8,13 @@ import asyncio
 import math
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aworld_train.serving.env_gateway.link import WorkerLink
+
+REPORT_SECONDS = 3.0
+"""How often a wait is reported."""
 
 
 class Busy(Exception):
@@ -69,13 +73,21 @@ class Pool:
         """How many are open with that token."""
         return sum(session.is_open and session.token_id == token_id for session in self.sessions.values())
 
-    async def reserve(self, session_id: str, seconds: float, scoring: bool = False) -> WorkerLink:
+    async def reserve(
+        self,
+        session_id: str,
+        seconds: float,
+        scoring: bool = False,
+        report: Callable[[int, Mapping[str, int]], Awaitable[None]] | None = None,
+    ) -> WorkerLink:
         """A worker for that session, which counts as one of its sessions from now on; waits in turn.
 
         Args:
             session_id: Of the session.
             seconds: How long to wait at most.
             scoring: Whether it has to be a worker for scoring.
+            report: Called every few seconds of the wait, with how many wait before it and the workers by state; what it
+                raises ends the wait.
 
         Raises:
             Busy: The queue is full, or no worker became free within ``seconds``.
@@ -91,15 +103,26 @@ class Pool:
         try:
             # Not `asyncio.wait_for`: before Python 3.12 it swallows a cancellation that comes together with the turn.
             async with asyncio.timeout(seconds):
+                while report is not None and not (await asyncio.wait({turn}, timeout=REPORT_SECONDS))[0]:
+                    await report(self._ahead(session_id, scoring), self.states(scoring))
                 return await asyncio.shield(turn)
         except TimeoutError:
             if not turn.cancel():  # assigned at the last moment
                 return turn.result()
             raise Busy(f"no worker became free within {seconds:g} seconds") from None
-        except asyncio.CancelledError:
+        except BaseException:
             if not turn.cancel():
                 self.release(turn.result(), session_id)
             raise
+
+    def _ahead(self, session_id: str, scoring: bool) -> int:
+        """How many wait before that session."""
+        ahead = 0
+        for waiting_id, turn in self._waiting[scoring]:
+            if waiting_id == session_id:
+                break
+            ahead += not turn.done()
+        return ahead
 
     def release(self, link: WorkerLink, session_id: str) -> None:
         """Return a session's place at its worker."""

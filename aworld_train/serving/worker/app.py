@@ -253,6 +253,7 @@ class Worker:
             "slots": self.relay.manifest.sessions_per_worker,
             "servers": [name for name in self.relay.servers if name not in self.relay.broken],
             "broken": self.relay.broken,
+            "starting": self.relay.starting,
         }
 
     def _broadcast(self, line: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from aworld_train.errors import nearest
+from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
@@ -72,6 +73,7 @@ class Relay:
             if name not in disabled
         }
         self.broken: dict[str, str] = {}  # servers that failed when the worker started, and why
+        self.starting = ""  # the server that `start` is starting
         self.report: Report = _discard_report
         self._tools: dict[str, list[dict[str, Any]]] = {}
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
@@ -79,10 +81,12 @@ class Relay:
     async def start(self) -> None:
         """Start every server and list its tools; one that fails is left out, and its failure is in ``broken``."""
         for name, server in self.servers.items():
+            self.starting = name
             try:
                 self._tools[name] = await self._all_pages(server, "tools/list", "tools")
             except (CallFailure, RemoteError) as error:
                 self.broken[name] = str(error)
+        self.starting = ""
         self._tools_at_start = dict(self._tools)
 
     def stop_servers(self) -> list[str]:
@@ -172,7 +176,7 @@ class Relay:
             raise CallFailure("unsupported", "params has to be an object", INVALID_REQUEST)
         match message.get("method"):
             case "initialize":
-                return self._hello(params)
+                return self._hello(session, params)
             case "ping":
                 return {}
             case "tools/list":
@@ -192,11 +196,16 @@ class Relay:
             case method:
                 raise CallFailure("unsupported", f"{method!r} is not offered here", METHOD_NOT_FOUND)
 
-    def _hello(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _hello(self, session: RelayedSession, params: Mapping[str, Any]) -> dict[str, Any]:
+        limits = {name: self.servers[name].entry.timeout for name in session.servers}
         requested = params.get("protocolVersion")
         return {
             "protocolVersion": requested if requested in _PROTOCOLS else PROTOCOL,
-            "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+            "capabilities": {
+                "tools": {"listChanged": True},
+                "resources": {},
+                "experimental": experiments(limits),
+            },
             "serverInfo": {"name": self.manifest.name, "version": "1"},
         }
 

@@ -1,4 +1,7 @@
-"""What every tool answers: text for a model to read, the same as structured content, and never too much of it."""
+"""What every tool answers: text for a model to read, the short facts of it for a program, and never too much.
+
+Frameworks that hand both to a model would have it read everything twice. So whatever is long stands in the text alone.
+"""
 
 import json
 from typing import Any, Literal
@@ -7,12 +10,31 @@ from mcp.types import CallToolResult, TextContent
 
 OutputFormat = Literal["markdown", "json", "text"]
 MAX_CHARACTERS = 30_000
+# What the structured content may repeat of the text.
+MAX_FACT_CHARS = 200
+MAX_LIST_CHARS = 1_000  # of a list or a mapping of facts, as JSON
 
 
 def answer(text: str, structured: dict[str, Any], output_format: OutputFormat = "markdown") -> CallToolResult:
-    """A result: ``text``, or the structured content written as JSON, and the structured content itself."""
-    shown = json.dumps(structured, ensure_ascii=False, indent=1) if output_format == "json" else text
-    return CallToolResult(content=[TextContent(type="text", text=shown)], structuredContent=structured)
+    """A result: ``text``, and as structured content the fields of ``structured`` that are facts and no long texts.
+
+    As JSON, the text is all of ``structured``, and there is no structured content.
+    """
+    if output_format == "json":
+        whole = json.dumps(structured, ensure_ascii=False, indent=1)
+        return CallToolResult(content=[TextContent(type="text", text=whole)])
+    facts = {name: value for name, value in structured.items() if _is_fact(value)}
+    return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=facts)
+
+
+def _is_fact(value: Any) -> bool:
+    """Whether a value and all that is in it is short."""
+    if isinstance(value, str):
+        return len(value) <= MAX_FACT_CHARS
+    if not isinstance(value, list | tuple | dict):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return len(json.dumps(value, ensure_ascii=False)) <= MAX_LIST_CHARS and all(map(_is_fact, parts))
 
 
 def cut(text: str, limit: int = MAX_CHARACTERS, hint: str = "") -> tuple[str, bool]:

@@ -1,5 +1,6 @@
 """Every test has a workspace and attachments of its own, and calls tools as an agent does: over MCP."""
 
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web as http
 from aiohttp.test_utils import TestServer
+from gaia_tools.results import MAX_FACT_CHARS, MAX_LIST_CHARS
 from mcp.server.fastmcp import FastMCP
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolResult, TextContent
@@ -18,6 +20,8 @@ from tests import recorded_calls
 if recorded_calls.VARIABLE in os.environ:
     recorded_calls.record(Path(os.environ[recorded_calls.VARIABLE]))
 
+# The fields that hold a tool's text.
+_TEXTS = ("content", "text", "output", "stdout", "answer")
 Handler = Callable[[http.Request], Awaitable[http.StreamResponse]]
 Serve = Callable[..., Awaitable[str]]
 
@@ -68,15 +72,46 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
 async def call(server: FastMCP, tool: str, **arguments: Any) -> CallToolResult:
     """The result of a tool, through an MCP client."""
     async with create_connected_server_and_client_session(server._mcp_server) as session:
-        return await session.call_tool(tool, arguments)
+        return check_once(await session.call_tool(tool, arguments))
+
+
+def check_once(result: CallToolResult) -> CallToolResult:
+    """The result, in which nothing long is said twice."""
+    structured = result.structuredContent or {}
+    assert [one for one in strings(structured) if len(one) > MAX_FACT_CHARS] == []
+    sizes = {name: len(json.dumps(value, ensure_ascii=False)) for name, value in structured.items()}
+    assert [name for name, size in sizes.items() if size > MAX_LIST_CHARS] == []
+    return result
+
+
+def strings(value: Any) -> list[str]:
+    """All strings in a value."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [one for part in parts for one in strings(part)]
 
 
 async def content(server: FastMCP, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The structured content of a result that is no error."""
+    """What a result that is no error says to a program."""
     result = await call(server, tool, **arguments)
     assert not result.isError, text(result)
-    assert result.structuredContent is not None
-    return result.structuredContent
+    return Facts(result)
+
+
+class Facts(dict[str, Any]):
+    """The structured content of a result, or all of it as JSON; a text that is too long for it is the result's."""
+
+    def __init__(self, result: CallToolResult):
+        self._text = text(result)
+        super().__init__(
+            json.loads(self._text) if result.structuredContent is None else result.structuredContent
+        )
+
+    def __missing__(self, name: str) -> str:
+        if name not in _TEXTS:
+            raise KeyError(name)
+        return self._text
 
 
 async def refusal(server: FastMCP, tool: str, **arguments: Any) -> str:
@@ -84,6 +119,11 @@ async def refusal(server: FastMCP, tool: str, **arguments: Any) -> str:
     result = await call(server, tool, **arguments)
     assert result.isError, text(result)
     return text(result)
+
+
+def body(shown: str) -> str:
+    """The part of a long text that is shown: without the heading before it and the note after it."""
+    return shown.partition("\n\n")[2].partition("\n[... ")[0]
 
 
 def text(result: CallToolResult) -> str:

@@ -19,7 +19,7 @@ from mcp import ClientSession
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolResult, ImageContent
 
-from tests.conftest import needs, text
+from tests.conftest import Facts, check_once, needs, text
 
 SHOP = """<!doctype html><title>A shop</title><h1>Wares</h1>
 <p>We have <a href="/pears?kind=green">green pears</a>, and <b>no</b> plums.<img alt="a basket" src="/none"></p>
@@ -84,7 +84,7 @@ class Session:
         self._opened = opened
 
     async def result(self, tool: str, **arguments: Any) -> CallToolResult:
-        return await self._opened.call_tool(tool, arguments)
+        return check_once(await self._opened.call_tool(tool, arguments))
 
     async def __call__(self, tool: str, **arguments: Any) -> str:
         result = await self.result(tool, **arguments)
@@ -94,8 +94,7 @@ class Session:
     async def structured(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result = await self.result(tool, **arguments)
         assert not result.isError, text(result)
-        assert result.structuredContent is not None
-        return result.structuredContent
+        return Facts(result)
 
     async def refusal(self, tool: str, **arguments: Any) -> str:
         result = await self.result(tool, **arguments)

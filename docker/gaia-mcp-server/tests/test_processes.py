@@ -126,7 +126,7 @@ async def test_python_has_limits_on_time_memory_and_output() -> None:
     result = await call(python_code.server, "run_python_code", code="x = bytearray(9 << 30)")
     assert "MemoryError" in text(result) and "4096 MB" in text(result)
     found = await python("print('first'); print('x' * 3_000_000); print('last')")
-    assert str(found["stdout"]).startswith("first\nxxx") and str(found["stdout"]).endswith("xxx\nlast")
+    assert "first\nxxx" in str(found["stdout"]) and "xxx\nlast" in str(found["stdout"])
     assert len(str(found["stdout"])) < 25_000 and found["bytes_left_out"] > 2_900_000  # type: ignore[operator]
 
 

@@ -12,7 +12,7 @@ from gaia_tools import pages, readweb, web
 from gaia_tools.readweb import server
 from reportlab.pdfgen.canvas import Canvas
 
-from tests.conftest import Serve, call, content, refusal, text
+from tests.conftest import Serve, body, call, content, refusal, text
 
 PARAGRAPH = "The river rises in the hills and flows through three lakes before it reaches the sea. "
 ARTICLE = f"""<!DOCTYPE html><html><head><meta charset="utf-8"><title>Rivers &amp; lakes</title>
@@ -91,18 +91,18 @@ async def test_tables_that_only_arrange_a_page_and_formulas_are_read(serve: Serv
 
 
 async def test_long_pages_go_on_where_they_were_cut(serve: Serve) -> None:
-    body = "<html><body><article>" + "".join(f"<p>Paragraph {n}. {PARAGRAPH}</p>" for n in range(600))
+    page = "<html><body><article>" + "".join(f"<p>Paragraph {n}. {PARAGRAPH}</p>" for n in range(600))
     asked = []
 
     async def counted(request: http.Request) -> http.StreamResponse:
         asked.append(1)
-        return await answering(body)(request)
+        return await answering(page)(request)
 
     base = await serve(counted)
     whole, start = "", 0
     while start is not None:
         found = await content(server, "read_url", url=base, start=start)
-        whole += found["content"].split("\n[... ")[0]
+        whole += body(found["content"])
         start = found["next_start"]
     assert all(f"Paragraph {n}." in whole for n in range(600))
     assert len(whole) == found["characters"]

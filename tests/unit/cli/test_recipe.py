@@ -65,6 +65,7 @@ def test_check_passes_a_sound_recipe() -> None:
         "name": "small",
         "digest": recipe.digest(recipe.load("small.yaml")),
         "verl_checked": True,
+        "remarks": [],
     }
 
 
@@ -89,6 +90,20 @@ def test_check_says_so_when_verl_is_not_there_to_check_against(monkeypatch: pyte
     checked = run("check", "small.yaml", "--json")
     assert json.loads(checked.stdout)["verl_checked"] is False
     assert "verl's keys were not checked: verl is not installed" in checked.stderr
+
+
+def test_check_remarks_on_a_tool_timeout_below_the_limits_of_the_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {})
+    early = ["small.yaml", "agent.tool_timeout=60", "env.docker_dir=gaia-mcp-server", "env.url=null"]
+    checked = run("check", *early)
+    assert checked.exit_code == 0 and checked.stdout == "small.yaml: fine\n"
+    assert (
+        "calls end before the tool servers' own limits, which are 660 s (terminal-server)" in checked.stderr
+    )
+    (remark,) = json.loads(run("check", *early, "--json").stdout)["remarks"]
+    assert remark.startswith("agent.tool_timeout is 60:")
 
 
 def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:

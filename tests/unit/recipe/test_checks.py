@@ -20,6 +20,7 @@ def refusal(*overrides: str) -> str:
         "agent.max_turns",
         "agent.max_tool_result_chars",
         "agent.tool_timeout",
+        "env.ready_timeout",
         "agent.episode_timeout",
         "algorithm.clip_low",
         "algorithm.clip_high",

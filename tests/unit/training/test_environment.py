@@ -34,6 +34,31 @@ def test_a_token_is_not_written_into_a_recipe() -> None:
     assert "my-token" not in refused.value.message
 
 
+def test_an_environment_has_the_time_that_the_recipe_gives_it_to_be_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    def up(*args: object, wait: float, **options: object) -> env.EnvConnection:
+        waits.append(wait)
+        raise EnvironmentFailure("not today")
+
+    def examine(url: str, token: str, calls: object, seconds: float, _: object) -> env.EnvironmentCheck:
+        waits.append(seconds)
+        return env.EnvironmentCheck(0, 0, [], [], {})
+
+    monkeypatch.setattr(env, "up", up)
+    monkeypatch.setattr(env, "examine", examine)
+    started = recipes.load({"env": {"docker_dir": "calculator-mcp-server", "ready_timeout": 7}})
+    with pytest.raises(EnvironmentFailure), run_environment(started):
+        pass
+    with run_environment(recipes.load({"env": {"url": URL, "ready_timeout": 8}})):
+        pass
+    with pytest.raises(EnvironmentFailure), run_environment(recipes.load({"env": {"docker_dir": "x"}})):
+        pass
+    assert waits == [7, 8, 300]
+
+
 def test_without_any_environment_it_says_how_to_name_one() -> None:
     with pytest.raises(EnvironmentFailure, match=r"env\.docker_dir"):
         find_environment(recipes.load({}))

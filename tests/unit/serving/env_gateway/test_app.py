@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel
-from aworld_train.serving.env_gateway import exchange
+from aworld_train.serving.env_gateway import exchange, pool
 from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
@@ -108,7 +108,8 @@ async def opened(
     http: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     async with http.post(url, json=HELLO, headers=headers) as answer:
-        assert answer.status == 200, await answer.text()
+        text = await answer.text()  # a session that has to wait is open at the end of the stream
+        assert answer.status == 200, text
         return {**headers, "Mcp-Session-Id": answer.headers["Mcp-Session-Id"]}
 
 
@@ -140,6 +141,56 @@ async def test_where_the_end_of_a_session_does_not_arrive_others_of_its_worker_g
 async def until(holds: Callable[[], object]) -> bool:
     """Whether it holds within the time that a test has."""
     return await asyncio.to_thread(eventually, holds, WITHIN / 2)
+
+
+# Waits
+
+
+async def test_a_client_that_takes_no_events_waits_for_a_plain_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        first = await opened(http, url)
+        monkeypatch.setattr(pool, "REPORT_SECONDS", 0.05)
+        plain = {"Accept": "application/json"}
+        waits = asyncio.create_task(http.post(url, json=HELLO, headers=plain))
+        assert await until(lambda: served.pool.queued)
+        await asyncio.sleep(0.2)
+        async with http.delete(url, headers=first) as closed:
+            assert closed.status == 200
+        async with await waits as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            assert "result" in await answer.json()
+
+
+async def test_a_wait_ends_with_the_response_or_with_the_error_as_the_last_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        first = await opened(http, url)
+        monkeypatch.setattr(pool, "REPORT_SECONDS", 0.05)
+        for turn in ("served", "refused"):
+            async with http.post(url, json={**HELLO, "id": 7}) as answer:
+                assert (answer.status, answer.content_type) == (200, "text/event-stream")
+                session = {"Mcp-Session-Id": answer.headers["Mcp-Session-Id"]}
+                if turn == "refused":
+                    async with http.post(url.replace("/mcp", "/revoke"), headers=order("t")) as revoked:
+                        assert revoked.status == 200
+                else:
+                    async with http.delete(url, headers=first) as closed:
+                        assert closed.status == 200
+                text = await answer.text()
+            *reports, last = [
+                json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line[:6] == "data: "
+            ]
+            assert {one["method"] for one in reports} == {"notifications/message"}
+            assert last["id"] == 7
+            first = session
+            if turn == "served":
+                assert last["result"]["serverInfo"]
+            else:
+                assert last["error"]["data"] == {"type": "token"} and "revoked" in last["error"]["message"]
+        assert await until(lambda: not served.pool.sessions and not served.pool.queued)
 
 
 # Bodies
@@ -251,7 +302,8 @@ async def test_a_session_ends_with_its_token_and_so_does_the_wait_for_one(tmp_pa
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         # Clocks may differ by five seconds: these tokens hold for some seconds, which a busy machine may need.
         await opened(http, url, shown("short", seconds=4))
-        late = asyncio.create_task(http.post(url, json=HELLO, headers=shown("late", seconds=3)))
+        late_headers = {"Accept": "application/json", **shown("late", seconds=3)}
+        late = asyncio.create_task(http.post(url, json=HELLO, headers=late_headers))
         next_one = asyncio.create_task(opened(http, url))
         async with await late as refused:
             assert refused.status == 401

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.serving.channel import Channel
+from aworld_train.serving.env_gateway import pool as pool_module
 from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.env_gateway.pool import Busy, Pool, WorkerSession
 
@@ -100,6 +102,48 @@ async def test_who_waits_too_long_is_told_so_and_leaves_no_trace() -> None:
     workers.release(one, "first")
     assert one.sessions == set()
     assert await workers.reserve("next", 0) is one
+
+
+async def test_a_wait_is_reported_with_how_many_are_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "REPORT_SECONDS", 0.01)
+    one = worker(0)
+    workers = pool(one)
+    await workers.reserve("first", 0)
+    gone, _ = await waiting(workers, "gone", "second")
+    reports: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+
+    async def report(ahead: int, states: Mapping[str, int]) -> None:
+        reports.put_nowait((ahead, states["busy"]))
+
+    third = asyncio.create_task(workers.reserve("third", 60, report=report))
+    async with asyncio.timeout(10):
+        assert await reports.get() == (2, 1)
+        gone.cancel()
+        while await reports.get() != (1, 1):
+            pass
+        workers.release(one, "first")
+        while await reports.get() != (0, 1):
+            pass
+        workers.release(one, "second")
+        assert await third is one
+
+
+async def test_a_wait_that_cannot_be_reported_ends_and_leaves_no_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_module, "REPORT_SECONDS", 0.01)
+    one = worker(0)
+    workers = pool(one)
+    await workers.reserve("first", 0)
+
+    async def report(ahead: int, states: Mapping[str, int]) -> None:
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(ConnectionResetError):
+        await workers.reserve("second", 60, report=report)
+    assert workers.queued == 0
+    workers.release(one, "first")
+    assert await workers.reserve("third", 0) is one
 
 
 async def test_who_gives_up_waiting_is_passed_over() -> None:

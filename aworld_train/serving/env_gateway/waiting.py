@@ -1,0 +1,104 @@
+"""What a client hears while its session waits for a worker.
+
+After a few seconds the response to ``initialize`` begins as a stream of events, with a message every few seconds that
+says how many sessions are served before it. This also keeps clients from giving up on a silent connection. Log messages
+are what MCP allows before a session is open; a request with a progress token gets progress notifications.
+https://modelcontextprotocol.io/specification/2025-06-18/basic/lifecycle
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from aworld_train.serving.env_gateway.intake import part_of
+
+_EVENTS = "text/event-stream"
+_WRITE_SECONDS = 10.0
+_LOGGER = "environment"
+
+
+class WaitingClient:
+    """The client of a session that is being opened.
+
+    Args:
+        request: Its request.
+        message: The message in it, which opens the session.
+        headers: Of the response.
+    """
+
+    def __init__(self, request: web.Request, message: bytes, headers: Mapping[str, str]):
+        self._request, self._headers = request, dict(headers)
+        self._number = part_of(message, "id")
+        self._token = _progress_token(message)
+        self._takes_events = _EVENTS in request.headers.get("Accept", "")
+        self._started = time.monotonic()
+        self._response: web.StreamResponse | None = None
+
+    @property
+    def has_response(self) -> bool:
+        """Whether its response has begun, so that there can be no other."""
+        return self._response is not None
+
+    async def report(self, ahead: int, states: Mapping[str, int]) -> None:
+        """Tell it how many sessions wait before it, and what the workers do.
+
+        Raises:
+            ConnectionResetError: It does not read the message.
+        """
+        if not self._takes_events:
+            return
+        if self._response is None:
+            headers = {**self._headers, "Content-Type": _EVENTS, "Cache-Control": "no-cache"}
+            self._response = web.StreamResponse(headers=headers)
+            await self._response.prepare(self._request)
+        workers = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+        text = f"waiting for a free worker: {ahead} before you; workers: {workers or 'none'}"
+        await self._write(_event(_notification("message", level="info", logger=_LOGGER, data=text)))
+        if self._token is not None:
+            seconds = round(time.monotonic() - self._started, 1)
+            progress = _notification("progress", progressToken=self._token, progress=seconds, message=text)
+            await self._write(_event(progress))
+
+    async def answer(self, response: web.StreamResponse, error: str = "") -> web.StreamResponse:
+        """Give it the response, as the last event if its response has begun; ``error`` is the type of a refusal."""
+        if self._response is None:
+            return response
+        assert isinstance(response, web.Response) and isinstance(response.body, bytes)
+        body = response.body
+        if error:
+            reply = json.loads(body)
+            reply |= {"id": self._number, "error": {"data": {"type": error}, **reply["error"]}}
+            body = _event(reply)
+        elif response.content_type != _EVENTS:
+            body = b"event: message\ndata: " + body + b"\n\n"
+        await self._write(body)
+        return self._response
+
+    async def _write(self, data: bytes) -> None:
+        assert self._response is not None
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._response.write(data)
+        except TimeoutError as error:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise ConnectionResetError("the client does not take its response") from error
+
+
+def _progress_token(message: bytes) -> str | int | None:
+    token: object = part_of(message, "params")
+    for name in ("_meta", "progressToken"):
+        token = token.get(name) if isinstance(token, Mapping) else None
+    return token if isinstance(token, str | int) else None
+
+
+def _notification(kind: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": f"notifications/{kind}", "params": params}
+
+
+def _event(message: Mapping[str, Any]) -> bytes:
+    return b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n"
