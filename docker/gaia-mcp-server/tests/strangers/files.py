@@ -9,9 +9,9 @@ from typing import Any
 from tests.strangers import readings as by
 from tests.strangers.checks import (
     Check,
+    extracts,
     facts,
     facts_by,
-    holds,
     refuses,
     same_rows,
     same_text,
@@ -461,6 +461,13 @@ FILES = (
         pages="1",
     ),
     _pdf(
+        PIKEPDF,
+        f"{_PDF}/form_dd0293.pdf",
+        same_words("pypdf, what its fields hold", by.pypdf_fields),
+        pages="1",
+        paginate=True,
+    ),
+    _pdf(
         OCRMYPDF,
         f"{_PDF}/linn.pdf",
         same_words(_HOLDS, _of(OCRMYPDF, f"{_PDF}/linn.txt", _plain), 0.9),
@@ -618,8 +625,18 @@ FILES = (
         programs=("bsdtar",),
     ),
     _listed(PY7ZR, "tests/data/src.zip", same_tree("bsdtar", by.tree_by_bsdtar, program="bsdtar")),
-    Stranger(CSVKIT, f"{_CSV}/dummy.csv.bz2", "extract_archive", holds("the file beside it", dummy="")),
-    Stranger(CSVKIT, f"{_CSV}/dummy.csv.gz", "extract_archive", holds("the file beside it", dummy="")),
+    Stranger(
+        CSVKIT,
+        f"{_CSV}/dummy.csv.bz2",
+        "extract_archive",
+        extracts("the file beside it", _of(CSVKIT, f"{_CSV}/dummy.csv", Path.read_bytes)),
+    ),
+    Stranger(
+        CSVKIT,
+        f"{_CSV}/dummy.csv.gz",
+        "extract_archive",
+        extracts("the file beside it", _of(CSVKIT, f"{_CSV}/dummy.csv", Path.read_bytes)),
+    ),
     # Pictures
     _picture(DOCX, f"{_WORD}/lena_std.jpg", width=512, height=512, format="JPEG"),
     _picture(DOCX, f"{_WORD}/sample.tif", width=1600, height=2100, dpi=[200.0, 200.0], format="TIFF"),

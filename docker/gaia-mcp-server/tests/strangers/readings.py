@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import gzip
 import io
 import json
 import re
@@ -163,14 +162,12 @@ def poppler_text(path: Path, first: int = 1, last: int = 100) -> str:
     return _printed("pdftotext", "-f", str(first), "-l", str(last), str(path), "-")
 
 
-def pypdf_fields(path: Path) -> dict[str, str]:
-    """The fields of a form that are filled in, by their names."""
+def pypdf_fields(path: Path) -> str:
+    """What a form is filled in with."""
     import pypdf
 
     fields = pypdf.PdfReader(path).get_fields() or {}
-    return {
-        name: str(one["/V"]).lstrip("/") for name, one in fields.items() if one.get("/V") not in (None, "")
-    }
+    return "\n".join(str(one["/V"]).lstrip("/") for one in fields.values() if one.get("/V") not in (None, ""))
 
 
 def html_text(path: Path, encoding: str = "utf-8") -> str:
@@ -244,10 +241,6 @@ def mutagen_facts(path: Path) -> dict[str, Any]:
         if hasattr(file.info, name):
             facts[name] = getattr(file.info, name)
     return facts
-
-
-def read(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 def csv_words(path: Path) -> str:
