@@ -181,7 +181,9 @@ async def tool() -> Tool:
 
 @pytest.mark.usefixtures("files")
 async def test_one_program_uses_every_library_for_real() -> None:
-    found = await content(python_code.server, "run_python_code", code=whole_program(), timeout=90)
+    found = await content(
+        python_code.server, "run_python_code", code=whole_program(), timeout=90, output_format="json"
+    )
     assert (found["exit_code"], found["stderr"]) == (0, "")
     assert dict(line.split(": ", 1) for line in str(found["stdout"]).splitlines()) == RESULTS
 
@@ -190,7 +192,9 @@ async def test_one_program_uses_every_library_for_real() -> None:
 async def test_commands_have_the_same_libraries(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (workspace / "program.py").write_text(whole_program())
     monkeypatch.setenv("PATH", os.defpath)  # as a worker has it that is no container
-    found = await content(terminal.server, "execute_command", command="python3 program.py", timeout=90)
+    found = await content(
+        terminal.server, "execute_command", command="python3 program.py", timeout=90, output_format="json"
+    )
     assert found["exit_code"] == 0, found["output"]
     assert dict(line.split(": ", 1) for line in found["output"].splitlines()) == RESULTS
 
