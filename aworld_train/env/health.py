@@ -18,6 +18,10 @@ from aworld_train.network import is_near
 from aworld_train.serving.manifest import ProbeCall
 
 
+PROBE_MARK = "aworld-train/probe"
+"""Key in the ``_meta`` of a check's calls: a server may answer them from samples of its own, without the internet."""
+
+
 def health_url(mcp_url: str) -> str:
     """The health check of that MCP endpoint's server: ``/health`` on the same host and port."""
     return str(httpx.URL(mcp_url).copy_with(raw_path=b"/health"))
@@ -157,13 +161,15 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | N
         session_open = time.monotonic()
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
-        servers = [await _test_server(session, server, call, names) for server, call in calls.items()]
-        return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
+        servers = await asyncio.gather(
+            *(_test_server(session, server, call, names) for server, call in calls.items())
+        )
+        return EnvironmentCheck(session_open - began, listed - session_open, names, list(servers))
 
 
 async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:
     from mcp import McpError
-    from mcp.types import TextContent
+    from mcp.types import CallToolRequest, CallToolResult, ClientRequest, TextContent
 
     if call is None:
         return ServerCheck(server, None, 0.0, None)
@@ -171,9 +177,11 @@ async def _test_server(session: Any, server: str, call: ProbeCall | None, names:
     qualified_name = f"{server}__{call.tool}"
     began = time.monotonic()
     try:
-        result = await session.call_tool(
-            qualified_name if qualified_name in names else call.tool, dict(call.arguments)
-        )
+        # Not `call_tool`, which takes no metadata in the older releases of the SDK.
+        name = qualified_name if qualified_name in names else call.tool
+        params = {"name": name, "arguments": dict(call.arguments), "_meta": {PROBE_MARK: True}}
+        request = CallToolRequest.model_validate({"method": "tools/call", "params": params})
+        result = await session.send_request(ClientRequest(request), CallToolResult)
     except McpError as error:
         return ServerCheck(server, call.tool, time.monotonic() - began, error.error.message)
     text = " ".join(part.text for part in result.content if isinstance(part, TextContent))
