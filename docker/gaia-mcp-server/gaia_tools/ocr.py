@@ -4,6 +4,7 @@ What helps it is done first, unless that is not wanted: grey, stretched contrast
 pictures made larger (it is best at letters of 20 pixels and more).
 """
 
+import logging
 import os
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_PAGES = 20
+_logger = logging.getLogger(__name__)
 _PAGE_SECONDS = 60
 _SMALL = 1200  # pixels of the longer side
 _LARGEST = 6000
@@ -107,7 +109,10 @@ def _tesseract(arguments: list[str]) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise ToolError("The program tesseract is not installed here.") from error
+        _logger.error("The program tesseract is not installed.")
+        raise ToolError(
+            "Text in pictures cannot be read in this environment; analyze_image_ai can, where it has a model."
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise ToolError(
             f"Tesseract took longer than {_PAGE_SECONDS} seconds for a page; give it a part of the picture."

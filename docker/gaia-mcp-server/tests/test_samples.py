@@ -1,20 +1,16 @@
 """The environment's check: each server's test call goes through the main path, and fails where that is broken."""
 
-import importlib
-import operator
-import os
+import re
 import shutil
-from collections.abc import Callable
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mcp.server.fastmcp import FastMCP
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolRequest, CallToolResult, ClientRequest
 
-from gaia_tools import files, samples
-from tests.conftest import refusal, text
+from gaia_tools import samples
+from tests.conftest import text
 from tests.test_manifest import SERVERS, server_of
 
 PROGRAMS = {
@@ -63,6 +59,17 @@ async def test_the_test_call_gives_what_is_expected_without_the_internet(name: s
     result = await probed(name)
     assert not result.isError, text(result)
     assert SERVERS[name]["test"]["expect"] in text(result)
+
+
+@pytest.mark.parametrize("name", MODULES)
+async def test_the_test_call_fails_without_its_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = MODULES[name]
+    for module in [one for one in sys.modules if one == package or one.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    result = await probed(name)
+    assert result.isError
+    assert not re.search(r"ModuleNotFoundError|pip install|Traceback", text(result))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
