@@ -17,7 +17,6 @@ from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
 from aworld_train.serving.manifest import ProbeCall
 
-
 PROBE_MARK = "aworld-train/probe"
 """Key in the ``_meta`` of a check's calls: a server may answer them from samples of its own, without the internet."""
 
