@@ -18,9 +18,12 @@ from aworld_train.network import is_near
 from aworld_train.serving.call_limits import read_limits
 from aworld_train.serving.manifest import ProbeCall
 
+_MAX_NAMED = 5
 REPORT_SECONDS = 10.0
 """How often a wait is reported."""
 MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
+PROBE_MARK = "aworld-train/probe"
+"""Key in the ``_meta`` of a check's calls: a server may answer them from samples of its own, without the internet."""
 
 
 def health_url(mcp_url: str) -> str:
@@ -213,17 +216,29 @@ async def _use_tools(
         steps.current = "its tools are listed"
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
-        servers = []
-        for number, (server, call) in enumerate(calls.items(), 1):
-            steps.current = f"a tool of {server} is called ({number} of {len(calls)} servers)"
-            servers.append(await _test_server(session, server, call, names))
+        unanswered = [server for server, call in calls.items() if call is not None]
+
+        async def test(server: str, call: ProbeCall | None) -> ServerCheck:
+            checked = await _test_server(session, server, call, names)
+            if server in unanswered:
+                unanswered.remove(server)
+            steps.current = f"tools are called, of {_named(unanswered)}"
+            return checked
+
+        steps.current = f"tools are called, of {_named(unanswered)}"
+        servers = await asyncio.gather(*(test(server, call) for server, call in calls.items()))
         limits = read_limits(capabilities.model_dump())
-        return EnvironmentCheck(session_open - began, listed - session_open, names, servers, limits)
+        return EnvironmentCheck(session_open - began, listed - session_open, names, list(servers), limits)
+
+
+def _named(servers: list[str]) -> str:
+    more = f" and {len(servers) - _MAX_NAMED} more" if len(servers) > _MAX_NAMED else ""
+    return ", ".join(servers[:_MAX_NAMED]) + more
 
 
 async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:
     from mcp import McpError
-    from mcp.types import TextContent
+    from mcp.types import CallToolRequest, CallToolResult, ClientRequest, TextContent
 
     if call is None:
         return ServerCheck(server, None, 0.0, None)
@@ -231,9 +246,11 @@ async def _test_server(session: Any, server: str, call: ProbeCall | None, names:
     qualified_name = f"{server}__{call.tool}"
     began = time.monotonic()
     try:
-        result = await session.call_tool(
-            qualified_name if qualified_name in names else call.tool, dict(call.arguments)
-        )
+        # Not `call_tool`, which takes no metadata in the older releases of the SDK.
+        name = qualified_name if qualified_name in names else call.tool
+        params = {"name": name, "arguments": dict(call.arguments), "_meta": {PROBE_MARK: True}}
+        request = CallToolRequest.model_validate({"method": "tools/call", "params": params})
+        result = await session.send_request(ClientRequest(request), CallToolResult)
     except McpError as error:
         return ServerCheck(server, call.tool, time.monotonic() - began, error.error.message)
     text = " ".join(part.text for part in result.content if isinstance(part, TextContent))

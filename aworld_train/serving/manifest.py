@@ -30,7 +30,10 @@ _STRICT = {"extra": "forbid", "strict": False}
 
 @dataclass(frozen=True)
 class ProbeCall:
-    """A harmless call of one tool, and a text that its result contains."""
+    """A harmless call of one tool, and a text that its result contains.
+
+    The call has ``aworld-train/probe`` in its ``_meta``: a server may answer it from samples of its own.
+    """
 
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict)

@@ -12,6 +12,7 @@ import pickle
 import resource
 import signal
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -90,8 +91,12 @@ def _work(
             outcome = None, f"It needs more than {megabytes} MB of memory and was ended."
         except RecursionError:
             outcome = None, "It is nested too deeply to be read."
+        except ImportError:
+            traceback.print_exc()  # for the log of whoever runs the environment
+            outcome = None, "This kind of file cannot be read in this environment: use another tool for it."
         except Exception as error:
-            outcome = None, f"It cannot be read: {type(error).__name__}: {str(error)[:500]}"
+            traceback.print_exc()
+            outcome = None, f"It cannot be read: {str(error)[:500] or 'it is damaged'}"
         remaining = memoryview(pickle.dumps(outcome))
         while remaining:
             remaining = remaining[os.write(pipe, remaining) :]

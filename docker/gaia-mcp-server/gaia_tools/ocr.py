@@ -8,6 +8,7 @@ of orientation and script says which to try, and the reading that it is surest o
 once.
 """
 
+import logging
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_PAGES = 20
+_logger = logging.getLogger(__name__)
 AUTO = "auto"
 # Of ISO 639-2, as Tesseract calls them, with their English names; apt.txt has a package for each.
 LANGUAGES = {
@@ -337,7 +339,10 @@ def _tesseract(arguments: list[str]) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise ToolError("The program tesseract is not installed here.") from error
+        _logger.error("The program tesseract is not installed.")
+        raise ToolError(
+            "Text in pictures cannot be read in this environment; analyze_image_ai can, where it has a model."
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise ToolError(
             f"Tesseract took longer than {_PAGE_SECONDS} seconds for a page; give it a part of the picture."

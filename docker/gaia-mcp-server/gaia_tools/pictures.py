@@ -6,6 +6,7 @@ phones (HEIC) are first written as PNG, by heif-convert; drawings in SVG by resv
 
 import base64
 import io
+import logging
 import os
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 120_000_000
 MEGABYTES = 3072
+_logger = logging.getLogger(__name__)
 _MAX_TEXT = 2000
 _MAX_TAGS = 120
 # Readers of Pillow that need no other program (as EPS does) and are in use.
@@ -196,8 +198,9 @@ def _from_heic(path: Path) -> io.BytesIO:
                 check=False,
             )
         except FileNotFoundError as error:
+            _logger.error("The program heif-convert is not installed.")
             raise ToolError(
-                f"{path.name} is HEIC, and the program heif-convert is not installed here."
+                f"{path.name} is HEIC, which cannot be read in this environment; other kinds of pictures can."
             ) from error
         except subprocess.TimeoutExpired as error:
             raise ToolError(f"{path.name} took longer than {_HEIC_SECONDS} seconds to be read.") from error

@@ -7,6 +7,7 @@ leaves in the background when it ends by itself continue, and do not delay the r
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -32,6 +33,7 @@ LIBRARY_VARIABLES = {
 }
 """Settings for the Python libraries of programs that agents write."""
 _CHUNK = 1 << 16
+_logger = logging.getLogger(__name__)
 _AFTER_SECONDS = 0.2  # for output that is still in the pipe when the program has ended
 _ROUNDS = 20
 _MARK = "TOOL_CALL"
@@ -91,7 +93,8 @@ async def run(
     """
     program = shutil.which(command[0])
     if program is None:
-        raise ToolError(f"The program {command[0]} is not installed here.")
+        _logger.error("The program %s is not installed.", command[0])
+        raise ToolError(f"This cannot be done in this environment: it has no {command[0]}. Use another tool.")
     mark = secrets.token_hex(16)
     limits = [f"--as={megabytes << 20}", "--core=0"] if megabytes else []
     began = time.monotonic()

@@ -269,4 +269,4 @@ async def test_what_can_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("WHISPER_MODEL_DIR", "/models")
     assert "by whisper.cpp" in text(await call(server, "get_audio_capabilities"))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "ffmpeg is not installed here" in await refusal(server, "get_audio_capabilities")
+    assert "it has no ffmpeg" in await refusal(server, "get_audio_capabilities")

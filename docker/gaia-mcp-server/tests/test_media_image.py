@@ -398,4 +398,4 @@ async def test_what_can_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     said = text(await call(server, "get_image_capabilities"))
     assert "WEBP" in said and "SVG" in said and "eng (English)" in said and "is not set" in said
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "tesseract is not installed here" in await refusal(server, "get_image_capabilities")
+    assert "cannot be read in this environment" in await refusal(server, "get_image_capabilities")

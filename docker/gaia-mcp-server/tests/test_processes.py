@@ -66,7 +66,7 @@ async def test_what_runs_on_in_the_background_may_go_on_printing(workspace: Path
 
 
 async def test_a_program_that_is_not_there_is_said(workspace: Path) -> None:
-    with pytest.raises(ToolError, match="no-such-program is not installed here"):
+    with pytest.raises(ToolError, match="this environment: it has no no-such-program"):
         await processes.run(["no-such-program"], cwd=workspace, seconds=1)
 
 

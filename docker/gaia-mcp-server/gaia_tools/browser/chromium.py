@@ -6,6 +6,7 @@ action reads the page anew, in the frame it then shows.
 
 import asyncio
 import ctypes
+import logging
 import os
 import re
 import shutil
@@ -40,6 +41,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 VARIABLES = "BROWSERUSE_LLM_"
 """What the variables of the language model begin with, which neither Chromium nor its driver has to know."""
 SECONDS = 30.0
+_logger = logging.getLogger(__name__)
 _START_SECONDS = 60.0
 _ACTION_SECONDS = 10.0
 _READ_SECONDS = 20.0  # many browsers starting at once keep a page from answering for a while
@@ -333,10 +335,10 @@ class Browser:
 
         program = self.program()
         if program is None:
-            raise ToolError(
-                "There is no Chromium here, so there is no browser: install it (Debian: `apt-get install chromium`), "
-                "or use an image that was built with this server."
+            _logger.error(
+                "Chromium is not installed (Debian: chromium), or the image was built without this server."
             )
+            raise ToolError("There is no browser in this environment; read_url reads pages without one.")
         self._proxy = Proxy()
         await self._proxy.start()
         try:
