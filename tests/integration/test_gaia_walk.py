@@ -272,7 +272,6 @@ async def test_no_session_is_answered_by_what_a_tool_put_in_its_workers_place(wa
     server = ToolServer(walked.mcp_url, headers, call_timeout=60, connect_timeout=300)
 
     async def shell(tools: ToolSession, command: str) -> str:
-        result = await tools.call("execute_command", {"command": command})
-        return str(((result.raw or {}).get("structuredContent") or {}).get("output", result.text))
+        return (await tools.call("execute_command", {"command": command, "output_format": "text"})).text
 
     await impostor_rounds(server, shell, rounds=200, seed=1, at_once=SESSIONS)
