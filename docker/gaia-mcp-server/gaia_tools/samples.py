@@ -1,4 +1,4 @@
-"""The check of a tool by its environment: a marked call, which reads ``samples`` and asks only ``samples/site``.
+"""The environment's own check of a tool: its call is marked, reads a file of ``samples``, and asks only ``samples/site``.
 
 A check has to go through a tool's main path, and may neither depend on the internet nor cost money. So a marked call
 reads its file from ``samples``, and each HTTP request of it, whichever host it is for, goes over a real connection to a
