@@ -30,10 +30,7 @@ _STRICT = {"extra": "forbid", "strict": False}
 
 @dataclass(frozen=True)
 class ProbeCall:
-    """A harmless call of one tool, and a text that its result contains.
-
-    The call has ``aworld-train/probe`` in its ``_meta``: a server may answer it from samples of its own.
-    """
+    """A harmless call of one tool, and a text that its result contains."""
 
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict)

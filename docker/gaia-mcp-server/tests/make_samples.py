@@ -9,11 +9,12 @@ import zipfile
 from pathlib import Path
 
 import docx
-from gaia_tools.samples import FOLDER
 from PIL import Image, ImageDraw, ImageFont
 from pptx import Presentation
 from pptx.util import Inches
 from reportlab.pdfgen.canvas import Canvas
+
+from gaia_tools.samples import FOLDER
 
 TEXT = "The lighthouse of Marrow Point has 217 steps."
 _CONTAINER = (

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from gaia_tools import pages, samples
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import CallToolRequest, CallToolResult, ClientRequest
 
+from gaia_tools import samples
 from tests.conftest import text
 from tests.test_manifest import SERVERS, server_of
 
@@ -67,7 +67,6 @@ async def test_the_test_call_fails_without_its_package(name: str, monkeypatch: p
     for module in [one for one in sys.modules if one == package or one.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
-    pages._warm.cache_clear()
     result = await probed(name)
     assert result.isError
     assert not re.search(r"ModuleNotFoundError|pip install|Traceback", text(result))
