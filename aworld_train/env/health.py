@@ -22,8 +22,7 @@ _MAX_NAMED = 5
 REPORT_SECONDS = 10.0
 """How often a wait is reported."""
 MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
-PROBE_MARK = "aworld-train/probe"
-"""Key in the ``_meta`` of a check's calls: a server may answer them from samples of its own, without the internet."""
+
 
 
 def health_url(mcp_url: str) -> str:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools import samples
-
 _MAX_BYTES = 200 << 20
 _MAX_LISTED = 20
 _MAX_LOOKED_AT = 2000
@@ -31,8 +29,6 @@ def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
     Raises:
         ToolError: It is elsewhere, is empty or too large, or there is none; the message says what there is.
     """
-    if samples.is_probe():
-        return samples.FOLDER / file_path
     roots = [workspace(), attachments()]
     path = _inside(file_path, roots, "files can be read")
     if not path.is_file():
