@@ -1,6 +1,8 @@
 """What servers.yaml says is there: names and parameters that models know, keys, packages, the README's table."""
 
+import ast
 import importlib
+import importlib.metadata
 import json
 import operator
 import re
@@ -186,6 +188,35 @@ def test_the_lock_has_every_direct_dependency() -> None:
         re.findall(r"^([a-z0-9-]+)==", (HERE / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert {re.split(r"[>=<\[]", one)[0].lower() for one in packages.python(set())} <= locked
+
+
+def imported_packages() -> set[str]:
+    """The top level names of what the tools import, wherever in a module."""
+    names: set[str] = set()
+    for file in (HERE / "gaia_tools").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"gaia_tools"}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_the_tools_import_is_declared_and_not_left_to_the_needs_of_others() -> None:
+    declared = {normalized(re.split(r"[>=<\[]", one)[0]) for one in packages.python(set())}
+    providers = importlib.metadata.packages_distributions()
+    imported = imported_packages()
+    assert "lxml" in imported
+    undeclared = {
+        name for name in imported if not declared & {normalized(one) for one in providers.get(name, [])}
+    }
+    assert undeclared == set()
+    # Trafilatura needs lxml's extra of this name, which pip before 24 leaves out; it imports it for every page.
+    assert "lxml-html-clean" in declared
 
 
 async def test_the_readme_has_every_server_and_tool() -> None:
