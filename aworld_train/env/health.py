@@ -15,7 +15,10 @@ import httpx
 
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
+from aworld_train.serving.channel import CHECK_HEADER
 from aworld_train.serving.manifest import ProbeCall
+
+_MAX_CALLS = 4  # at a time: a worker's memory is limited
 
 
 def health_url(mcp_url: str) -> str:
@@ -149,7 +152,9 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | N
 
     # Newer releases of the 1.x SDK prefer another function, which the older ones do not have.
     connection = streamablehttp_client(
-        mcp_url, headers={"Authorization": f"Bearer {token}"}, httpx_client_factory=client
+        mcp_url,
+        headers={"Authorization": f"Bearer {token}", CHECK_HEADER: "1"},
+        httpx_client_factory=client,
     )
     began = time.monotonic()
     async with connection as (read, write, _), ClientSession(read, write) as session:
@@ -157,16 +162,26 @@ async def _use_tools(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | N
         session_open = time.monotonic()
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
-        servers = [await _test_server(session, server, call, names) for server, call in calls.items()]
+        turns = asyncio.Semaphore(_MAX_CALLS)
+        servers = await asyncio.gather(
+            *(_test_server(session, server, call, names, turns) for server, call in calls.items())
+        )
         return EnvironmentCheck(session_open - began, listed - session_open, names, servers)
 
 
-async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:
+async def _test_server(
+    session: Any, server: str, call: ProbeCall | None, names: list[str], turns: asyncio.Semaphore
+) -> ServerCheck:
+    if call is None:
+        return ServerCheck(server, None, 0.0, None)
+    async with turns:
+        return await _make_call(session, server, call, names)
+
+
+async def _make_call(session: Any, server: str, call: ProbeCall, names: list[str]) -> ServerCheck:
     from mcp import McpError
     from mcp.types import TextContent
 
-    if call is None:
-        return ServerCheck(server, None, 0.0, None)
     # Where several servers have a tool of the same name, each tool's name starts with its server's.
     qualified_name = f"{server}__{call.tool}"
     began = time.monotonic()
