@@ -35,7 +35,11 @@ CHAINS = {
     # The first installs what the agents above are trained with.
     "aworld": ("tests/integration/test_agent_aworld.py",),
     # One Python environment with all that the tools need.
-    "gaia": ("tests/integration/test_gaia_project.py", "tests/integration/test_gaia_tools.py"),
+    "gaia": (
+        "tests/integration/test_gaia_project.py",
+        "tests/integration/test_gaia_tools.py",
+        "tests/integration/test_gaia_broken.py",
+    ),
     "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""
