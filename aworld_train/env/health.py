@@ -98,13 +98,16 @@ def check_servers(mcp_url: str, token: str, calls: Mapping[str, ProbeCall | None
     """Make the test call of each server.
 
     Raises:
-        EnvironmentFailure: A call did not have the expected result, or the environment cannot be used at all.
+        EnvironmentFailure: Calls did not have the expected result, or the environment cannot be used at all.
     """
-    for check in examine(mcp_url, token, calls, seconds).servers:
-        if check.problem is not None:
-            raise EnvironmentFailure(
+    failed = [check for check in examine(mcp_url, token, calls, seconds).servers if check.problem is not None]
+    if failed:
+        raise EnvironmentFailure(
+            " ".join(
                 f"The tool {check.tool!r} of {check.server!r} at {mcp_url} does not work: {check.problem}."
+                for check in failed
             )
+        )
 
 
 def examine(

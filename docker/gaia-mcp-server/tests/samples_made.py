@@ -38,6 +38,7 @@ def make_texts() -> None:
     )
     (HERE / "page.html").write_text(page)
     (SITE / "page.html").write_text(page)
+    (SITE / "note.txt").write_text(f"{SENTENCE}\n")
     (ARCHIVED / "page.html").write_text(page)
 
 
