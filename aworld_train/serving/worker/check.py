@@ -112,10 +112,13 @@ class Check:
         site = await self._site(test) if test is not None else None
         return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
 
-    async def close(self) -> None:
-        """End its servers and its sites."""
+    def stop_servers(self) -> None:
+        """End its servers."""
         for server in self._servers.values():
             server.stop()
+
+    async def close(self) -> None:
+        """End its sites."""
         async with self._opening:
             for site in self._sites.values():
                 await site.close()

@@ -153,6 +153,7 @@ class Relay:
         if session is not None:
             session.end()
             if session.check is not None:
+                session.check.stop_servers()  # before a wipe is ordered, as the others
                 closing = asyncio.ensure_future(session.check.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)

@@ -129,11 +129,17 @@ async def test_every_tool_and_parameter_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 async def test_the_test_call_is_of_a_tool_that_there_is(name: str) -> None:
-    call = SERVERS[name].get("test")
-    if call is None:  # all that it does needs the network, or a key
-        return
+    call = SERVERS[name]["test"]
     tools = {tool.name: tool for tool in await server_of(name).list_tools()}
     assert set(call["arguments"]) <= set(tools[call["tool"]].inputSchema["properties"])
+
+
+def test_the_test_calls_find_what_they_read() -> None:
+    text = (HERE / "servers.yaml").read_text(encoding="utf-8")
+    named = re.findall(r"\{here\}/([\w./-]+)", text) + re.findall(r"site: ([\w./-]+)", text)
+    named += [f"samples/site/{path}" for path in re.findall(r'url: "\{site\}/([\w./-]+)"', text)]
+    assert len(named) > 20
+    assert [path for path in named if not (HERE / path).exists()] == []
 
 
 def test_importing_all_servers_starts_no_thread_and_loads_nothing_heavy() -> None:
