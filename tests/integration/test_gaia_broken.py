@@ -133,9 +133,15 @@ async def printed(opened: ClientSession, text: str) -> str:
 
 
 async def test_a_whole_directory_comes_up_and_other_sessions_have_nothing_of_the_check(
-    copied: EnvDirectory, keys: Path
+    copied: EnvDirectory, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = up(copied.path, name=NAME, backend="process", workers=1, env_file=keys)
+    with monkeypatch.context() as behind_a_proxy:
+        for variable in (
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+        ):  # nothing answers there: the check does not go through it
+            behind_a_proxy.setenv(variable, "http://127.0.0.1:1")
+        connection = up(copied.path, name=NAME, backend="process", workers=1, env_file=keys)
     async with session(connection) as opened:
         assert "{here}" in await printed(opened, "{here}")
         refused = await opened.call_tool("generate_python_code", {"task_description": "Count the gulls."})

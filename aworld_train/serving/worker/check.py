@@ -6,6 +6,7 @@ whole path, without internet and without calls that cost.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from aworld_train.serving.manifest import Manifest, ProbeCall
 from aworld_train.serving.worker.failures import CallFailure
 from aworld_train.serving.worker.launcher import CommandPaths
 from aworld_train.serving.worker.toolserver import Notify, Starter, ToolServerProcess
+
+_LOOPBACK = "127.0.0.1"
 
 
 class Site:
@@ -43,7 +46,7 @@ class Site:
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, _LOOPBACK, 0).start()
         self._runner = runner
         address, port = runner.addresses[0][:2]
         self.host = f"{address}:{port}"
@@ -97,6 +100,8 @@ class Check:
         site = await self._site(entry.test)
         if name not in self._servers:
             environment = {key: self._fill(value, site) for key, value in entry.test.environment.items()}
+            if site is not None:
+                environment |= _direct()
             self._servers[name] = ToolServerProcess(
                 name, entry, self._starter, self._on_notification(name), environment
             )
@@ -147,3 +152,10 @@ class Check:
         if site is not None:
             text = text.replace("{site}", f"http://{site.host}").replace("{site_host}", site.host)
         return self._paths.fill(text)
+
+
+def _direct() -> dict[str, str]:
+    """Variables by which a server reaches a site without the proxy that it may have, whatever that proxy is."""
+    return {
+        name: ",".join(filter(None, [os.environ.get(name), _LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
+    }
