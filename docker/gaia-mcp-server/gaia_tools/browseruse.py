@@ -73,7 +73,13 @@ async def get_browser_capabilities() -> CallToolResult:
     can_do_tasks = program is not None and is_configured(PREFIX)
     tools = [one.name for one in await server.list_tools()]
     lacks = [
-        *([] if program else ["There is no browser in this environment: no tool of this server works. read_url reads pages."]),
+        *(
+            []
+            if program
+            else [
+                "There is no browser in this environment: no tool of this server works. read_url reads pages."
+            ]
+        ),
         *(
             []
             if is_configured(PREFIX)

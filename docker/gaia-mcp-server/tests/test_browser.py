@@ -412,7 +412,9 @@ async def test_without_a_browser_or_a_model_it_says_what_is_missing(monkeypatch:
         )
         assert (await use.structured("get_browser_capabilities"))["assistant"] is False
         monkeypatch.setenv("PATH", "/nowhere")
-        assert "There is no browser in this environment" in await use.refusal("browser_navigate", url="http://example.com")
+        assert "There is no browser in this environment" in await use.refusal(
+            "browser_navigate", url="http://example.com"
+        )
         assert "There is no browser in this environment" in await use("get_browser_capabilities")
 
 

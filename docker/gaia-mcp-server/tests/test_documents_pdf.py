@@ -171,7 +171,8 @@ async def test_without_ocr_a_scanned_page_is_said_to_be_one(
     assert shutil.which("tesseract") is None
     found = (await content(server, READ, file_path="scan.pdf"))["content"]
     assert (
-        "[Page 1 is a picture and could not be read: Text in pictures cannot be read in this environment" in found
+        "[Page 1 is a picture and could not be read: Text in pictures cannot be read in this environment"
+        in found
     )
     assert "A second page that has its text." in found
 

@@ -335,7 +335,9 @@ class Browser:
 
         program = self.program()
         if program is None:
-            _logger.error("Chromium is not installed (Debian: chromium), or the image was built without this server.")
+            _logger.error(
+                "Chromium is not installed (Debian: chromium), or the image was built without this server."
+            )
             raise ToolError("There is no browser in this environment; read_url reads pages without one.")
         self._proxy = Proxy()
         await self._proxy.start()
