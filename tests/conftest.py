@@ -39,6 +39,7 @@ CHAINS = {
         "tests/integration/test_gaia_project.py",
         "tests/integration/test_gaia_tools.py",
         "tests/integration/test_gaia_run.py",
+        "tests/integration/test_gaia_broken.py",
     ),
     "environments": ("tests/integration/test_env_process.py",),
 }

@@ -16,14 +16,14 @@ import httpx
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.network import is_near
 from aworld_train.serving.call_limits import read_limits
+from aworld_train.serving.channel import CHECK_HEADER
 from aworld_train.serving.manifest import ProbeCall
 
+_MAX_CALLS = 4  # at a time: a worker's memory is limited
 _MAX_NAMED = 5
 REPORT_SECONDS = 10.0
 """How often a wait is reported."""
 MORE_TIME = "If it only needs longer, give it more time: --wait of `env up`, env.ready_timeout in a recipe."
-PROBE_MARK = "aworld-train/probe"
-"""Key in the ``_meta`` of a check's calls: a server may answer them from samples of its own, without the internet."""
 
 
 def health_url(mcp_url: str) -> str:
@@ -122,13 +122,17 @@ def check_servers(
     """Make the test call of each server; the arguments are those of ``examine``.
 
     Raises:
-        EnvironmentFailure: A call did not have the expected result, or the environment cannot be used at all.
+        EnvironmentFailure: Calls did not have the expected result, or the environment cannot be used at all.
     """
-    for check in examine(mcp_url, token, calls, seconds, report_progress).servers:
-        if check.problem is not None:
-            raise EnvironmentFailure(
+    checks = examine(mcp_url, token, calls, seconds, report_progress).servers
+    failed = [check for check in checks if check.problem is not None]
+    if failed:
+        raise EnvironmentFailure(
+            " ".join(
                 f"The tool {check.tool!r} of {check.server!r} at {mcp_url} does not work: {check.problem}."
+                for check in failed
             )
+        )
 
 
 def examine(
@@ -200,7 +204,9 @@ async def _use_tools(
 
     # Newer releases of the 1.x SDK prefer another function, which the older ones do not have.
     connection = streamablehttp_client(
-        mcp_url, headers={"Authorization": f"Bearer {token}"}, httpx_client_factory=client
+        mcp_url,
+        headers={"Authorization": f"Bearer {token}", CHECK_HEADER: "1"},
+        httpx_client_factory=client,
     )
 
     async def note_wait(params: Any) -> None:
@@ -217,11 +223,14 @@ async def _use_tools(
         names = [tool.name for tool in (await session.list_tools()).tools]
         listed = time.monotonic()
         unanswered = [server for server, call in calls.items() if call is not None]
+        turns = asyncio.Semaphore(_MAX_CALLS)
 
         async def test(server: str, call: ProbeCall | None) -> ServerCheck:
-            checked = await _test_server(session, server, call, names)
-            if server in unanswered:
-                unanswered.remove(server)
+            if call is None:
+                return ServerCheck(server, None, 0.0, None)
+            async with turns:
+                checked = await _make_call(session, server, call, names)
+            unanswered.remove(server)
             steps.current = f"tools are called, of {_named(unanswered)}"
             return checked
 
@@ -236,21 +245,16 @@ def _named(servers: list[str]) -> str:
     return ", ".join(servers[:_MAX_NAMED]) + more
 
 
-async def _test_server(session: Any, server: str, call: ProbeCall | None, names: list[str]) -> ServerCheck:
+async def _make_call(session: Any, server: str, call: ProbeCall, names: list[str]) -> ServerCheck:
     from mcp import McpError
-    from mcp.types import CallToolRequest, CallToolResult, ClientRequest, TextContent
+    from mcp.types import TextContent
 
-    if call is None:
-        return ServerCheck(server, None, 0.0, None)
     # Where several servers have a tool of the same name, each tool's name starts with its server's.
     qualified_name = f"{server}__{call.tool}"
     began = time.monotonic()
     try:
-        # Not `call_tool`, which takes no metadata in the older releases of the SDK.
         name = qualified_name if qualified_name in names else call.tool
-        params = {"name": name, "arguments": dict(call.arguments), "_meta": {PROBE_MARK: True}}
-        request = CallToolRequest.model_validate({"method": "tools/call", "params": params})
-        result = await session.send_request(ClientRequest(request), CallToolResult)
+        result = await session.call_tool(name, dict(call.arguments))
     except McpError as error:
         return ServerCheck(server, call.tool, time.monotonic() - began, error.error.message)
     text = " ".join(part.text for part in result.content if isinstance(part, TextContent))

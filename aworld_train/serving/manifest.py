@@ -13,13 +13,18 @@
       LLM: {names: [BASE_URL, API_KEY], used_by: [CLOCK_LLM, MAP_LLM]}  # LLM_API_KEY for MAP_LLM_API_KEY too
 
 ``{python}`` is the interpreter that has the directory's requirements, ``{here}`` the directory (in an image: its
-``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory.
+``WORKDIR``), ``{workspace}`` the folder of the session, which is also the working directory. The arguments of a test
+may have them too. A server that needs a service is tested with a folder of answers in its place:
+
+    test: {tool: find, arguments: {word: ants}, expect: insect, site: samples/site, environment: {DICT_URL: "{site}"}}
+
 ``aworld_train.env.directory`` reads and checks the file; workers get the result.
 """
 
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from aworld_train.serving.egress.hosts import is_variable, parse_host
@@ -32,13 +37,28 @@ _STRICT = {"extra": "forbid", "strict": False}
 class ProbeCall:
     """A harmless call of one tool, and a text that its result contains.
 
-    The call has ``aworld-train/probe`` in its ``_meta``: a server may answer it from samples of its own.
+    Attributes:
+        tool: The tool.
+        arguments: Its arguments; in texts, placeholders are replaced as in a command, and ``{site}`` (an address, with
+            ``http://``) and ``{site_host}`` (without).
+        expect: The text.
+        site: A folder of the directory whose files answer HTTP requests at ``{site}`` while the environment is tested.
+        environment: Variables of the server for the test alone, from among its keys.
     """
 
     tool: str
     arguments: dict[str, Any] = field(default_factory=dict)
     expect: str = ""
+    site: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
     __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        folder = PurePosixPath(self.site)
+        if folder.is_absolute() or ".." in folder.parts:
+            raise ValueError(f"site is {self.site!r}; it has to be a folder of the directory")
+        if not self.site and re.search(r"\{site(_host)?\}", f"{self.arguments} {self.environment}"):
+            raise ValueError("{site} stands for the address of a site, and the test names none")
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,14 @@ class ServerEntry:
         if self.timeout <= 0:
             raise ValueError("timeout has to be more than 0")
         self._check_egress()
+        self._check_test()
+
+    def _check_test(self) -> None:
+        named = self.test.environment if self.test is not None else {}
+        if unknown := [key for key in named if key not in (*self.keys, *self.optional_keys)]:
+            raise ValueError(
+                f"test.environment has {unknown[0]}, which is not among its keys and optional_keys"
+            )
 
     def _check_egress(self) -> None:
         if self.egress_hosts and self.egress == "none":

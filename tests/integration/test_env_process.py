@@ -41,6 +41,8 @@ from aworld_train.env import (
     status,
 )
 from aworld_train.env import up as up_anywhere
+from aworld_train.env.directory import find_directory
+from aworld_train.env.health import examine
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
@@ -825,3 +827,48 @@ def test_env_logs_shows_what_servers_wrote_and_goes_on_until_the_end(tmp_path: P
             following.kill()
     finally:
         down("made")
+
+
+ANSWERS = """
+import os, urllib.request
+from mcp.server.fastmcp import FastMCP
+
+server = FastMCP("answers")
+
+@server.tool()
+def ask(file: str) -> str:
+    address = os.environ.get("SERVICE", "none")
+    answer = urllib.request.urlopen(f"{address}/words").read().decode() if address != "none" else ""
+    return f"{address} {answer} {file}"
+
+server.run()
+"""
+
+
+async def test_what_a_check_has_is_its_own_also_where_sessions_share_a_worker(
+    state: None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "answers"
+    (folder / "site").mkdir(parents=True)
+    (folder / "site" / "words").write_text("a bird")
+    (folder / "server.py").write_text(ANSWERS)
+    test = {
+        "tool": "ask",
+        "arguments": {"file": "{here}/x"},
+        "expect": f"a bird {folder}/x",
+        "site": "site",
+        "environment": {"SERVICE": "{site}"},
+    }
+    server = {"command": ["{python}", "{here}/server.py"], "optional_keys": ["SERVICE"], "test": test}
+    manifest = {"name": "answers", "sessions_per_worker": 4, "servers": {"answers": server}}
+    (folder / "servers.yaml").write_text(yaml.safe_dump(manifest))
+    call_of_test = find_directory(folder).manifest.servers["answers"].test
+    connection = up(folder, name="answers", workers=1)
+    try:
+        async with session(connection) as opened:
+            assert await call(opened, "ask", file="{here}/x") == "none  {here}/x"
+            check = examine(connection.mcp_url, connection.token, {"answers": call_of_test}, 30)
+            assert [one.problem for one in check.servers] == [None]
+            assert await call(opened, "ask", file="{here}/x") == "none  {here}/x"
+    finally:
+        down("answers")

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
+from aworld_train.serving.channel import CHECK_HEADER
 from aworld_train.serving.env_gateway.intake import (
     HELD_BYTES,
     READ_BYTES,
@@ -30,6 +31,7 @@ _FORWARDED_HEADERS = (
     "Content-Type",
     "Last-Event-ID",
     "MCP-Protocol-Version",
+    CHECK_HEADER,
     "MCP_SERVERS",
     "MCP-Servers",
 )

@@ -50,7 +50,7 @@ def main() -> None:
     if settings["own_user"] is not None:
         _change_user(settings["own_user"])
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # so that tools can read neither its memory nor its variables
-    asyncio.run(_serve(settings, manifest, spawner))
+    asyncio.run(_serve(settings, manifest, paths, spawner))
 
 
 def _change_user(user: int) -> None:
@@ -60,13 +60,13 @@ def _change_user(user: int) -> None:
     os.setresuid(user, user, user)
 
 
-async def _serve(settings: dict[str, Any], manifest: Manifest, spawner: Spawner) -> None:
+async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPaths, spawner: Spawner) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGCHLD, lambda: end_worker() if spawner.pid in reap_children() else None)
-    relay = Relay(manifest, _disabled(manifest, settings["servers"]), spawner)
+    relay = Relay(manifest, _disabled(manifest, settings["servers"]), spawner, paths)
     endpoint = WorkerSocket(settings["socket"])
     exit_stack = contextlib.AsyncExitStack()
     proxy = (

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from aworld_train.serving.channel import Channel
+from aworld_train.serving.channel import CHECK_HEADER, Channel
 from aworld_train.serving.worker.cleaning import Cleaner
 from aworld_train.serving.worker.desktop import Desktop
 from aworld_train.serving.worker.endpoint import WorkerSocket
@@ -208,7 +208,9 @@ class Worker:
 
     def _open(self, request: web.Request) -> RelayedSession:
         requested = next((request.headers[name] for name in SERVERS_HEADERS if name in request.headers), "")
-        return self.relay.open(request.headers[SESSION_HEADER], requested)
+        return self.relay.open(
+            request.headers[SESSION_HEADER], requested, checking=CHECK_HEADER in request.headers
+        )
 
     async def _answer(
         self, request: web.Request, session: RelayedSession, message: dict[str, Any]

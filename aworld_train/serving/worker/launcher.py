@@ -103,14 +103,21 @@ class Spawner:
                 "tool_unavailable", f"what servers share could not be imported: {answer['error']}"
             )
 
-    async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
+    async def spawn(
+        self,
+        name: str,
+        entry: ServerEntry,
+        standard_input: int,
+        standard_output: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
         """Start a server; see `toolserver.Starter`.
 
         Raises:
             CallFailure: It could not be started.
         """
         secrets = {key: self._keys[key] for key in (*entry.keys, *entry.optional_keys) if key in self._keys}
-        secrets |= self._proxies.get(name, {})
+        secrets |= {**self._proxies.get(name, {}), **(environment or {})}
         order = {
             "cwd": str(self._paths.workspace),
             "private": bool(secrets),

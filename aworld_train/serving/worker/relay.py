@@ -20,6 +20,7 @@ from typing import Any
 from aworld_train.errors import nearest
 from aworld_train.serving.call_limits import experiments
 from aworld_train.serving.manifest import Manifest
+from aworld_train.serving.worker.check import Check
 from aworld_train.serving.worker.failures import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -27,6 +28,7 @@ from aworld_train.serving.worker.failures import (
     CallFailure,
     RemoteError,
 )
+from aworld_train.serving.worker.launcher import CommandPaths
 from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, ToolServerProcess
 
 _PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
@@ -39,10 +41,14 @@ Report = Callable[[str, str, float], None]
 
 @dataclass(eq=False)
 class RelayedSession:
-    """A client's session: which servers it may use, and its requests that have no response yet."""
+    """A client's session: which servers it may use, and its requests that have no response yet.
+
+    A session that checks the servers has a ``check``.
+    """
 
     session_id: str
     servers: tuple[str, ...]
+    check: Check | None = None
     on_notification: Notify | None = None
     calls: dict[Any, "asyncio.Task[dict[str, Any]]"] = field(default_factory=dict)
 
@@ -58,12 +64,15 @@ class Relay:
         manifest: The servers that there are.
         disabled: Servers that are not run, and why.
         starter: Starts and ends servers.
+        paths: The values of placeholders in test calls.
 
     Attributes:
         report: Called after every tool call.
     """
 
-    def __init__(self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter):
+    def __init__(
+        self, manifest: Manifest, disabled: Mapping[str, str], starter: Starter, paths: CommandPaths
+    ):
         self.manifest = manifest
         self.disabled = disabled
         self.sessions: dict[str, RelayedSession] = {}
@@ -75,6 +84,8 @@ class Relay:
         self.broken: dict[str, str] = {}  # servers that failed when the worker started, and why
         self.starting = ""  # the server that `start` is starting
         self.report: Report = _discard_report
+        self._starter, self._paths = starter, paths
+        self._closing: set[asyncio.Task[None]] = set()
         self._tools: dict[str, list[dict[str, Any]]] = {}
         self._tools_at_start: dict[str, list[dict[str, Any]]] = {}
 
@@ -105,8 +116,10 @@ class Relay:
             except (CallFailure, RemoteError):
                 continue
 
-    def open(self, session_id: str, requested: str) -> RelayedSession:
+    def open(self, session_id: str, requested: str, checking: bool = False) -> RelayedSession:
         """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all.
+
+        In one for checking, test calls have what they need: see `check.Check`.
 
         Raises:
             CallFailure: It names a server that is unknown or off.
@@ -129,7 +142,12 @@ class Relay:
         chosen = tuple(dict.fromkeys(names)) or tuple(
             name for name in self.servers if name not in self.broken
         )
-        session = RelayedSession(session_id, chosen)
+        check = (
+            Check(self.manifest, self._paths, self._starter, lambda name: partial(self._notified, name))
+            if checking
+            else None
+        )
+        session = RelayedSession(session_id, chosen, check)
         self.sessions[session_id] = session
         return session
 
@@ -138,6 +156,11 @@ class Relay:
         session = self.sessions.pop(session_id, None)
         if session is not None:
             session.end()
+            if session.check is not None:
+                session.check.stop_servers()  # before a wipe is ordered, as the others
+                closing = asyncio.ensure_future(session.check.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
         return session is not None
 
     async def answer(
@@ -237,7 +260,11 @@ class Relay:
         server, behind = listing[name][1]
         started, outcome = time.monotonic(), "cancelled"
         try:
-            result = await self.servers[server].request("tools/call", {**params, "name": behind}, on_progress)
+            process = self.servers[server]
+            if session.check is not None:
+                params = await session.check.filled(server, params)
+                process = await session.check.server(server) or process
+            result = await process.request("tools/call", {**params, "name": behind}, on_progress)
             outcome = "tool_error" if result.get("isError") else "ok"
             return result
         except CallFailure as failure:

@@ -24,8 +24,18 @@ _PING_SECONDS = 10.0
 class Starter(Protocol):
     """Starts and ends the processes of tool servers."""
 
-    async def spawn(self, name: str, entry: ServerEntry, standard_input: int, standard_output: int) -> int:
-        """Start a server with the descriptors as its standard input and output; returns its pid."""
+    async def spawn(
+        self,
+        name: str,
+        entry: ServerEntry,
+        standard_input: int,
+        standard_output: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Start a server with the descriptors as its standard input and output; returns its pid.
+
+        ``environment`` has variables that replace or join those that it gets anyway.
+        """
         ...
 
     def kill(self, pid: int) -> None:
@@ -64,13 +74,22 @@ class ToolServerProcess:
         entry: Its entry in the manifest.
         starter: Starts and ends it.
         on_notification: Receives its notifications, except progress.
+        environment: Variables that replace or join those that it gets anyway.
     """
 
-    def __init__(self, name: str, entry: ServerEntry, starter: Starter, on_notification: Notify):
+    def __init__(
+        self,
+        name: str,
+        entry: ServerEntry,
+        starter: Starter,
+        on_notification: Notify,
+        environment: Mapping[str, str] | None = None,
+    ):
         self.name = name
         self.entry = entry
         self._starter = starter
         self._on_notification = on_notification
+        self._environment = environment
         self._process: _Process | None = None
         self._starting = asyncio.Lock()
         self._number = 0
@@ -133,7 +152,7 @@ class ToolServerProcess:
         server_in, worker_out = os.pipe()
         worker_in, server_out = os.pipe()
         try:
-            pid = await self._starter.spawn(self.name, self.entry, server_in, server_out)
+            pid = await self._starter.spawn(self.name, self.entry, server_in, server_out, self._environment)
         except BaseException:
             os.close(worker_out)
             os.close(worker_in)

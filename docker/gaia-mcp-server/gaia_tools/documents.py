@@ -1,7 +1,6 @@
 """What the document servers have in common: their parameters, and results that are read page by page."""
 
 import importlib
-import logging
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +9,6 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from gaia_tools.results import MAX_CHARACTERS, OutputFormat, answer, page
-
-_logger = logging.getLogger(__name__)
 
 FilePath = Annotated[str, Field(description="A file in the workspace or among the attachments.")]
 Format = Annotated[
@@ -62,19 +59,9 @@ def formats(which: dict[str, str]) -> CallToolResult:
 
 
 def ready(*modules: str) -> None:
-    """Import what a function needs before the process of its own is forked, so that it is done once.
-
-    Raises:
-        ToolError: A module is missing or broken; which one is in the log.
-    """
+    """Import what a function needs before the process of its own is forked, so that it is done once."""
     for name in modules:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            _logger.exception("%s cannot be imported.", name)
-            raise ToolError(
-                "This kind of file cannot be read in this environment: use another tool for it."
-            ) from error
+        importlib.import_module(name)
 
 
 def some(count: int, what: str) -> str:

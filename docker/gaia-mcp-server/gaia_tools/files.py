@@ -1,15 +1,17 @@
 """Where tools read and write files: the session's workspace, and the attachments of a benchmark, which are only read.
 
+The samples that come with the tools can be read too, so that every tool can be tested; nothing names them to a model.
 A name may be relative to the workspace or absolute. What counts is where it leads once links are followed.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from mcp.server.fastmcp.exceptions import ToolError
 
-from gaia_tools import samples
-
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+"""Small files of every kind."""
 _MAX_BYTES = 200 << 20
 _MAX_LISTED = 20
 _MAX_LOOKED_AT = 2000
@@ -31,13 +33,8 @@ def readable(file_path: str, most_bytes: int = _MAX_BYTES) -> Path:
     Raises:
         ToolError: It is elsewhere, is empty or too large, or there is none; the message says what there is.
     """
-    if samples.is_probe():
-        sample = (samples.FOLDER / file_path).resolve()
-        if not sample.is_relative_to(samples.FOLDER):  # any client can mark its calls
-            raise ToolError(f"{file_path} is not one of the samples.")
-        return sample
     roots = [workspace(), attachments()]
-    path = _inside(file_path, roots, "files can be read")
+    path = _inside(file_path, roots, "files can be read", [SAMPLES])
     if not path.is_file():
         raise ToolError(f"There is no file {file_path}. There is: {_listing(roots) or 'nothing yet'}.")
     if not os.access(path, os.R_OK):
@@ -73,7 +70,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(workspace())) if path.is_relative_to(workspace()) else str(path)
 
 
-def _inside(file_path: str, roots: list[Path], purpose: str) -> Path:
+def _inside(file_path: str, roots: list[Path], purpose: str, unnamed: Sequence[Path] = ()) -> Path:
     try:
         path = (workspace() / file_path).resolve()
         path.stat()
@@ -81,7 +78,7 @@ def _inside(file_path: str, roots: list[Path], purpose: str) -> Path:
         pass
     except (OSError, ValueError, RuntimeError) as error:
         raise ToolError(f"{file_path!r} cannot be a file's name: {error}.") from error
-    if not any(path.is_relative_to(root) for root in roots):
+    if not any(path.is_relative_to(root) for root in [*roots, *unnamed]):
         raise ToolError(f"{file_path} is outside {' and '.join(map(str, roots))}, where {purpose}.")
     return path
 

@@ -128,11 +128,7 @@ def decoded(body: bytes, content_type: str, url: str) -> str:
 @functools.cache
 def _warm() -> None:
     """Load what reading takes, which is most of the time for most pages: here, and not in each forked process."""
-    try:
-        _html(b"<p>A page.</p>", "", "", False, False)
-    except ImportError as error:
-        logging.getLogger(__name__).exception("What reads pages cannot be imported.")
-        raise ToolError("Pages cannot be read in this environment; download_file can save them.") from error
+    _html(b"<p>A page.</p>", "", "", False, False)
 
 
 def _html_apart(body: bytes, content_type: str, url: str, images: bool, whole: bool) -> Page:

@@ -12,7 +12,6 @@ import aiohttp
 from mcp.server.fastmcp.exceptions import ToolError
 from yarl import URL
 
-from gaia_tools import samples
 from gaia_tools.addresses import Refused
 
 VARIABLES = tuple(
@@ -47,7 +46,7 @@ def proxy(host: str) -> URL | None:
 async def request(
     http: aiohttp.ClientSession, method: str, url: URL, **options: Any
 ) -> aiohttp.ClientResponse:
-    """``http.request``, through the proxy if there is one; in a check of the environment to the samples' site.
+    """``http.request``, through the proxy if there is one.
 
     Raises:
         Refused: The proxy does not let it through.
@@ -55,8 +54,6 @@ async def request(
         aiohttp.ClientError: The host cannot be reached, or the proxy itself.
     """
     through = proxy(url.raw_host or "")
-    if samples.is_probe():
-        url, through = await samples.redirected(url), None
     try:
         response = await http.request(method, url, proxy=through, **options)
     except aiohttp.ClientHttpProxyError as error:

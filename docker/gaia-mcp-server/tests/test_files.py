@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gaia_tools.files import readable, writable
+from gaia_tools.files import SAMPLES, readable, writable
 from mcp.server.fastmcp.exceptions import ToolError
 
 
@@ -33,6 +33,16 @@ def test_a_missing_file_names_those_that_are_there(workspace: Path, attachments:
         ToolError, match=f"There is no file c.txt. There is: notes/a.txt, {attachments}/b.txt"
     ):
         readable("c.txt")
+
+
+def test_the_samples_can_be_read_and_are_named_to_nobody(workspace: Path, attachments: Path) -> None:
+    assert readable(str(SAMPLES / "note.txt")) == SAMPLES / "note.txt"
+    with pytest.raises(ToolError, match="is outside"):
+        writable(str(SAMPLES / "new.txt"))
+    for name in ("missing.txt", "/etc/passwd", str(SAMPLES / "missing.txt")):
+        with pytest.raises(ToolError) as refusal:
+            readable(name)
+        assert str(SAMPLES) not in str(refusal.value).replace(name, "")
 
 
 def test_empty_large_and_special_files_are_refused(workspace: Path) -> None:

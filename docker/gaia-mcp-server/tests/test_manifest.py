@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.metadata
 import json
 import operator
 import re
@@ -133,6 +134,14 @@ async def test_the_test_call_is_of_a_tool_that_there_is(name: str) -> None:
     assert set(call["arguments"]) <= set(tools[call["tool"]].inputSchema["properties"])
 
 
+def test_the_test_calls_find_what_they_read() -> None:
+    text = (HERE / "servers.yaml").read_text(encoding="utf-8")
+    named = re.findall(r"\{here\}/([\w./-]+)", text) + re.findall(r"site: ([\w./-]+)", text)
+    named += [f"samples/site/{path}" for path in re.findall(r'url: "\{site\}/([\w./-]+)"', text)]
+    assert len(named) > 20
+    assert [path for path in named if not (HERE / path).exists()] == []
+
+
 def test_importing_all_servers_starts_no_thread_and_loads_nothing_heavy() -> None:
     """Servers are forked from a process that has imported all of them."""
     modules = [entry["function"].partition(":")[0] for entry in SERVERS.values()]
@@ -205,6 +214,35 @@ def test_the_lock_has_every_direct_dependency() -> None:
         re.findall(r"^([a-z0-9-]+)==", (HERE / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert {re.split(r"[>=<\[]", one)[0].lower() for one in packages.python(set())} <= locked
+
+
+def imported_packages() -> set[str]:
+    """The top level names of what the tools import, wherever in a module."""
+    names: set[str] = set()
+    for file in (HERE / "gaia_tools").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"gaia_tools"}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_the_tools_import_is_declared_and_not_left_to_the_needs_of_others() -> None:
+    declared = {normalized(re.split(r"[>=<\[]", one)[0]) for one in packages.python(set())}
+    providers = importlib.metadata.packages_distributions()
+    imported = imported_packages()
+    assert "lxml" in imported
+    undeclared = {
+        name for name in imported if not declared & {normalized(one) for one in providers.get(name, [])}
+    }
+    assert undeclared == set()
+    # Trafilatura needs lxml's extra of this name, which pip before 24 leaves out; it imports it for every page.
+    assert "lxml-html-clean" in declared
 
 
 async def test_the_readme_has_every_server_and_tool() -> None:

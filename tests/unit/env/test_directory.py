@@ -96,6 +96,15 @@ def test_a_directory_without_manifest_is_refused(tmp_path: Path) -> None:
         ("{name: a, servers: {'a,b': {command: [x]}}}", "'a,b' cannot be the name of a server"),
         ("{name: a, servers: {' ': {command: [x]}}}", "' ' cannot be the name of a server"),
         ("{name: a, servers: {s: {command: [x], test: {}}}}", r"servers\.s\.test\.tool"),
+        (
+            "{name: a, servers: {s: {command: [x], test: {tool: t, environment: {K: v}}}}}",
+            "test.environment has K, which is not among its keys",
+        ),
+        ("{name: a, servers: {s: {command: [x], test: {tool: t, site: ../b}}}}", "a folder of the directory"),
+        (
+            "{name: a, servers: {s: {command: [x], test: {tool: t, arguments: {u: '{site}/a'}}}}}",
+            "the test names none",
+        ),
         ("name: [", "cannot be used"),
         ("- a", "cannot be used"),
         ("", "cannot be used"),

@@ -18,7 +18,13 @@ json_values = st.recursive(
     max_leaves=4,
 )
 functions = st.from_regex(r"[a-z.]{1,9}:[a-z.]{1,9}", fullmatch=True)
-calls = st.builds(ProbeCall, st.text(), st.dictionaries(st.text(max_size=3), json_values), st.text())
+calls = st.builds(
+    ProbeCall,
+    st.text(),
+    st.dictionaries(st.text(max_size=3), json_values),
+    st.text(),
+    site=st.sampled_from(["", "samples/site"]),
+)
 entries = st.one_of(
     st.builds(
         ServerEntry,

@@ -1,1 +1,9 @@
-{"parse": {"title": "Marrow Point", "pageid": 1, "text": "<div><p>The lighthouse of Marrow Point has 217 steps.</p></div>", "sections": [], "properties": {}, "redirects": []}}
+{
+ "parse": {
+  "title": "Lighthouse",
+  "pageid": 1,
+  "revid": 1,
+  "text": "<p>The lighthouse keeper counts forty-two gulls.</p>",
+  "sections": []
+ }
+}

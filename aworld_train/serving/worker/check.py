@@ -1,0 +1,161 @@
+"""What a session has that checks the tool servers: the folders that their test calls ask instead of the internet.
+
+Such a session starts the servers whose test names variables for it anew, with these variables, and alone has them. The
+folder of a test is served on loopback until the session ends. So a server that speaks to a service is tested on its
+whole path, without internet and without calls that cost.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+
+from aworld_train.serving.manifest import Manifest, ProbeCall
+from aworld_train.serving.worker.failures import CallFailure
+from aworld_train.serving.worker.launcher import CommandPaths
+from aworld_train.serving.worker.toolserver import Notify, Starter, ToolServerProcess
+
+_LOOPBACK = "127.0.0.1"
+
+
+class Site:
+    """A folder, served on loopback: at a path, whatever the method and the query, its file (a name
+    is quoted as in an address).
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder.resolve()
+        self._runner: web.AppRunner | None = None
+        self.host = ""
+        """Address and port, once it is open."""
+
+    async def open(self) -> None:
+        """Listen at a port that is free.
+
+        Raises:
+            OSError: None is.
+        """
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        await web.TCPSite(runner, _LOOPBACK, 0).start()
+        self._runner = runner
+        address, port = runner.addresses[0][:2]
+        self.host = f"{address}:{port}"
+
+    async def close(self) -> None:
+        """End it with all connections."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        file = (self._folder / quote(request.match_info["path"])).resolve()
+        if not file.is_relative_to(self._folder) or not file.is_file():
+            raise web.HTTPNotFound
+        return web.FileResponse(file)
+
+
+class Check:
+    """The sites of one session, and the servers that are started for it.
+
+    Args:
+        manifest: Names the tests.
+        paths: The values of ``{here}`` and other placeholders.
+        starter: Starts servers.
+        on_notification: By server, what receives its notifications.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        paths: CommandPaths,
+        starter: Starter,
+        on_notification: Callable[[str], Notify],
+    ):
+        self._manifest = manifest
+        self._paths = paths
+        self._starter = starter
+        self._on_notification = on_notification
+        self._sites: dict[str, Site] = {}
+        self._servers: dict[str, ToolServerProcess] = {}
+        self._opening = asyncio.Lock()
+
+    async def server(self, name: str) -> ToolServerProcess | None:
+        """The server that this session has for itself; None where its test names no variables.
+
+        Raises:
+            CallFailure: The folder of its test cannot be served.
+        """
+        entry = self._manifest.servers[name]
+        if entry.test is None or not entry.test.environment:
+            return None
+        site = await self._site(entry.test)
+        if name not in self._servers:
+            environment = {key: self._fill(value, site) for key, value in entry.test.environment.items()}
+            if site is not None:
+                environment |= _direct()
+            self._servers[name] = ToolServerProcess(
+                name, entry, self._starter, self._on_notification(name), environment
+            )
+        return self._servers[name]
+
+    async def filled(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a call, with placeholders in its arguments replaced.
+
+        Raises:
+            CallFailure: The folder of its test cannot be served.
+        """
+        test = self._manifest.servers[name].test
+        site = await self._site(test) if test is not None else None
+        return {**params, "arguments": self._fill_all(params.get("arguments"), site)}
+
+    def stop_servers(self) -> None:
+        """End its servers."""
+        for server in self._servers.values():
+            server.stop()
+
+    async def close(self) -> None:
+        """End its sites."""
+        async with self._opening:
+            for site in self._sites.values():
+                await site.close()
+
+    async def _site(self, test: ProbeCall) -> Site | None:
+        if not test.site:
+            return None
+        async with self._opening:
+            if test.site not in self._sites:
+                site = Site(self._paths.here / test.site)
+                try:
+                    await site.open()
+                except OSError as error:
+                    raise CallFailure("tool_unavailable", f"{test.site} cannot be served: {error}") from error
+                self._sites[test.site] = site
+            return self._sites[test.site]
+
+    def _fill_all(self, value: Any, site: Site | None) -> Any:
+        if isinstance(value, dict):
+            return {name: self._fill_all(one, site) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self._fill_all(one, site) for one in value]
+        return self._fill(value, site) if isinstance(value, str) else value
+
+    def _fill(self, text: str, site: Site | None) -> str:
+        if site is not None:
+            text = text.replace("{site}", f"http://{site.host}").replace("{site_host}", site.host)
+        return self._paths.fill(text)
+
+
+def _direct() -> dict[str, str]:
+    """Variables by which a server reaches a site without the proxy that it may have, whatever that proxy is."""
+    return {
+        name: ",".join(filter(None, [os.environ.get(name), _LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
+    }
