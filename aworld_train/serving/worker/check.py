@@ -23,8 +23,9 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Site:
-    """A folder, served on loopback: at a path, whatever the method and the query, its file (a name
-    is quoted as in an address).
+    """A folder, served on loopback: at a path, whatever the method and the query, its file.
+
+    A file is named as its path is quoted in an address (``http%3A``).
 
     Args:
         folder: The folder.

@@ -214,7 +214,8 @@ def _page(page: "Page | None", number: int, path: Path, password: str, language:
             raise
         except Exception as error:  # a damaged page may raise anything, and the others may be sound
             is_picture = True
-            problem = f"[Page {number} is damaged: {type(error).__name__}: {str(error)[:200]}]"
+            reason = str(error)[:200] or type(error).__name__
+            problem = f"[Page {number} is damaged: {reason}]"
         page.close()
     if not text:
         with contextlib.suppress(pypdfium2.PdfiumError):

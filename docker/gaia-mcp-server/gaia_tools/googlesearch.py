@@ -122,7 +122,9 @@ def _refuse(fetched: web.Fetched) -> None:
 def _needed(name: str) -> str:
     value = os.environ.get(name, "").strip()
     if not value:
-        raise ToolError(f"{name} is not set, and search needs it. Set it in the --env-file of `env up`.")
+        raise ToolError(
+            f"{name} is not set: this environment has no search. Read pages whose address you know, or an encyclopedia."
+        )
     return value
 
 

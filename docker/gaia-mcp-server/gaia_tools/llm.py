@@ -204,9 +204,7 @@ async def _completion(
 def _variable(name: str) -> str:
     value = os.environ.get(name, "").strip()
     if not value:
-        raise ToolError(
-            f"{name} is not set: this tool needs a language model. Set it in the --env-file of `env up`."
-        )
+        raise ToolError(f"{name} is not set: this environment has no model for this tool. Go on without it.")
     return value
 
 
@@ -240,7 +238,7 @@ async def _post(
             raise ToolError(f"The model's endpoint cannot be used ({prefix}_BASE_URL): {error}") from None
         except (aiohttp.ClientError, ValueError) as error:
             if last or not isinstance(error, aiohttp.ClientError) or isinstance(error, aiohttp.InvalidURL):
-                shown = f"{type(error).__name__}: {error}".replace(key, "***")
+                shown = (str(error) or type(error).__name__).replace(key, "***")
                 raise ToolError(
                     f"The model's endpoint cannot be used ({prefix}_BASE_URL): {shown}."
                 ) from None

@@ -215,7 +215,7 @@ async def test_the_variable_that_is_missing_is_named(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, " ")
-    with pytest.raises(ToolError, match=f"{name} is not set.*--env-file"):
+    with pytest.raises(ToolError, match=f"{name} is not set.*no model for this tool"):
         await llm.ask("CODE_LLM", ASKED)
 
 
