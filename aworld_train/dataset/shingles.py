@@ -8,8 +8,12 @@ word of two characters then needs a text of 50, about 30 words of Chinese.
 
 Questions that differ only in a figure have different answers and are different tasks. Therefore every shingle contains
 the figures of its text, in their order: where these differ no shingle is shared, and the similarity is 0.
+
+What editors of datasets add is no part of the question, and its figures would hide the question: the number in front
+("1. ", "Problem 12:"), the points, HTML tags, Markdown's emphasis, escapes and dollar signs are removed first.
 """
 
+import html
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -37,6 +41,24 @@ _DECIMAL = re.compile(r"\d+\.\d+")
 _BESIDE_A_NUMBER = re.compile(rf"(?<=[\d)\]}}])\s*([{_OPERATORS}])\s*|\s*([{_OPERATORS}])\s*(?=[\d(\[{{])")
 _FIGURE = re.compile(rf"[{_OPERATORS}{_NUMERALS}\d%\\]")
 _WORD = re.compile(r"\w+")
+
+_NUMBERING = re.compile(
+    r"\s*(?:[-*>•#]+\s+(?=[^\W\d_]))?"
+    r"(?:[(\[]?\d{1,4}[.)\]]\s+(?=[^\W_]*[^\W\d_])"
+    r"|(?:problem|question|exercise|example|task|item|no\.?|q)\s*(?:#?\d{1,4}(?:\.\d{1,3})*)?\s*[.:)]\s+)",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(r"[(\[]\s*\d{1,3}(?:\.\d{1,2})?\s*(?:points?|pts?\.?|marks?)\s*[)\]]", re.IGNORECASE)
+# A tag's attributes have values, so that `a <b and c> d` stays a comparison.
+_TAG = re.compile(
+    r"</?(?:(?P<inline>b|i|u|em|strong|span|code|tt|font)|p|br|div|li|ul|ol|h[1-6]|pre|center)"
+    r"(?:\s+[\w-]+=(?:\"[^\"]*\"|'[^']*'|[^\s<>]+))*\s*/?>",
+    re.IGNORECASE,
+)
+_EMPHASIS = re.compile(r"(?<![\w)*])(\*{1,3})(?=[^\s*])([^*\n]+?)(?<=\S)\1(?![\w(*])")
+_ESCAPE = re.compile(r"\\([$%#&_{}])")
+_MATH_MARK = re.compile(r"\\[()\[\]]|\$")
+_SLASH_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_]{2})/(?=[^\W\d_]{2})")
 
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -79,6 +101,7 @@ def shingles(text: str) -> list[str]:
 
 def _chunks(text: str) -> list[str]:
     """The pieces between the spaces of a text; a figure is one piece even with spaces inside."""
+    text = _without_additions(text)
     line = text.casefold()
     if not line.isascii():
         line = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -88,6 +111,23 @@ def _chunks(text: str) -> list[str]:
     line = _BESIDE_A_NUMBER.sub(lambda found: found[1] or found[2], line)
     chunks = (chunk.strip(_ENDS) for chunk in line.split())
     return [_NUMBER_WORDS.get(chunk, chunk) for chunk in chunks if chunk.strip("-")]
+
+
+def _without_additions(text: str) -> str:
+    """A question without its numbering, points and markup; as it stands where nothing else is in it."""
+    question = html.unescape(text) if "&" in text else text
+    if "<" in question:
+        question = _TAG.sub(lambda tag: "" if tag["inline"] else " ", question)
+    if "\\" in question or "$" in question:
+        question = _MATH_MARK.sub("", _ESCAPE.sub(r"\1", question))
+    if "*" in question:
+        question = _EMPHASIS.sub(r"\2", question)
+    if "(" in question or "[" in question:
+        question = _POINTS.sub(" ", question)
+    if "/" in question:
+        question = _SLASH_BETWEEN_WORDS.sub(" ", question)
+    question = _NUMBERING.sub("", question, count=1) if _NUMBERING.match(question) else question
+    return question if question.strip() else text
 
 
 def _runs(salt: str, items: Sequence[str], length: int, between: str) -> list[str]:

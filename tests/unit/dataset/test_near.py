@@ -60,6 +60,39 @@ def test_the_same_text_in_another_dress_is_a_duplicate(again: str) -> None:
     assert near.seen(again, "train:2") == ("train:1", 1.0)
 
 
+@pytest.mark.parametrize(
+    "again",
+    [
+        f"1. {LIBRARY}",
+        f"12) {LIBRARY}",
+        f"Problem 12: {LIBRARY}",
+        f"Question 3.1. {LIBRARY}",
+        f"Question: {LIBRARY}",
+        f"{LIBRARY} (5 points)",
+        f"[2 pts] {LIBRARY}",
+        f"<p>{LIBRARY.replace('15 cents', '<b>15</b> cents')}</p>",
+        LIBRARY.replace("15 cents", "<b>1</b>5 cents"),
+        LIBRARY.replace("; how", ";<br>how"),
+        LIBRARY.replace("15 cents", "**15** cents"),
+        LIBRARY.replace("15 cents", "$15$ cents"),
+        LIBRARY.replace("15 cents", r"\$15 cents"),
+        LIBRARY.replace("15 cents", r"\(15\) cents"),
+        LIBRARY.replace("small town", "small&nbsp;town"),
+    ],
+)
+def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
+    near = NearDuplicates()
+    near.add_reference(LIBRARY, "test:1")
+    assert near.match(again) == ("test:1", 1.0)
+
+
+def test_a_slash_between_words_is_no_figure() -> None:
+    near = NearDuplicates(0.7)
+    near.add_reference(LIBRARY, "test:1")
+    found = near.match(LIBRARY.replace("for each day; how", "for each day; and/or how"))
+    assert found is not None
+
+
 def test_a_changed_word_is_a_near_duplicate_and_says_how_near() -> None:
     near = NearDuplicates()
     near.add_reference(LIBRARY, "val:7")
@@ -98,6 +131,9 @@ def test_of_several_the_most_similar_is_named_and_of_equal_ones_the_first() -> N
         ("What is (3+5)*2?", "What is 3+(5*2)?"),
         ("What is -5 doubled and then added to the rest?", "What is 5 doubled and then added to the rest?"),
         ("Work out 1.5 times what you have.", "Work out 15 times what you have."),
+        ("2**3 or 4**5 of them", "23 or 45 of them"),
+        ("Is a <b and c> d for 3?", "Is a d for 3?"),
+        ("1.5 times what you have", "times what you have"),
         ("Half of them left early.", "A third of them left early."),
         ("小明有12个苹果, 吃了三个, 还剩几个?", "小明有12个苹果, 吃了五个, 还剩几个?"),
     ],
@@ -237,6 +273,17 @@ def test_of_gsm8k_one_question_repeats_another_but_for_a_name() -> None:
     repeats = [(name, *answer) for name, answer in zip(texts, found, strict=True) if answer]
     assert repeats == [("train:6691", "train:2483", similarity(texts["train:6691"], texts["train:2483"]))]
     assert texts["train:6691"].replace("Amanda", "Josie") == texts["train:2483"]
+
+
+@needs_gsm8k
+def test_no_real_question_is_taken_for_another_once_its_additions_are_gone() -> None:
+    near = NearDuplicates()
+    for at, text in enumerate(questions("test.jsonl")[:60]):
+        near.add_reference(text, str(at))
+    for at, text in enumerate(questions("test.jsonl")[:60]):
+        for again in (f"1. {text}", f"Problem 12: {text}", f"{text} (5 points)", text.replace("$", r"\$")):
+            assert near.match(again) == (str(at), 1.0)
+    assert not any(near.match(f"Problem 12: {text} (5 points)") for text in questions("train.jsonl")[:1500])
 
 
 @needs_gsm8k
