@@ -31,16 +31,16 @@ CHAINS = {
         "tests/integration/test_env_sessions.py",
         "tests/integration/test_env_hostile.py",
     ),
-    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
-    # The first installs what the agents above are trained with.
-    "aworld": ("tests/integration/test_agent_aworld.py",),
     # One Python environment with all that the tools need.
+    "tools": ("tests/integration/test_gaia_project.py",),
     "gaia": (
-        "tests/integration/test_gaia_project.py",
         "tests/integration/test_gaia_tools.py",
         "tests/integration/test_gaia_run.py",
         "tests/integration/test_gaia_broken.py",
     ),
+    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    # The first installs what the agents above are trained with.
+    "aworld": ("tests/integration/test_agent_aworld.py",),
     "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""

@@ -53,7 +53,8 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
     check_rewards(loaded)
-    call_time = call_time_note(loaded, server_limits(loaded))
+    limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
+    call_time = call_time_note(loaded, limits)
     remarks = [*reward_remarks(loaded), *([call_time] if call_time else [])]
     try:
         _composed(loaded)

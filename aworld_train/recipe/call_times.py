@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from aworld_train.env.directory import find_directory
 from aworld_train.errors import AworldTrainError
 from aworld_train.recipe.schema import Recipe
 
@@ -13,6 +12,10 @@ def server_limits(recipe: Recipe) -> dict[str, float]:
     """Seconds that a call may take, by tool server of the directory that the recipe starts; empty without one."""
     if recipe.env.docker_dir is None:
         return {}
+    from aworld_train.env.directory import (
+        find_directory,  # imports all of env, which most recipes' checks do not need
+    )
+
     try:
         servers = find_directory(recipe.env.docker_dir).manifest.servers
     except AworldTrainError:

@@ -338,7 +338,9 @@ def test_sessions_wait_in_a_queue_with_an_end(state: None) -> None:
         with httpx.Client(timeout=30) as client, ThreadPoolExecutor() as elsewhere:
             assert client.post(connection.mcp_url, headers=headers, json=HELLO).status_code == 200
             began = time.monotonic()
-            waiting = elsewhere.submit(client.post, connection.mcp_url, headers=headers, json=HELLO)
+            # A client that takes no event stream hears of its place in the queue only by the status.
+            plain = {**headers, "Accept": "application/json"}
+            waiting = elsewhere.submit(client.post, connection.mcp_url, headers=plain, json=HELLO)
             assert eventually(lambda: health(connection)["queued"] == 1, 5)
             refused = client.post(connection.mcp_url, headers=headers, json=HELLO)
             assert (refused.status_code, refused.json()["error"]["message"]) == (

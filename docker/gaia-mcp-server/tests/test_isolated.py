@@ -35,7 +35,7 @@ async def test_errors_are_said() -> None:
 
     with pytest.raises(ToolError, match=r"^Ask for something else\.$"):
         await isolated(refuse)
-    with pytest.raises(ToolError, match="KeyError: 'page'"):
+    with pytest.raises(ToolError, match="It cannot be read: 'page'"):
         await isolated(fail)
 
 

@@ -13,6 +13,7 @@ from aworld_train import errors
 from aworld_train.recipe.schema import OutcomesSection
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.scorers import BUILT_IN
+from aworld_train.reward.settings import ALIASES
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.training.summary import RunSummary
 from tests.code_blocks import pages
@@ -70,7 +71,7 @@ def test_the_table_of_the_summary_has_every_key() -> None:
 def test_the_page_of_scorers_has_every_scorer_and_no_answer_schema_that_is_none() -> None:
     schemas, scorers = table("how-to/scorer.md", "| answer schema"), table("how-to/scorer.md", "| scorer |")
     named = {name for row in scorers[1:] for name in re.findall(r"`([\w:.]+)`", row[0])}
-    assert named - {"module:function", "file.py:function"} == set(BUILT_IN)
+    assert named - {"module:function", "file.py:function"} == {*BUILT_IN, *ALIASES}
     for row in schemas[1:]:
         check_schema_name(re.sub("<.+>", "answer", row[0].strip("`")))
 
