@@ -46,7 +46,7 @@ class Agent:
 
     def __init__(self, url: str, headers: dict[str, str]):
         self._url, self._headers = url, headers
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     async def echo(self, text: str) -> str:
         async with (
@@ -58,7 +58,7 @@ class Agent:
             return text_of(await opened.call_tool("echo", {"text": text}))
 
     async def _hear(self, params: LoggingMessageNotificationParams) -> None:
-        self.heard.append(str(params.data))
+        self.messages.append(str(params.data))
 
 
 async def queued(count: int) -> None:
@@ -79,10 +79,10 @@ async def test_an_agent_with_the_sdk_hears_of_its_place_and_then_has_its_session
         await queued(1)
         other = asyncio.create_task(second.echo("other"))
         await queued(2)
-        assert await asyncio.to_thread(eventually, lambda: len(first.heard) > 1 and second.heard, 20)
+        assert await asyncio.to_thread(eventually, lambda: len(first.messages) > 1 and second.messages, 20)
     assert await asyncio.gather(one, other) == ["one", "other"]
-    assert set(first.heard) == {LAST}
-    assert second.heard[0] == LAST.replace("0 before", "1 before")
+    assert set(first.messages) == {LAST}
+    assert second.messages[0] == LAST.replace("0 before", "1 before")
 
 
 async def test_a_request_with_a_progress_token_hears_of_progress(
@@ -121,7 +121,7 @@ async def test_a_wait_without_end_is_an_error_for_every_client(
         for result in results:
             assert isinstance(result, ExceptionGroup | McpError)
             assert "no worker became free" in str(causes(result))
-        assert agent.heard
+        assert agent.messages
         assert "no worker became free" in str(episode.lost)
         with pytest.raises(EnvironmentLost, match="no worker became free"):
             await ToolSession(ToolServer(server.url, server.headers, connect_timeout=10)).list_tools()

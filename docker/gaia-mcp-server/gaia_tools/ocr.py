@@ -233,15 +233,15 @@ def _attempts(image: "Image", language: str) -> Iterator[tuple[int, str]]:
     turns = [detected.turn]
     if detected.turn_clarity < _MIN_CLEAR_ORIENTATION:
         turns += [turn for turn in _TURNS if turn != detected.turn]
-    there = _installed()
-    likely = [one for one in _SCRIPTS.get(detected.script, ("eng",)) if one in there]
+    installed = _installed()
+    likely = [one for one in _SCRIPTS.get(detected.script, ("eng",)) if one in installed]
     if language != AUTO:
         vertical = [f"{one}{_VERTICAL}" for one in language.split("+")]
-        likely = [language, *(one for one in vertical if one in there)]
+        likely = [language, *(one for one in vertical if one in installed)]
     tried = {(0, "eng" if language == AUTO else language)}
     attempts = [(turn, one) for turn in turns[:1] for one in likely]
     if language == AUTO and detected.script_clarity < _MIN_CLEAR_SCRIPT:
-        others = dict.fromkeys(one for group in _SCRIPTS.values() for one in group if one in there)
+        others = dict.fromkeys(one for group in _SCRIPTS.values() for one in group if one in installed)
         attempts += [(detected.turn, one) for one in others]
     attempts += [(turn, one) for turn in turns[1:] for one in likely]
     for attempt in attempts:

@@ -330,9 +330,9 @@ async def test_a_note_about_a_page_that_hung_does_not_come_with_the_next(
     monkeypatch.setattr("gaia_tools.browser.chromium._READ_SECONDS", 2.0)
     async with session() as use:
         for hung, shown in (("/silent", ""), ("/endless", ""), ("/silent", f"still shows {site}/")):
-            said = await use.refusal("browser_navigate", url=f"{site}{hung}")
-            assert f"{site}{hung} did" in said or f"{site}{hung} does not respond" in said, said
-            assert shown in said and "chrome-error" not in said
+            message = await use.refusal("browser_navigate", url=f"{site}{hung}")
+            assert f"{site}{hung} did" in message or f"{site}{hung} does not respond" in message, message
+            assert shown in message and "chrome-error" not in message
             good = await use.structured("browser_navigate", url=site)
             assert (good["url"], good["notes"]) == (f"{site}/", [])
         half = await use.structured("browser_navigate", url=f"{site}/half")

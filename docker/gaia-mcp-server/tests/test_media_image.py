@@ -86,11 +86,11 @@ async def test_an_empty_page_and_an_unknown_language_are_said(workspace: Path) -
     needs("tesseract")
     Image.new("RGB", (300, 300), "white").save(workspace / "empty.png")
     assert "no text was found" in text(await call(server, "extract_text_ocr", file_path="empty.png"))
-    said = await refusal(server, "extract_text_ocr", file_path="empty.png", language="xyz+eng")
-    assert "no data to read 'xyz'" in said and "eng (English)" in said
+    message = await refusal(server, "extract_text_ocr", file_path="empty.png", language="xyz+eng")
+    assert "no data to read 'xyz'" in message and "eng (English)" in message
     for odd in ("../../etc/passwd", "-c", "eng;ls", "", "osd", "auto+eng"):
-        said = await refusal(server, "extract_text_ocr", file_path="empty.png", language=odd)
-        assert "eng (English)" in said, odd
+        message = await refusal(server, "extract_text_ocr", file_path="empty.png", language=odd)
+        assert "eng (English)" in message, odd
 
 
 @pytest.mark.parametrize("clockwise", [90, 180, 270])
@@ -207,9 +207,9 @@ async def test_drawings_in_svg_are_read_described_and_shown(
     (workspace / "a.svgz").write_bytes(gzip.compress(drawing))
     for name in ("a.svg", "a.svgz"):
         assert (await content(server, "extract_text_ocr", file_path=name))["text"] == "Total 4711 EUR"
-        said = await content(server, "get_image_metadata", file_path=name)
-        assert (said["format"], said["width"], said["height"]) == ("SVG", 300, 100)
-        assert said["texts"] == {"title": "Sales", "text": "Total 4711 EUR"}
+        metadata = await content(server, "get_image_metadata", file_path=name)
+        assert (metadata["format"], metadata["width"], metadata["height"]) == ("SVG", 300, 100)
+        assert metadata["texts"] == {"title": "Sales", "text": "Total 4711 EUR"}
         await content(server, "analyze_image_ai", file_path=name)
         assert picture_in(model[-1]).size == (2000, 667)
         assert picture_in(model[-1]).convert("RGB").getcolors(1 << 20)[-1][1] != (0, 0, 0)  # type: ignore[index]

@@ -44,8 +44,8 @@ def same_words(by: str, read: Callable[[Path], str], share: float = 1.0, program
     """Each word that the other reading has is in the text as often, or at least a share of them all."""
 
     def difference(found: dict[str, Any], path: Path) -> str:
-        expected, there = Counter(words(read(path))), Counter(words(_all_text(found)))
-        missing = expected - there
+        expected, actual = Counter(words(read(path))), Counter(words(_all_text(found)))
+        missing = expected - actual
         total = expected.total()
         assert total, "the other reading has no word"
         reached = 1 - missing.total() / total
@@ -156,14 +156,14 @@ def _all_text(found: dict[str, Any]) -> str:
 def _facts(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     wrong = []
     for name, value in expected.items():
-        there = found.get(name, found.get(name.upper()))
-        if isinstance(value, dict) and isinstance(there, dict):
-            wrong += _facts(value, there)
-        elif isinstance(value, float) and isinstance(there, int | float):
-            if abs(value - there) > max(0.01 * abs(value), 0.005):
-                wrong.append(f"{name} is {there}, not {value}")
-        elif there != value:
-            wrong.append(f"{name} is {there!r}, not {value!r}")
+        actual = found.get(name, found.get(name.upper()))
+        if isinstance(value, dict) and isinstance(actual, dict):
+            wrong += _facts(value, actual)
+        elif isinstance(value, float) and isinstance(actual, int | float):
+            if abs(value - actual) > max(0.01 * abs(value), 0.005):
+                wrong.append(f"{name} is {actual}, not {value}")
+        elif actual != value:
+            wrong.append(f"{name} is {actual!r}, not {value!r}")
     return wrong
 
 

@@ -117,8 +117,8 @@ def _from_pypi(package: Package, folder: Path) -> Path:
 
 
 def _from_debian(package: Package, folder: Path) -> Path:
-    wanted = ["apt-get", "-q", "download", f"{package.name}={package.version}"]
-    commands = [wanted, ["apt-get", "-q", "update"], wanted]
+    command = ["apt-get", "-q", "download", f"{package.name}={package.version}"]
+    commands = [command, ["apt-get", "-q", "update"], command]
     try:
         for command in commands:
             ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
