@@ -284,8 +284,10 @@ class Gateway:
         while True:
             try:
                 remaining = self._limits.queue_seconds - (time.monotonic() - started)
-                link = await self.pool.reserve(session_id, remaining, scoring, report)
+                valid = max(0.0, claims.expires - time.time())
+                link = await self.pool.reserve(session_id, min(remaining, valid), scoring, report)
             except Busy as busy:
+                self.admission.check(claims)  # a wait ends with its token
                 raise Refusal(503, "busy", str(busy), _RETRY_AFTER) from busy
             try:
                 self.admission.check(claims)
