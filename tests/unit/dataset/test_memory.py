@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from aworld_train.dataset import build, building, writing
+from aworld_train.dataset.sources.columns import Columns
+from aworld_train.dataset.sources.parquet import parquet_records
 from aworld_train.dataset.spool import Spool
 from tests.word_problems import problems, write_csv, write_jsonl, write_parquet
 
@@ -17,8 +19,7 @@ MAX_BYTES_PER_ROW = 50
 WRITERS: dict[str, Callable[[Path, Iterator[tuple[str, str, str]]], None]] = {
     "jsonl": write_jsonl,
     "csv": write_csv,
-    # Not compressed, so that read-ahead would be as large as the rows.
-    "parquet": partial(write_parquet, compression="none"),
+    "parquet": write_parquet,
 }
 
 
@@ -36,6 +37,14 @@ def test_memory_hardly_grows_with_the_rows(
         WRITERS[source](path, problems(count, repeated=0.1))
         peaks.append(_peak(partial(build, source, tmp_path / f"out-{count}", files=[path])))
     assert (peaks[1] - peaks[0]) / (many - few) < MAX_BYTES_PER_ROW
+
+
+def test_reading_parquet_holds_a_small_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    write_parquet(path, problems(40_000), compression="none")
+    before = pa.total_allocated_bytes()
+    held = max(pa.total_allocated_bytes() - before for _ in parquet_records(path, Columns({}).table_plan))
+    assert 0 < held < path.stat().st_size / 3
 
 
 def _peak(run: Callable[[], object]) -> int:
