@@ -1,17 +1,17 @@
 """Atomic writes of a file or a whole directory: a reader finds the old content or the new, never a part."""
 
+import errno
 import fcntl
 import glob
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_MIN_ABANDONED_SECONDS = 60.0
-"""A younger directory may belong to a process that has not locked it yet."""
+_LOCKED_BY_ANOTHER = (errno.EACCES, errno.EAGAIN)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:
@@ -36,62 +36,115 @@ def write_text(path: Path, text: str, mode: int = 0o600) -> None:
 def replacing(out: Path, check: Callable[[Path], object]) -> Iterator[Path]:
     """A directory to write into, which replaces ``out`` when the block ends without an error.
 
+    It is the folder ``new`` of a work folder beside ``out``, ``.NAME.xxxxxxxx.partial``, which the caller may use for
+    other temporary files. A lock on ``.NAME.lock``, which the system releases when the process dies, keeps a second
+    writer out; so a work folder that exists when the lock is taken belongs to no living process, and is removed.
+
     Args:
         out: The path to replace, with its links resolved.
         check: Called with ``out`` just before the replacement; raises if it must not be replaced.
 
     Raises:
-        OSError: It cannot be written; the old content of ``out`` is still there.
+        OSError: Another process is writing ``out``, or it cannot be written; its old content is still there.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as work, _locked(work):
-        new, old = Path(work, "new"), Path(work, "old")
-        new.mkdir()
-        yield new
-        check(out)
-        if out.exists():
-            out.rename(old)
-        try:
-            new.rename(out)
-        except BaseException:
-            if old.exists() and not out.exists():
-                old.rename(out)
-            raise
-
-
-def _remove_abandoned(out: Path) -> None:
-    """Remove the temporary directories of processes that were killed while they wrote ``out``: these are not locked."""
-    for work in out.parent.glob(f".{glob.escape(out.name)}.????????"):
-        # A new one may not be locked yet, and one with an ``old`` directory may hold the only copy of the old content.
-        with suppress(OSError):
-            if (
-                Path(work, "new").is_dir()
-                and not Path(work, "old").exists()
-                and _age(work) > _MIN_ABANDONED_SECONDS
-            ):
-                with _locked(work, required=True):
-                    shutil.rmtree(work)
+    with _only_writer(out) as is_locked:
+        if is_locked:
+            for abandoned in out.parent.glob(f".{glob.escape(out.name)}.????????.partial"):
+                _discard(abandoned, out)
+        with _work_folder(out) as work:
+            new = work / "new"
+            new.mkdir()
+            yield new
+            check(out)
+            if out.exists():
+                _exchange(new, out, work / "aside")
+            else:
+                new.rename(out)
 
 
 @contextmanager
-def _locked(folder: str | Path, required: bool = False) -> Iterator[None]:
-    """Lock the folder against `_remove_abandoned` while the block runs; not all file systems have locks.
+def _only_writer(out: Path) -> Iterator[bool]:
+    """Keep other writers of ``out`` away while the block runs; False where the file system has no locks.
 
     Raises:
-        OSError: It cannot be locked and ``required`` is set.
+        OSError: There is another writer, or no file can be made beside ``out``.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    path = out.parent / f".{out.name}.lock"
+    descriptor, is_locked = _lock(path)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if required:
-                raise
-        yield
+        yield is_locked
     finally:
+        # Removed while it is locked: whoever opens the path later makes a new file and locks that.
+        path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def _age(path: Path) -> float:
-    return time.time() - path.stat().st_mtime
+def _lock(path: Path) -> tuple[int, bool]:
+    """The descriptor of the file, and whether it is locked."""
+    while True:
+        # Opened for writing, because NFS locks no other file.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _LOCKED_BY_ANOTHER:
+                return descriptor, False
+            os.close(descriptor)
+            raise OSError(
+                errno.EBUSY,
+                "another process is writing there now; wait until it has ended, or name another directory",
+            ) from None
+        # The process that had the lock may have removed the file in between.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor, True
+        os.close(descriptor)
+
+
+@contextmanager
+def _work_folder(out: Path) -> Iterator[Path]:
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
+    try:
+        yield work
+    finally:
+        try:
+            _discard(work, out)
+        except BaseException:  # an interrupt in the midst of it
+            _discard(work, out)
+            raise
+
+
+def _discard(work: Path, out: Path) -> None:
+    """Remove a work folder; if it holds the only copy of the old content, that is put back first.
+
+    What cannot be removed now is left to the next writer.
+    """
+    aside = work / "aside"
+    with suppress(OSError):
+        if aside.is_dir() and not out.exists():
+            aside.rename(out)
+        shutil.rmtree(work)
+
+
+def _exchange(new: Path, out: Path, aside: Path) -> None:
+    """Swap two directories, in one step where the file system can (Linux, most local ones).
+
+    Otherwise ``out`` is missing for a moment, and its old content is ``aside``, where `_discard` finds it.
+    """
+    if _exchange_at_once(new, out):
+        return
+    out.rename(aside)
+    new.rename(out)
+    aside.rename(new)
+
+
+def _exchange_at_once(left: Path, right: Path) -> bool:
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    rename.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return bool(rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0)

@@ -55,6 +55,7 @@ kind.
 | 1 | failed |
 | 2 | cannot be done as requested: an option, a file or a recipe has to be changed first |
 | 130 | interrupted |
+| 143 | ended by SIGTERM (`dataset build`) |
 """
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
@@ -12,7 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from aworld_train.cli import console
+from aworld_train.cli.build_progress import shown
 from aworld_train.cli.dataset_views import JsonOption
+from aworld_train.cli.termination import raised_from_signals
 from aworld_train.dataset.sources.options import (
     UserOption,
     default_value,
@@ -108,6 +111,9 @@ def build_command(
         bool | None,
         typer.Option("--strict/--no-strict", help="Stop at the first piece of input that would be dropped."),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the result with --json.")
+    ] = False,
     as_json: JsonOption = False,
     **source_options: Any,
 ) -> None:
@@ -131,6 +137,7 @@ def build_command(
     """
     from aworld_train.dataset.builder import carry_out
     from aworld_train.dataset.plan import BuildPlan, PlannedSource
+    from aworld_train.dataset.progress import BuildProgress
     from aworld_train.dataset.recipe import default_out, read_recipe
     from aworld_train.dataset.splits import parse_splits
 
@@ -151,10 +158,12 @@ def build_command(
         "strict": strict,
     }
     plan = replace(plan, **{name: value for name, value in overrides.items() if value is not None})
-    report = carry_out(plan)
+    progress = BuildProgress()
+    with raised_from_signals(), nullcontext() if quiet or as_json else shown(progress, console.err):
+        report = carry_out(plan, progress)
     if as_json:
         console.print_json(report.to_json())
-    else:
+    elif not quiet:
         _print_report(report, plan)
 
 

@@ -13,10 +13,11 @@ from typer.core import TyperGroup
 
 from aworld_train import __version__
 from aworld_train.cli.lazy_command import LazyCommand
+from aworld_train.cli.termination import Terminated
 from aworld_train.errors import AworldTrainError
 from aworld_train.masking import mask
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 COMMANDS = (
     LazyCommand("train", "aworld_train.cli.train:train", "Train the agent that a recipe describes."),
@@ -78,13 +79,16 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 0 ok, 1 failure, 2 usage, 130 interrupt."""
+    """Run the command line and exit with its code: 0 ok, 1 failure, 2 usage, 130 interrupt, 143 SIGTERM."""
     arguments = sys.argv[1:]
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         code = app(args=[a for a in arguments if a != "--debug"], standalone_mode=False)
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except Terminated:
+        code = TERMINATED
+        _report("terminated", "terminated", as_json)
     except AworldTrainError as error:
         code = error.exit_code
         _report(error.kind, error.message, as_json)

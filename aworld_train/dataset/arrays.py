@@ -6,15 +6,19 @@ and memory than building a small dataset. These functions do not, and are also f
 
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from aworld_train.errors import DatasetError
 
 MAX_BYTES = 2**31 - 1
 """The largest value of arrow's 32-bit offsets."""
+
+_READ_BUFFER_BYTES = 1 << 20
 
 
 def texts(values: Sequence[str], *, empty_is_null: bool = False) -> pa.Array:
@@ -97,6 +101,16 @@ def offsets(lengths: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Buffer:
             "No model reads questions of that length; shorten them."
         )
     return pa.py_buffer(ends.astype(np.int32))
+
+
+def open_streamed(path: Path) -> pq.ParquetFile:
+    """A parquet file of which a megabyte of each column is in memory; by default arrow keeps all that it has read.
+
+    Raises:
+        OSError: It is not there or cannot be read.
+        pyarrow.ArrowException: It is not parquet.
+    """
+    return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES)
 
 
 def _bits(values: "np.ndarray[Any, np.dtype[np.bool_]]") -> pa.Buffer:

@@ -16,6 +16,7 @@ from aworld_train.dataset.exclusion import read_reference, reference_files
 from aworld_train.dataset.merging import CONFLICT
 from aworld_train.dataset.output import check_replaceable, replacing
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
+from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.dataset.splits import DEFAULT_SPLITS
 
@@ -70,8 +71,8 @@ def build(
     )
 
 
-def carry_out(plan: BuildPlan) -> BuildReport:
-    """Build the dataset directory that a plan describes.
+def carry_out(plan: BuildPlan, progress: BuildProgress | None = None) -> BuildReport:
+    """Build the dataset directory that a plan describes; ``progress`` has what it does until it is done.
 
     Raises:
         UsageError: The plan cannot be carried out as it is written.
@@ -80,6 +81,8 @@ def carry_out(plan: BuildPlan) -> BuildReport:
     plan.check()
     plan = plan.with_shared_options()
     check_replaceable(plan.out)
+    progress = progress or BuildProgress()
+    progress.begin("reading what --against names" if plan.against else "starting")
     reference = read_reference(reference_files(plan.against), plan.seed)
     with replacing(plan.out) as folder:
-        return Build(plan, reference, folder).run()
+        return Build(plan, reference, folder, progress).run()

@@ -30,8 +30,9 @@ from aworld_train.dataset.merging import DistinctTasks, MergeCounts, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
 from aworld_train.dataset.output import ATTACHMENTS, copy_attachments, sha256, write_manifest
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
+from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
-from aworld_train.dataset.sources import find_source
+from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.splits import Assignment, cut
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import TaskKind
@@ -51,12 +52,12 @@ class Build:
         attached: The paths among these that a written row has.
     """
 
-    def __init__(self, plan: BuildPlan, reference: Reference, folder: Path) -> None:
-        self.plan, self.reference, self.folder = plan, reference, folder
+    def __init__(self, plan: BuildPlan, reference: Reference, folder: Path, progress: BuildProgress) -> None:
+        self.plan, self.reference, self.folder, self.progress = plan, reference, folder, progress
         work = folder.parent
         self.families = FamilyIndex()
         self.spool = Spool(work / "spool")
-        self.distinct = DistinctTasks(self.spool, self.families, work / "distinct")
+        self.distinct = DistinctTasks(self.spool, self.families, work / "distinct", progress)
         self.files: dict[str, set[Path]] = {}
         self.attached: set[str] = set()
 
@@ -66,24 +67,31 @@ class Build:
         sources = [(find_source(source.name), source.options) for source in plan.sources]
         with DropList(self.folder / DROPPED, plan.strict) as drops:
             with short_lived_tasks():
-                gathered = [
-                    gather(source, options, number, self.families, self.spool, drops)
-                    for number, (source, options) in enumerate(sources)
-                ]
+                gathered = [self._gather(number, *source, drops) for number, source in enumerate(sources)]
             self.reference.check_comparable(self.families)
-            self.distinct.find(self.reference, self._near(), drops)
+            near = self._near()
+            kept = sum(count.kept for count in gathered)
+            self.progress.begin("finding near-duplicates" if near else "finding repeats", kept)
+            self.distinct.find(self.reference, near, drops)
         for place, file in chain.from_iterable(source.options.attachments for source in plan.sources):
             self.files.setdefault(place, set()).add(file)
         with ThreadPoolExecutor(max_workers=1) as hasher:
             # Hashing releases the interpreter's lock, so rows are made at the same time.
             files = hasher.submit(lambda: [_with_hashes(_files_read(source)) for source in plan.sources])
             rows, levels = self._write(_Account(gathered, drops.reasons, self.distinct.counts))
+            self.progress.begin("hashing the files")
             report = self._report(gathered, drops, rows, levels, files.result())
+        if self.attached:
+            self.progress.begin("copying the attachments")
         copy_attachments(
             [(PurePosixPath(place).name, file) for place in self.attached for file in self.files[place]],
             self.folder / ATTACHMENTS,
         )
         return replace(report, outputs=write_manifest(self.folder, report.manifest()))
+
+    def _gather(self, number: int, source: Source, options: SourceOptions, drops: DropList) -> GatheredCounts:
+        self.progress.begin(f"reading {self.plan.sources[number].name}")
+        return gather(source, options, number, self.families, self.spool, drops, self.progress)
 
     def _near(self) -> Near | None:
         """The search for near-duplicates; None where the plan has neither ``dedupe`` nor ``against``."""
@@ -120,6 +128,7 @@ class Build:
         """Write the files of all splits; returns rows by split, and those by level."""
         families, names = self.families.listed(), list(self.plan.splits)
         selection, strata, counts = self._choose(families)
+        self.progress.begin("writing", sum(counts))
         ends = cut(counts, self.plan.splits)
         for place, name in enumerate(names):
             if not any(stratum[place] - (stratum[place - 1] if place else 0) for stratum in ends):
@@ -144,7 +153,7 @@ class Build:
         taken = 0
         with ExitStack() as stack:
             writers = [
-                stack.enter_context(SplitWriter(self.folder / f"{name}.parquet", name, maker))
+                stack.enter_context(SplitWriter(self.folder / f"{name}.parquet", name, maker, self.progress))
                 for name in names
             ]
             for batch, positions in self.distinct.batches():

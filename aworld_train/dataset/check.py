@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.lengths import PromptLengths, PromptTokens
 from aworld_train.dataset.schema import check_schema
@@ -150,7 +151,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
             raise DatasetError(
                 f"{path} is a directory. Name one of the parquet files in it, such as train.parquet."
             )
-        return pq.ParquetFile(path)
+        return open_streamed(path)
     except FileNotFoundError:
         raise DatasetError(
             f"There is no dataset file {path}. Make one with `aworld-train dataset build`."

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aworld_train.dataset.columns import FamilyIndex, table_to_columns, to_columns
 from aworld_train.dataset.drops import DropList
+from aworld_train.dataset.progress import BuildProgress, known_rows
 from aworld_train.dataset.sources import Source, SourceOptions
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Dropped, Task, TaskTable
@@ -32,13 +33,15 @@ def gather(
     families: FamilyIndex,
     spool: Spool,
     drops: DropList,
+    progress: BuildProgress,
 ) -> GatheredCounts:
-    """Take all tasks of one source, the build's ``number``-th.
+    """Take all tasks of one source, the build's ``number``-th, and count its items in ``progress``.
 
     Raises:
         DatasetError: The source cannot be read.
     """
     count, tasks, size = GatheredCounts(), list[Task](), 0
+    file = ""
 
     def add(batch: pa.RecordBatch) -> None:
         count.seen += len(batch)
@@ -46,6 +49,10 @@ def gather(
         spool.add(batch)
 
     for item in source(options):
+        rows, item_file = (len(item), item.shared[0].file) if isinstance(item, TaskTable) else (1, item.file)
+        if item_file != file:
+            file, progress.phase, progress.total = item_file, f"reading {item_file}", known_rows(options.read)
+        progress.rows += rows
         if isinstance(item, Dropped):
             count.seen += 1
             drops.drop(item)

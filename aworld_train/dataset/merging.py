@@ -18,6 +18,7 @@ from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
@@ -51,9 +52,9 @@ class DistinctTasks:
         counts: How many other tasks there are.
     """
 
-    def __init__(self, spool: Spool, families: FamilyIndex, folder: Path) -> None:
+    def __init__(self, spool: Spool, families: FamilyIndex, folder: Path, progress: BuildProgress) -> None:
         self.counts = MergeCounts()
-        self._spool, self._families, self._folder = spool, families, folder
+        self._spool, self._families, self._folder, self._progress = spool, families, folder, progress
         self._parts = 0
 
     def find(self, reference: Reference, near: Near | None, drops: DropList) -> None:
@@ -92,9 +93,11 @@ class DistinctTasks:
         if repeats.any():
             self._merge(batch, order, repeats, families, drops)
         kept = order[~repeats]
-        if near is not None:
-            kept = self._without_near(batch, kept, families, near, drops)
-        return kept
+        if near is None:
+            self._progress.rows += len(batch)
+            return kept
+        self._progress.rows += len(batch) - len(kept)
+        return self._without_near(batch, kept, families, near, drops)
 
     def _in_reference(
         self, batch: pa.RecordBatch, reference_digests: pa.Array
@@ -128,6 +131,7 @@ class DistinctTasks:
         subjects, ids = batch.column("subject"), batch.column("id")
         distinct: list[int] = []
         for position in kept.tolist():
+            self._progress.rows += 1
             if families[codes[position]].is_question:
                 match = near(subjects[position].as_py(), ids[position].as_py())
                 if match is not None:

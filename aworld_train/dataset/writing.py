@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from aworld_train.dataset.arrays import numbers
 from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.mix import Numbers
+from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.schema import SCHEMA
 
@@ -25,8 +26,8 @@ _DISTINCT = {"prompt.list.element.content", "extra_info.question", "extra_info.i
 class SplitWriter:
     """Writes the rows of one split's tasks, in order, to a parquet file; the same rows give the same bytes."""
 
-    def __init__(self, path: Path, split: str, maker: RowMaker) -> None:
-        self._split, self._maker = split, maker
+    def __init__(self, path: Path, split: str, maker: RowMaker, progress: BuildProgress) -> None:
+        self._split, self._maker, self._progress = split, maker, progress
         self._check = RowCheck(str(path.name))
         self._writer = pq.ParquetWriter(
             path,
@@ -70,6 +71,7 @@ class SplitWriter:
         self._held, self._indices = [], []
         self._held_rows = self._held_bytes = 0
         self._check.add(rows)
+        self._progress.rows += len(rows)
         # Arrow encodes without the interpreter's lock, so the next rows are made at the same time.
         self._wait()
         self._writing = self._thread.submit(self._writer.write_batch, rows)

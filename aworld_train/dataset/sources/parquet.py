@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.sources.columns import ColumnPlan, Columns, PlanFor, value_at
 from aworld_train.dataset.sources.input_files import input_files, unreadable
 from aworld_train.dataset.sources.options import SourceOptions
@@ -42,7 +42,7 @@ def parquet_records(path: Path, plan_for: PlanFor) -> Iterator[Record]:
         DatasetError: It cannot be read.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with open_streamed(path) as file:
             plan = plan_for(tuple(file.schema_arrow.names), str(path))
             yield from batch_records(file.iter_batches(BATCH_RECORDS, columns=plan.columns), plan)
     except (pa.ArrowException, OSError) as error:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
+from aworld_train.dataset.sources.ids import IdMemory
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import (
     UnusableRecord,
@@ -81,7 +82,7 @@ class RecordReader:
             answer_schema=options.answer_schema or DEFAULT_SCHEMA,
             data_source=data_source,
         )
-        self._content_by_id: dict[int, int] = {}
+        self._ids = IdMemory()
 
     def tasks(self, records: Iterator[Record], file: str) -> Iterator[Task | Dropped]:
         """One item per record.
@@ -131,8 +132,8 @@ class RecordReader:
             paths = self._paths(names)
         message = self._compose(question, paths)
         id = label_text(get("id"), "id")
-        if id:
-            self._check_id(id, hash((message, answer, system, shared.scorer)))
+        if id and self._ids.is_conflict(id, hash((message, answer, system, shared.scorer))):
+            raise UnusableRecord("id of another row with other content")
         return Task(
             data_source=shared.data_source or _stem(file),
             ability=self._ability,
@@ -179,9 +180,8 @@ class RecordReader:
                 self._compose(question, names) for (question, _), names in zip(questions, paths, strict=True)
             ]
             contents = map(hash, zip(messages, answers, systems, repeat(defaults.scorer)))
-            for id, content in zip(ids, contents, strict=True):
-                if id:
-                    self._check_id(id, content)
+            if self._ids.has_conflict(ids, contents):
+                return None
         except UnusableRecord:
             return None
         shared = Shared(
@@ -226,11 +226,6 @@ class RecordReader:
         return tuple(
             [name if name.startswith("/") else f"{self._folder}/{name}" for name in file_names(names)]
         )
-
-    def _check_id(self, id: str, content: int) -> None:
-        # Only hashes of 64 bits are kept, so that long ids take no more memory.
-        if self._content_by_id.setdefault(hash(id), content) != content:
-            raise UnusableRecord("id of another row with other content")
 
 
 def _reads_json(scorer: str) -> bool:

@@ -35,7 +35,7 @@ def test_the_table_of_outcomes_has_all_of_them_with_their_treatments_and_meaning
 
 
 def test_each_kind_of_error_has_a_section_in_troubleshooting() -> None:
-    kinds = {error.kind for error in all_errors()} | {"internal", "interrupted"}
+    kinds = {error.kind for error in all_errors()} | {"internal", "interrupted", "terminated"}
     text = page("troubleshooting.md").partition("## Kinds of errors")[2].partition("## Outcomes")[0]
     assert sorted(re.findall(r"(?m)^### `(.+)`$", text)) == sorted(kinds)
 

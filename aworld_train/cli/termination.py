@@ -1,0 +1,31 @@
+"""Lets a command that is ended by a signal clean up behind itself."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Terminated(BaseException):
+    """SIGTERM has arrived: no `Exception`, so that only cleaning up stands between it and the end of the command."""
+
+
+@contextmanager
+def raised_from_signals() -> Iterator[None]:
+    """While the block runs, SIGTERM raises `Terminated`, once, and SIGINT `KeyboardInterrupt`.
+
+    A shell starts background jobs with SIGINT ignored; without a handler ``kill -INT`` would have no effect on them.
+    """
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        # A second one must not disturb the cleaning up after the first.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    handlers = {signal.SIGTERM: terminate, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
