@@ -1,6 +1,9 @@
 """User-defined code by its location, ``module:name`` or ``path/file.py:name``: loaded, or refused with a clear message.
 
 Scorers, reward functions, sources of tasks and agents are all named like this, so that every process can load them.
+
+A script that starts a training may define them too. Loading them runs the script again, but only up to the place where
+it would start the training (`stop_if_loading`).
 """
 
 import importlib
@@ -8,6 +11,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +20,18 @@ from aworld_train.errors import AworldTrainError, UsageError, nearest
 
 USER_DIRECTORY_VARIABLE = "AWORLD_TRAIN_USER_DIRECTORY"
 """The environment variable that names the user's working directory to processes that run in another one."""
+
+_loading: ContextVar[bool] = ContextVar("loading_user_code", default=False)
+
+
+class _StartsTraining(BaseException):
+    """A module that is being loaded has come to the place where it starts a training."""
+
+
+def stop_if_loading() -> None:
+    """End the loading of user code here, if that is under way: what follows belongs to the program it is part of."""
+    if _loading.get():
+        raise _StartsTraining
 
 
 def user_directory() -> str:
@@ -105,9 +121,14 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     # Dataclasses look up their module in sys.modules.
     sys.modules[name] = module
+    token = _loading.set(True)
     try:
         module_spec.loader.exec_module(module)
+    except _StartsTraining:
+        pass
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _loading.reset(token)
     return module
