@@ -71,7 +71,9 @@ async def test_an_agent_that_names_no_model_is_the_one_in_training(
     )
     with OpenAIStub() as stub:
         answer = await agent.run(question("48/2"), around(tmp_path / "run", stub, calculator_tools))
-        again = await agent.run(question("6*7"), around(tmp_path / "run", stub, calculator_tools, episode="b"))
+        again = await agent.run(
+            question("6*7"), around(tmp_path / "run", stub, calculator_tools, episode="b")
+        )
     assert (answer, again) == ("<answer>24</answer>", "<answer>42</answer>")
     assert {request.key for request in stub.requests} == {"key-of-solver"}
     assert [len(stub.of(name)) for name in ("one", "b")] == [2, 2]
@@ -124,7 +126,10 @@ async def test_a_supporting_agent_without_a_key_does_not_use_the_trainers(tmp_pa
 
 async def test_a_provider_without_an_address_is_refused(tmp_path: Path) -> None:
     agent = carried(Agent(name="a", conf=AgentConfig(llm_provider="anthropic")), tmp_path)
-    with OpenAIStub() as stub, pytest.raises(AgentFailed, match="llm_provider='anthropic' and no llm_base_url"):
+    with (
+        OpenAIStub() as stub,
+        pytest.raises(AgentFailed, match="llm_provider='anthropic' and no llm_base_url"),
+    ):
         await agent.run(question("1"), around(tmp_path / "run", stub))
     assert not stub.requests
 

@@ -28,7 +28,7 @@ from aworld_train.rollout.tools import wait_until_healthy
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
 _MAX_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
-_NEVER_ASKED = "the agent came to an end without asking the model in training; an agent finds it at the address of its episode"
+_NEVER_ASKED = "the agent ended without asking the model in training, which is at the address of its episode"
 
 
 @dataclass(frozen=True)

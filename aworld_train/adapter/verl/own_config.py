@@ -1,10 +1,9 @@
 """A configuration file of VeRL itself as a recipe: keys that a recipe has are moved there, the others stay raw."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aworld_train.errors import RecipeError
-from aworld_train.recipe.tree import dotted, leaves
 
 _SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
 """Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
@@ -65,15 +64,24 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     recipe: dict[str, Any] = {}
     own = {key: value for key, value in content.items() if key not in _HYDRA}
-    for path, value in leaves(own):
+    for path, value in _values(own):
         if value in (None, "", [], {}):
             continue
-        key = dotted(path)
+        key = ".".join(path)
         if key in ("data.train_files", "data.val_files") and isinstance(value, list):
             value = _only(value, key)
         moved = _RECIPE_KEYS.get(key)
         _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
     return recipe
+
+
+def _values(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values below a mapping with their paths; a list is one value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _values(value, (*path, str(key)))
+        else:
+            yield (*path, str(key)), value
 
 
 def _only(files: list[Any], key: str) -> Any:
