@@ -2,15 +2,17 @@
 
 Scorers, reward functions, sources of tasks and agents are all named like this, so that every process can load them.
 
-A script that starts a training may define them too. Loading them runs the script again, but only up to the place where
-it would start the training (`stop_if_loading`).
+A script that starts a training may define them too. Loading them runs the script again, with the same arguments, up to
+the place where it would start the training (`stop_if_loading`).
 """
 
 import importlib
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +23,7 @@ from aworld_train.errors import AworldTrainError, UsageError, nearest
 USER_DIRECTORY_VARIABLE = "AWORLD_TRAIN_USER_DIRECTORY"
 """The environment variable that names the user's working directory to processes that run in another one."""
 
+_ARGUMENTS_VARIABLE = "AWORLD_TRAIN_USER_ARGUMENTS"
 _loading: ContextVar[bool] = ContextVar("loading_user_code", default=False)
 
 
@@ -32,6 +35,11 @@ def stop_if_loading() -> None:
     """End the loading of user code here, if that is under way: what follows belongs to the program it is part of."""
     if _loading.get():
         raise _StartsTraining
+
+
+def user_variables() -> dict[str, str]:
+    """The environment variables by which a run's processes load user code as this process does."""
+    return {USER_DIRECTORY_VARIABLE: str(Path.cwd()), _ARGUMENTS_VARIABLE: json.dumps(sys.argv)}
 
 
 def user_directory() -> str:
@@ -123,7 +131,8 @@ def _run(path: Path) -> ModuleType:
     sys.modules[name] = module
     token = _loading.set(True)
     try:
-        module_spec.loader.exec_module(module)
+        with _arguments_of(path):
+            module_spec.loader.exec_module(module)
     except _StartsTraining:
         pass
     except BaseException:
@@ -132,3 +141,17 @@ def _run(path: Path) -> ModuleType:
     finally:
         _loading.reset(token)
     return module
+
+
+@contextmanager
+def _arguments_of(path: Path) -> Iterator[None]:
+    """In this block ``sys.argv`` is that of the program that began the run, if ``path`` is that program."""
+    program = json.loads(os.environ.get(_ARGUMENTS_VARIABLE, "[]"))
+    if not program or Path(user_directory(), program[0]).resolve() != path:
+        yield
+        return
+    own, sys.argv = sys.argv, program
+    try:
+        yield
+    finally:
+        sys.argv = own

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aworld_train.agent.carried import SUFFIX, load_carried
@@ -60,7 +59,7 @@ def load_builder(spec: str) -> Builder:
     with _loading:
         if spec not in _loaded:
             is_carried = spec.endswith(SUFFIX)
-            _loaded[spec] = load_carried(Path(spec)) if is_carried else load_user_code(spec, "builder")
+            _loaded[spec] = load_carried(spec) if is_carried else load_user_code(spec, "builder")
         return _loaded[spec]
 
 

@@ -20,8 +20,8 @@ from aworld_train.errors import AworldTrainError, UsageError
 from aworld_train.masking import MIN_LENGTH
 from aworld_train.recipe.secret_keys import looks_secret
 
-SUFFIX = ".pickle"
-"""Suffix of a carried agent's file."""
+SUFFIX = ".pickle:agent"
+"""The end of a carried agent's reference, ``path/file.pickle:agent``."""
 
 # Header names of credentials that `looks_secret` does not know, because no recipe has them.
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
@@ -34,8 +34,11 @@ _BUILDER = (
 )
 
 
-def carry(agent: Any, path: Path) -> None:
-    """Write an AWorld ``Agent`` or ``Swarm`` into the file ``path``, readable for this user only.
+def carry(agent: Any, folder: Path, name: str) -> str:
+    """Write an AWorld ``Agent`` or ``Swarm`` into a file of ``folder``, readable for this user only.
+
+    Returns:
+        Its reference, for the key ``agent.builder``.
 
     Raises:
         UsageError: It holds a key that is in no environment variable, or something that cannot be written.
@@ -61,16 +64,19 @@ def carry(agent: Any, path: Path) -> None:
                 f"The agent {_name(agent)} holds the value of the environment variable {variable} where it would "
                 f"be written into the run's folder. {_BUILDER}"
             )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder.resolve() / f"{name}.pickle"
     write_bytes(path, content, mode=0o600)
+    return f"{path}:agent"
 
 
-def load_carried(path: Path) -> Callable[[], Any]:
-    """A function that returns the agent in a file that `carry` wrote: a new one at each call.
+def load_carried(reference: str) -> Callable[[], Any]:
+    """A function that returns the agent that `carry` wrote: a new one at each call.
 
     Raises:
         UsageError: There is no such file.
     """
+    path = Path(reference.rpartition(":")[0])
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.aworld_yaml import AgentDescription, SwarmDescription
-from aworld_train.agent.carried import SUFFIX, carry
+from aworld_train.agent.carried import carry
 from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.agent.in_process import is_aworld
 from aworld_train.errors import UsageError
@@ -48,9 +48,7 @@ class AgentArgument:
         """
         section = dict(self.section)
         if self.carried is not None:
-            file = folder.resolve() / f"{name}-agent{SUFFIX}"
-            carry(self.carried, file)
-            section["builder"] = str(file)
+            section["builder"] = carry(self.carried, folder, f"{name}-agent")
         if any(section.get(kind) for kind in AGENT_KINDS):
             return {**{kind: [] if kind == "command" else None for kind in AGENT_KINDS}, **section}
         return section
