@@ -15,14 +15,19 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:
+    """As `write_bytes`, for a text in UTF-8."""
+    write_bytes(path, text.encode(), mode)
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace the content of ``path``, with the permissions ``mode``; a crash in between leaves the old file.
 
     By default only the owner can read it, because records of a run hold tasks, answers and tool results.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)

@@ -1,13 +1,19 @@
 """User-defined code by its location, ``module:name`` or ``path/file.py:name``: loaded, or refused with a clear message.
 
 Scorers, reward functions, sources of tasks and agents are all named like this, so that every process can load them.
+
+A script that starts a training may define them too. Loading them runs the script again, with the same arguments, up to
+the place where it would start the training (`stop_if_loading`).
 """
 
 import importlib
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +22,24 @@ from aworld_train.errors import AworldTrainError, UsageError, nearest
 
 USER_DIRECTORY_VARIABLE = "AWORLD_TRAIN_USER_DIRECTORY"
 """The environment variable that names the user's working directory to processes that run in another one."""
+
+_ARGUMENTS_VARIABLE = "AWORLD_TRAIN_USER_ARGUMENTS"
+_loading: ContextVar[bool] = ContextVar("loading_user_code", default=False)
+
+
+class _StartsTraining(BaseException):
+    """A module that is being loaded has come to the place where it starts a training."""
+
+
+def stop_if_loading() -> None:
+    """End the loading of user code here, if that is under way: what follows belongs to the program it is part of."""
+    if _loading.get():
+        raise _StartsTraining
+
+
+def user_variables() -> dict[str, str]:
+    """The environment variables by which a run's processes load user code as this process does."""
+    return {USER_DIRECTORY_VARIABLE: str(Path.cwd()), _ARGUMENTS_VARIABLE: json.dumps(sys.argv)}
 
 
 def user_directory() -> str:
@@ -105,9 +129,29 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(module_spec)
     # Dataclasses look up their module in sys.modules.
     sys.modules[name] = module
+    token = _loading.set(True)
     try:
-        module_spec.loader.exec_module(module)
+        with _arguments_of(path):
+            module_spec.loader.exec_module(module)
+    except _StartsTraining:
+        pass
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _loading.reset(token)
     return module
+
+
+@contextmanager
+def _arguments_of(path: Path) -> Iterator[None]:
+    """In this block ``sys.argv`` is that of the program that began the run, if ``path`` is that program."""
+    program = json.loads(os.environ.get(_ARGUMENTS_VARIABLE, "[]"))
+    if not program or Path(user_directory(), program[0]).resolve() != path:
+        yield
+        return
+    own, sys.argv = sys.argv, program
+    try:
+        yield
+    finally:
+        sys.argv = own

@@ -20,7 +20,7 @@ settings.load_profile("any-time")
 
 CHAINS = {
     # Whole training runs; what several tests need is made by the first process that asks for it.
-    "agents": ("tests/e2e/test_agents.py",),
+    "agents": ("tests/e2e/test_agents.py", "tests/e2e/test_agent_forms.py"),
     "interruptions": ("tests/e2e/test_interruptions.py",),
     "ports": ("tests/e2e/test_ports.py",),
     # One engine for all, which a test stops and starts.

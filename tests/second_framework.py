@@ -27,6 +27,9 @@ class Counting:
     name, packages = "counting", ("pyyaml",)
     owned_keys: Mapping[str, str] = {"steps": "trainer.steps says how many there are."}
 
+    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        return None
+
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         config = self.composed(recipe, folder) | {"mode": mode.value}
         return RunPlan(

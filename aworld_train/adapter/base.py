@@ -126,6 +126,13 @@ class TrainingFramework(Protocol):
     packages: Sequence[str]
     owned_keys: Mapping[str, str]
 
+    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.
+
+        Raises:
+            RecipeError: A value has no place in a recipe.
+        """
+
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """The plan by which the framework runs a recipe in ``folder``; writes nothing.
 

@@ -12,6 +12,7 @@ that sends requests of an episode.
 
 import asyncio
 import contextlib
+import os
 import uuid
 from typing import Any
 
@@ -19,6 +20,7 @@ import httpx
 
 from aworld_train.agent.aworld_process import drop_traces, episode_memory, prepare, unused_agent_id
 from aworld_train.agent.task import AgentTask, EpisodeContext
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.rollout.messages import content_text
 from aworld_train.rollout.outcome import AgentFailed, EnvironmentLost
 from aworld_train.rollout.tls import tls_context
@@ -26,6 +28,9 @@ from aworld_train.rollout.tls import tls_context
 _CANCEL_SECONDS = 5.0
 # AWorld's message for a completion without text and calls. The model caused it, so the episode's answer is empty.
 _EMPTY_COMPLETION = "LLM returned empty or invalid response"
+_TRAINED_PROVIDER = DEFAULT_FRAMEWORK
+"""The ``llm_provider`` by which AWorld's documents name the model in training, whatever the framework is."""
+_NO_PROVIDER = (None, "")
 
 
 async def run_aworld(built: Any, task: AgentTask, context: EpisodeContext) -> str:
@@ -136,12 +141,16 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
     if not getattr(agent, "system_prompt", None):
         agent.system_prompt = task.system or None
     conf = getattr(agent.conf, "llm_config", None)
-    if conf is None or not _is_in_training(conf, context):
+    if conf is None:
+        return
+    if not _is_in_training(agent.name(), conf, context):
+        # By default AWorld guesses the provider from the model's name, and takes a missing key from OPENAI_API_KEY.
+        conf.llm_provider = conf.llm_provider or "openai"
+        conf.llm_api_key = conf.llm_api_key or "unused"
         return
     conf.llm_base_url = context.llm_url(agent.name())
     conf.llm_api_key = context.llm_key(agent.name())
     conf.llm_model_name = agent.model_name = conf.llm_model_name or context.model
-    # By default AWorld guesses the provider from the model's name.
     conf.llm_provider = "openai"
     conf.llm_sync_enabled = False
     # The engine retries by itself. It would refuse a repeated request again, or count a lost answer twice.
@@ -152,10 +161,33 @@ def _direct(agent: Any, task: AgentTask, context: EpisodeContext, client: httpx.
     agent._llm.provider.is_http_provider = False
 
 
-def _is_in_training(conf: Any, context: EpisodeContext) -> bool:
-    if conf.llm_provider not in (None, "openai"):
-        return False
-    return not conf.llm_base_url or conf.llm_base_url.rstrip("/") == context.llm_url(None).rstrip("/")
+def _is_in_training(name: str, conf: Any, context: EpisodeContext) -> bool:
+    """Whether the configuration names no other model than the one in training.
+
+    Raises:
+        AgentFailed: It names a provider whose address AWorld would take from the trainer's environment.
+    """
+    if _is_from_environment(conf):
+        return True
+    if conf.llm_provider == _TRAINED_PROVIDER or not conf.llm_base_url:
+        if conf.llm_provider not in (*_NO_PROVIDER, "openai", _TRAINED_PROVIDER):
+            raise AgentFailed(
+                f"The agent {name} has llm_provider={conf.llm_provider!r} and no llm_base_url. Give it the address "
+                f"of its model, or llm_provider={_TRAINED_PROVIDER!r} for the model in training."
+            )
+        return True
+    return bool(conf.llm_base_url.rstrip("/") == context.llm_url(None).rstrip("/"))
+
+
+def _is_from_environment(conf: Any) -> bool:
+    """Whether AWorld made the configuration, from its variables, because the agent was given none."""
+    return (
+        conf.llm_provider == os.environ.get("LLM_PROVIDER", "openai")
+        and conf.llm_model_name == os.environ.get("LLM_MODEL_NAME")
+        and conf.llm_api_key == os.environ.get("LLM_API_KEY")
+        and conf.llm_base_url == os.environ.get("LLM_BASE_URL")
+        and str(conf.llm_temperature) == str(float(os.environ.get("LLM_TEMPERATURE", "0.7")))
+    )
 
 
 def _input(task: AgentTask) -> str:

@@ -10,15 +10,24 @@
             )
             return Agent(conf=conf, name="gaia", mcp_config=config, mcp_servers=servers)
 
+``build_agents`` may also be a plain function, which cannot await: the address and the name are texts, awaited or not.
 The class knows no training framework; an adapter sets ``context`` for every episode.
 """
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from typing import Any
 
 from aworld_train.agent.task import AgentTask, EpisodeContext
 from aworld_train.rollout.outcome import AgentFailed
+
+
+class AwaitableText(str):
+    """A text that may be awaited, which gives the text."""
+
+    def __await__(self) -> Generator[Any, None, str]:
+        yield from ()
+        return str(self)
 
 
 class AworldAgentLoop:
@@ -34,13 +43,13 @@ class AworldAgentLoop:
         """The AWorld ``Agent`` or ``Swarm`` of this episode; may be async."""
         raise NotImplementedError(f"{type(self).__name__} has to define build_agents().")
 
-    async def get_llm_server_address(self, agent_name: str | None = None) -> str:
+    def get_llm_server_address(self, agent_name: str | None = None) -> "AwaitableText":
         """The base URL of the language model in training, ending in ``/v1``."""
-        return self._episode_context().llm_url(agent_name)
+        return AwaitableText(self._episode_context().llm_url(agent_name))
 
-    async def get_llm_server_model_name(self) -> str:
+    def get_llm_server_model_name(self) -> "AwaitableText":
         """The name of the language model in training."""
-        return self._episode_context().model
+        return AwaitableText(self._episode_context().model)
 
     async def run_task(self, task: AgentTask, context: EpisodeContext) -> str:
         """Build the agents, run them on the task, and return their answer.
@@ -62,3 +71,7 @@ class AworldAgentLoop:
         if self.context is None:
             raise AgentFailed(f"{type(self).__name__}: no episode is under way; set `context` first.")
         return self.context
+
+
+AWorldAgentLoop = AworldAgentLoop
+"""The same class by the spelling of some of AWorld's documents."""

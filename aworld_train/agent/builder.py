@@ -1,4 +1,4 @@
-"""An agent that a function builds: ``module:function`` or ``file.py:function``.
+"""An agent that a function builds: ``module:function`` or ``file.py:function``, or a file that `carry` wrote.
 
 The function is called once per episode, without arguments or with the ``EpisodeContext``, and may be async. Its module
 is imported once per process, in a thread, because frameworks take seconds to import.
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from aworld_train.agent.carried import SUFFIX, load_carried
 from aworld_train.agent.in_process import run_built
 from aworld_train.agent.logs import keep_logs_in, no_logs
 from aworld_train.agent.task import AgentTask, EpisodeContext
@@ -27,7 +28,8 @@ class BuilderAgent:
 
     def __init__(self, spec: str):
         self._spec = spec
-        user_code_location(spec, "builder")
+        if not str(spec).endswith(SUFFIX):
+            user_code_location(spec, "builder")
 
     async def run(self, task: AgentTask, context: EpisodeContext) -> str:
         """As `Agent.run`."""
@@ -56,7 +58,8 @@ def load_builder(spec: str) -> Builder:
     """
     with _loading:
         if spec not in _loaded:
-            _loaded[spec] = load_user_code(spec, "builder")
+            is_carried = spec.endswith(SUFFIX)
+            _loaded[spec] = load_carried(spec) if is_carried else load_user_code(spec, "builder")
         return _loaded[spec]
 
 

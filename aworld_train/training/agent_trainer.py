@@ -6,6 +6,7 @@ from aworld_train.adapter.base import framework_names
 from aworld_train.errors import UsageError, nearest
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.training.processor import TrainerProcessor
+from aworld_train.user_code import stop_if_loading
 
 
 class AgentTrainer:
@@ -15,11 +16,15 @@ class AgentTrainer:
     configuration, which provides all others.
 
     Args:
-        agent: An agent section (object or mapping), a YAML file with one, or None.
-        config: A recipe: path, mapping, ``Recipe`` or ``LoadedRecipe``; None for the defaults.
-        reward_func: A function, ``module:function``, ``file.py:function``, or None.
-        train_dataset: Path of a Parquet file, a ``pyarrow.Table``, a list of rows, anything with ``to_parquet``, or
-            None.
+        agent: An AWorld ``Agent`` or ``Swarm``, a function that builds one, a subclass of ``AworldAgentLoop``, the name
+            of either as ``module:name`` or ``file.py:name``, the path of an AWorld YAML or of a YAML file with an agent
+            section, such a section (object or mapping), or None.
+        config: A recipe: path, mapping, JSON or YAML text, ``Recipe`` or ``LoadedRecipe``; or a configuration of the
+            framework itself, as path, mapping or text; None for the defaults.
+        reward_func: A function, ``module:function``, ``file.py:function``, a scorer's name, or None.
+        train_dataset: Path of a Parquet, CSV or JSONL file, a list of rows or of ``{query, answer}``, a
+            ``pyarrow.Table``, a ``datasets.Dataset``, another object with ``to_parquet``, a source of tasks as
+            ``file.py:function``, or None. Questions and answers are built into rows below the run path.
         test_dataset: Validation data, in the forms of ``train_dataset``.
         run_path: Directory under which the run folder is made.
         train_engine_name: Name of a processor or a framework; by default the recipe's ``trainer.framework`` is used.
@@ -41,6 +46,7 @@ class AgentTrainer:
         run_path: str = "./runs",
         train_engine_name: str = DEFAULT_FRAMEWORK,
     ):
+        stop_if_loading()
         self.agent = agent
         self.config = config
         self.reward_func = reward_func

@@ -1,15 +1,14 @@
 """Trains with any framework: merges its arguments into one recipe, checks it, compiles it once and runs it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, framework_of
+from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, find, framework_of
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
@@ -23,9 +22,15 @@ from aworld_train.recipe.tree import merge
 from aworld_train.reward.loading import is_reward_function, load_function
 from aworld_train.reward.naming import name_reward
 from aworld_train.reward.scorers import find_scorer
+from aworld_train.training.arguments.agent import AgentArgument, agent_argument
+from aworld_train.training.arguments.config import config_argument
+from aworld_train.training.arguments.dataset import dataset_argument
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.progress import progress_for
 from aworld_train.training.summary import RunSummary
+
+_WRITTEN = ".data"
+"""The folder below the run path for agents and datasets that a program gives as objects."""
 
 
 class FrameworkProcessor(TrainerProcessor):
@@ -44,36 +49,26 @@ class FrameworkProcessor(TrainerProcessor):
         self._framework: TrainingFramework | None = None
         self._plan: RunPlan | None = None
         self._explicit: dict[str, dict[str, Any]] = {}
-        self._tables: dict[str, Any] = {}
+        self._agent = AgentArgument({})
+        self._data: dict[str, Any] = {}
         self.loaded: LoadedRecipe | None = None
         self.data: dict[str, FileSummary] = {}
 
     def check_agent(self, agent: Any = None) -> dict[str, Any]:
-        """Store an agent section: an object of the schema, a mapping, or a YAML file with one.
+        """Store the agent; an AWorld object is written below the run path when the recipe's name is known.
 
         Raises:
-            UsageError: The argument is something else.
+            UsageError: The argument is no agent, or one that other processes cannot load.
         """
-        section = _agent_section(agent)
-        if section:
-            self._explicit["agent"] = section
-        return section
+        self._agent = agent_argument(agent)
+        return dict(self._agent.section)
 
     def check_dataset(self, dataset: Any = None, test_dataset: Any = None) -> dict[str, Any]:
-        """Store the datasets; files are checked at once, tables after they have been written below the run path.
-
-        Raises:
-            DatasetError: A file cannot be trained on.
-        """
-        for split, data in (("train", dataset), ("val", test_dataset)):
-            if data is None:
-                continue
-            if isinstance(data, str | Path):
-                check_file(Path(data))
-                self._explicit.setdefault("dataset", {})[split] = str(data)
-            else:
-                self._tables[split] = data
-        return {**self._explicit.get("dataset", {}), **self._tables}
+        """Store the datasets; they are built, if need be, and checked with the recipe, which has the run's name."""
+        self._data = {
+            split: data for split, data in (("train", dataset), ("val", test_dataset)) if data is not None
+        }
+        return self._data
 
     def check_reward(self, reward_func: Any = None) -> str | None:
         """Store the reward by the name under which a run's processes can load it.
@@ -101,14 +96,18 @@ class FrameworkProcessor(TrainerProcessor):
         Raises:
             AworldTrainError: A check failed; the first failure is reported.
         """
-        loaded = self._load(config)
+        loaded = self._load(config_argument(config, find(self._framework_name)))
+        name, folder = loaded.recipe.name, Path(self.run_path) / _WRITTEN
+        given: dict[str, Any] = {}
+        if section := self._agent.section_in(folder, name):
+            given["agent"] = section
+        if files := {
+            split: str(dataset_argument(data, folder, name, split, _say))
+            for split, data in self._data.items()
+        }:
+            given["dataset"] = files
+        loaded = self._load(loaded, given) if given else loaded
         recipe = loaded.recipe
-        tables = {
-            split: _write_table(table, self.run_dir(recipe), split) for split, table in self._tables.items()
-        }
-        if tables:
-            loaded = self._load(loaded, {"dataset": {split: str(path) for split, path in tables.items()}})
-            recipe = loaded.recipe
         check_model(recipe.model.path)
         self.data = {split: _checked(recipe, split) for split in ("train", "val")}
         if self.data["train"].rows < recipe.trainer.batch_size:
@@ -189,32 +188,6 @@ class FrameworkProcessor(TrainerProcessor):
         return recipes.read(merge(unresolved, explicit)) if explicit else loaded
 
 
-def _agent_section(agent: Any) -> dict[str, Any]:
-    if agent is None:
-        return {}
-    if isinstance(agent, str | Path):
-        import yaml
-
-        try:
-            section = yaml.safe_load(Path(agent).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
-            raise UsageError(f"The agent file {agent} cannot be read: {error}") from None
-        if not isinstance(section, dict):
-            raise UsageError(
-                f"The agent file {agent} holds no mapping; it should look like the agent section of a recipe."
-            )
-        return dict(section.get("agent", section))
-    if is_dataclass(agent) and not isinstance(agent, type):
-        return {
-            key: value.value if isinstance(value, Enum) else value for key, value in asdict(agent).items()
-        }
-    if isinstance(agent, Mapping):
-        return dict(agent)
-    raise UsageError(
-        f"An agent is an agent section (object or mapping) or a YAML file holding one, not a {type(agent).__name__}."
-    )
-
-
 def _checked(recipe: Recipe, split: str) -> FileSummary:
     path = getattr(recipe.dataset, split)
     if not path:
@@ -232,24 +205,5 @@ def _checked(recipe: Recipe, split: str) -> FileSummary:
     return summary
 
 
-def _write_table(table: Any, run_dir: Path, split: str) -> Path:
-    """Write a dataset passed as an object into a Parquet file beside the run folder."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder = run_dir.parent / ".data"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{run_dir.name}-{split}.parquet"
-    if isinstance(table, pa.Table):
-        pq.write_table(table, path)
-    elif isinstance(table, Sequence):
-        pq.write_table(pa.Table.from_pylist(list(table)), path)
-    else:
-        write: Callable[[str], object] | None = getattr(table, "to_parquet", None)
-        if write is None:
-            raise DatasetError(
-                f"The {split} dataset is a {type(table).__name__}; give a Parquet file, a pyarrow.Table, a list of "
-                "rows, or an object with to_parquet."
-            )
-        write(str(path))
-    return path
+def _say(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)

@@ -28,6 +28,7 @@ from aworld_train.rollout.tools import wait_until_healthy
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
 _MAX_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
+_NEVER_ASKED = "the agent ended without asking the model in training, which is at the address of its episode"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ class EpisodePlayer:
             async with asyncio.timeout(seconds):
                 result.answer = await self.agent.play(messages, task, result, model_name)
             result.outcome = episode.outcome
-            result.cause = str(episode.failure) if episode.failure else None
+            result.cause = (
+                str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
+            )
         except TimeoutError:
             result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
         except RequestRefused as refused:

@@ -10,7 +10,7 @@ from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.recipe.schema import Recipe
-from aworld_train.user_code import USER_DIRECTORY_VARIABLE
+from aworld_train.user_code import user_variables
 
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _NO_PORT = "-1"
@@ -51,7 +51,7 @@ def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) 
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
         # Modules in the user's directory, such as a reward function's, are found after installed ones.
-        USER_DIRECTORY_VARIABLE: str(Path.cwd()),
+        **user_variables(),
         "PYTHONUNBUFFERED": "1",
         # Ray makes its folder `ray` in this directory.
         "RAY_TMPDIR": str(private.path),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
-from aworld_train.adapter.verl import log
+from aworld_train.adapter.verl import log, own_config
 from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, OWNED_KEYS, agent_file, compose
 from aworld_train.adapter.verl.metrics import VerlStepReader
@@ -20,6 +20,10 @@ class VerlFramework:
     name = "verl"
     packages = ("verl", "torch", "ray", "transformers", "TransferQueue", "vllm")
     owned_keys: Mapping[str, str] = OWNED_KEYS
+
+    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """As ``TrainingFramework.recipe_from``."""
+        return own_config.recipe_from(content)
 
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """As ``TrainingFramework.compile``."""

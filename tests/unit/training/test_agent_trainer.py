@@ -151,7 +151,7 @@ def test_an_agent_may_be_an_object_or_a_file(workspace: Path) -> None:
     assert recipe_of(AgentTrainer(agent=AgentSection(max_turns=2), config=config())).agent.max_turns == 2
     Path("agent.yaml").write_text("agent: {max_turns: 4}\n")
     assert recipe_of(AgentTrainer(agent="agent.yaml", config=config())).agent.max_turns == 4
-    with pytest.raises(UsageError, match="not a int"):
+    with pytest.raises(UsageError, match="An agent of the type int"):
         AgentTrainer(agent=3, config=config())
 
 
@@ -170,7 +170,7 @@ def test_data_may_be_given_as_an_object(workspace: Path, form: str) -> None:
 
 
 def test_data_that_cannot_be_trained_on_is_refused(workspace: Path) -> None:
-    with pytest.raises(DatasetError):
+    with pytest.raises(UsageError, match="no column"):
         AgentTrainer(train_dataset=pa.table({"a": [1]}), config=config())
     with pytest.raises(DatasetError, match="fewer than one step"):
         AgentTrainer(config=config(trainer={"batch_size": 32, "microbatch_size": 32}))

@@ -1,0 +1,99 @@
+"""A configuration file of VeRL itself as a recipe: keys that a recipe has are moved there, the others stay raw."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aworld_train.errors import RecipeError
+
+_SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
+"""Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
+_HYDRA = {"defaults", "hydra"}
+_MODEL, _ACTOR, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+_RECIPE_KEYS = {
+    "trainer.experiment_name": "name",
+    f"{_MODEL}.path": "model.path",
+    f"{_MODEL}.trust_remote_code": "model.trust_remote_code",
+    f"{_MODEL}.lora_rank": "model.lora.rank",
+    f"{_MODEL}.lora_alpha": "model.lora.alpha",
+    f"{_MODEL}.target_modules": "model.lora.target_modules",
+    "data.train_files": "dataset.train",
+    "data.val_files": "dataset.val",
+    "data.val_max_samples": "dataset.val_limit",
+    "data.max_prompt_length": "dataset.max_prompt_tokens",
+    "data.max_response_length": "rollout.max_response_tokens",
+    "data.train_batch_size": "trainer.batch_size",
+    "data.shuffle": "dataset.shuffle",
+    "data.seed": "trainer.seed",
+    f"{_ACTOR}.optim.lr": "trainer.lr",
+    f"{_ACTOR}.optim.lr_warmup_steps": "trainer.warmup_steps",
+    f"{_ACTOR}.optim.weight_decay": "trainer.weight_decay",
+    f"{_ACTOR}.grad_clip": "trainer.grad_clip",
+    f"{_ACTOR}.ppo_mini_batch_size": "trainer.minibatch_size",
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": "trainer.microbatch_size",
+    f"{_ACTOR}.entropy_coeff": "algorithm.entropy_coef",
+    f"{_ACTOR}.loss_agg_mode": "algorithm.loss_aggregation",
+    "algorithm.adv_estimator": "algorithm.name",
+    "algorithm.norm_adv_by_std_in_grpo": "algorithm.normalize_by_std",
+    f"{_ROLLOUT}.name": "rollout.engine",
+    f"{_ROLLOUT}.n": "rollout.n",
+    f"{_ROLLOUT}.temperature": "rollout.temperature",
+    f"{_ROLLOUT}.top_p": "rollout.top_p",
+    f"{_ROLLOUT}.top_k": "rollout.top_k",
+    f"{_ROLLOUT}.max_num_seqs": "rollout.max_running",
+    f"{_ROLLOUT}.gpu_memory_utilization": "rollout.gpu_memory",
+    f"{_ROLLOUT}.agent.num_workers": "rollout.agent_workers",
+    f"{_ROLLOUT}.multi_turn.max_assistant_turns": "agent.max_turns",
+    "trainer.n_gpus_per_node": "cluster.ranks",
+    "trainer.total_training_steps": "trainer.steps",
+    "trainer.test_freq": "trainer.val_every",
+    "trainer.save_freq": "trainer.save_every",
+    "trainer.max_actor_ckpt_to_keep": "trainer.keep_checkpoints",
+}
+"""VeRL's key and the recipe's, for values that are the same in both."""
+
+
+def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A configuration of VeRL as the mapping of a recipe; None if it is none.
+
+    Empty values are left out: such a file has them for the trainer to fill in.
+
+    Raises:
+        RecipeError: A key has a value that the recipe's key cannot take.
+    """
+    if not _SECTIONS & set(content):
+        return None
+    recipe: dict[str, Any] = {}
+    own = {key: value for key, value in content.items() if key not in _HYDRA}
+    for path, value in _values(own):
+        if value in (None, "", [], {}):
+            continue
+        key = ".".join(path)
+        if key in ("data.train_files", "data.val_files") and isinstance(value, list):
+            value = _only(value, key)
+        moved = _RECIPE_KEYS.get(key)
+        _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
+    return recipe
+
+
+def _values(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values below a mapping with their paths; a list is one value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _values(value, (*path, str(key)))
+        else:
+            yield (*path, str(key)), value
+
+
+def _only(files: list[Any], key: str) -> Any:
+    if len(files) > 1:
+        raise RecipeError(
+            f"{key} lists {len(files)} files, and a recipe has one: join them with `aworld-train dataset build "
+            "parquet --file A --file B --out DIR`."
+        )
+    return files[0]
+
+
+def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = value
