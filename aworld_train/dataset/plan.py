@@ -67,7 +67,14 @@ class BuildPlan:
         sources = [
             replace(
                 source,
-                options=replace(source.options, seed=self.seed, limit=self.limit, read=[], attachments=set()),
+                options=replace(
+                    source.options,
+                    seed=self.seed,
+                    limit=self.limit,
+                    read=[],
+                    attachments=set(),
+                    unused_columns={},
+                ),
             )
             for source in self.sources
         ]
