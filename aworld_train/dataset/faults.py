@@ -255,7 +255,8 @@ def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask])
     """The rows with a marked text in their list of right answers."""
     rows = np.zeros(len(batch), dtype=bool)
     lists = _field(batch.column("extra_info"), GROUND_TRUTHS)
-    if pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type):
+    # Lists that are all empty have no type of text.
+    if pa.types.is_nested(lists.type) and not pa.types.is_null(lists.type.value_type):
         rows[as_integers(pc.list_parent_indices(lists))[marked(lists)]] = True
     return rows
 

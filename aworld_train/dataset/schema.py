@@ -89,7 +89,9 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
     kind = _field(info, GROUND_TRUTHS)
-    if not (pa.types.is_null(kind) or (_is_list(kind) and _is_text(kind.value_type))):
+    items = kind.value_type if _is_list(kind) else kind
+    # In a file whose lists are all empty, their items have no type.
+    if not (pa.types.is_null(items) or (_is_list(kind) and _is_text(items))):
         raise DatasetError(
             f"{source}: column 'extra_info.{GROUND_TRUTHS}' is {kind}, not a list of texts. {_REMEDY}"
         )

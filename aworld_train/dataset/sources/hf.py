@@ -40,10 +40,11 @@ def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
     columns = Columns(options.columns)
     for name in options.files:
         # A name on the hub is `owner/name`.
-        reader = RecordReader(options, name.rstrip("/").rpartition("/")[2])
+        last_name = name.rstrip("/").rpartition("/")[2]
+        reader = RecordReader(options, last_name)
         file_columns = FileColumns(columns.table_plan)
         yield from reader.tasks(_records(name, options, file_columns), name)
-        options.left_unused(name, file_columns.unused)
+        options.left_unused(last_name, file_columns.unused)
 
 
 def _records(name: str, options: SourceOptions, columns: FileColumns) -> Iterator[Record]:
