@@ -36,7 +36,8 @@ def right_answers(
     Raises:
         UnusableRecord: There is none, or one is neither text nor a number.
     """
-    if others is None and (structured or not isinstance(answer, list | tuple | Mapping)):
+    single = type(answer) is str or not isinstance(answer, list | tuple | Mapping)
+    if others is None and (structured or single):
         return answer_text(answer, structured=structured), ()
     texts: dict[str, None] = {}
     reason: UnusableRecord | None = None

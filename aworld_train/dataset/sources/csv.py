@@ -5,8 +5,9 @@ dropped, and reading goes on with the next one. So a quote that is not closed co
 quote that is closed neither before the end of the file nor within `MAX_RECORD_BYTES`, text after a closing quote, or
 another number of fields than the header.
 
-Taking back does not make the time quadratic: a line leaves a quote open only if it has an odd number of quotes in a row
-somewhere, and such a line ends every record that began before it, rightly or with an error.
+Taking back does not make the time quadratic. Only a line with an odd number of quotes in a row somewhere can leave one
+open, and to a record that began before it such a line adds a field, unless it ends the record. A record that already
+has more fields than the header is given up (`_Lines`), so each line is read as part of few records.
 """
 
 import csv as csv_format
@@ -26,6 +27,8 @@ from aworld_train.errors import DatasetError
 DELIMITERS = ",;\t|"
 MAX_RECORD_BYTES = 16 * 2**20
 """A longer record over several lines is not one."""
+
+_MIN_WIDE_LINES = 8
 
 BROKEN_QUOTES = "broken quotes"
 WRONG_WIDTH = "other number of fields than the header has"
@@ -60,6 +63,7 @@ def _records(path: Path, columns: FileColumns, encoding: str) -> Iterator[Record
         raise DatasetError(f"The header of {path}, its first line, cannot be read: {error}.") from error
     except UnusableRecord as error:
         raise DatasetError(f"The header of {path} is {not_in_encoding(encoding)}.") from error
+    lines.expect(len(header), reader.dialect.delimiter)
     plan = columns.plan(header, str(path))
     places = [(field, header.index(column)) for field, column in plan.top]
     while True:
@@ -92,7 +96,12 @@ class _Lines:
         self._record: list[str] = []
         self._taken_back: deque[str] = deque()
         self._size = 0
+        self._width, self._delimiter = 0, ""
         self.first = 1
+
+    def expect(self, width: int, delimiter: str) -> None:
+        """Give up records of many lines that have more than ``width`` fields."""
+        self._width, self._delimiter = width, delimiter
 
     @property
     def held(self) -> int:
@@ -121,12 +130,23 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        if self._size > MAX_RECORD_BYTES and self._record:
+        held = len(self._record)
+        if held and (self._size > MAX_RECORD_BYTES or self._is_too_wide(held)):
             raise StopIteration
         line = self._taken_back.popleft() if self._taken_back else next(self._lines)
         self._record.append(line)
         self._size += len(line)
         return line
+
+    def _is_too_wide(self, held: int) -> bool:
+        """Whether the record so far has too many fields; looked at whenever it has become twice as long."""
+        if held < _MIN_WIDE_LINES or held & (held - 1) or not self._width:
+            return False
+        try:
+            fields = next(csv_format.reader(self._record, delimiter=self._delimiter))
+        except csv_format.Error:
+            return True
+        return len(fields) > self._width
 
 
 def _fields(

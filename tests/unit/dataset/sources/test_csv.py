@@ -88,6 +88,22 @@ def test_a_quote_that_a_later_row_closes_by_chance_costs_its_own_line_alone(tmp_
     assert isinstance(items[2], Task) and items[2].message == ",odd"
 
 
+@pytest.mark.parametrize("line", ['a","b', '"a,b', 'a,"', '"a""', '"', '""', '"","', 'a,b\n"x'])
+def test_whatever_the_quotes_each_line_is_read_a_few_times_at_most(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_next, calls = csv_source._Lines.__next__, [0]
+
+    def counted(lines: csv_source._Lines) -> str:
+        calls[0] += 1
+        return read_next(lines)
+
+    monkeypatch.setattr(csv_source._Lines, "__next__", counted)
+    content = "query,answer\n" + f"{line}\n" * 2000
+    read(content, tmp_path)
+    assert 0 < calls[0] < 20 * content.count("\n")
+
+
 def test_what_an_open_quote_holds_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aworld_train.dataset.sources.csv.MAX_RECORD_BYTES", 200)
     long = '"' + "x\n" * 50 + '",a\n'
