@@ -230,5 +230,8 @@ def _unused_columns(columns_by_file: Mapping[str, Sequence[str]]) -> list[str]:
     for columns, files in files_by_columns.items():
         names = f"{files[0]} and {len(files) - 1} more files" if len(files) > 1 else files[0]
         more = f" and {len(columns) - MAX_COLUMNS} more" if len(columns) > MAX_COLUMNS else ""
-        lines.append(f"Not used of {names}: {', '.join(columns[:MAX_COLUMNS])}{more}")
+        listed = (
+            column if column and column.isprintable() else repr(column) for column in columns[:MAX_COLUMNS]
+        )
+        lines.append(f"Not used of {names}: {', '.join(listed)}{more}")
     return lines

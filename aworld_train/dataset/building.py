@@ -148,10 +148,8 @@ class Build:
         assignment: Assignment,
     ) -> dict[str, Numbers]:
         """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
-        maker, names = (
-            RowMaker(families, several_answers=self.families.several_answers),
-            list(self.plan.splits),
-        )
+        maker = RowMaker(families, several_answers=self.families.several_answers)
+        names = list(self.plan.splits)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
         with ExitStack() as stack:

@@ -66,8 +66,8 @@ def shows_choices(template: str) -> bool:
     return "{choice}" in template
 
 
-def put(template: str, question: str, choices: Sequence[Choice]) -> str:
-    """The question as the template puts it."""
+def fill_template(template: str, question: str, choices: Sequence[Choice]) -> str:
+    """The question as the template asks it."""
     labels = _listed([choice.label for choice in choices])
     lines: list[str] = []
     for line in template.split("\n"):
@@ -81,7 +81,7 @@ def put(template: str, question: str, choices: Sequence[Choice]) -> str:
     return "\n".join(lines)
 
 
-def plainly_put(question: str, choices: Sequence[Choice]) -> str:
+def question_with_choices(question: str, choices: Sequence[Choice]) -> str:
     """The question and its choices without a template: what tells it from other questions."""
     return "\n".join([question, *(f"{choice.label}. {choice.text}" for choice in choices)])
 

@@ -94,8 +94,10 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
         choice for choice in choices if _folded(choice.text) == _folded(text)
     ]
     position = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-    counts = position is not None and not by_label
-    by_position = [choices[position]] if counts and position is not None and position < len(choices) else []
+    if by_label:
+        # Labels may be numbers too.
+        position = None
+    by_position = [choices[position]] if position is not None and position < len(choices) else []
     if type(answer) is int and (by_label or by_position):
         # A number is a label or a position, unless the choices are numbers too.
         by_text = [choice for choice in by_text if choice.is_number]
@@ -104,7 +106,7 @@ def right_choice(choices: Sequence[Choice], answer: object, where: str) -> Choic
         return candidates.pop()
     if candidates:
         raise UnusableRecord("answer could be more than one of the choices")
-    if counts and position == len(choices):
+    if position == len(choices):
         raise DatasetError(
             f"{where}: the answer {position} is no position among {len(choices)} choices that are counted from 0. Were "
             "they counted from 1, every other answer would be wrong: write labels (A, B, ...) in place of positions."

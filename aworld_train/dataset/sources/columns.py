@@ -48,6 +48,8 @@ or the like, and there are at least those of A and B."""
 _CHOICE_PREFIXES = ("option", "choice", "op")
 # Of the names of the answer, those that a column of all right answers may stand beside.
 _FIRST_ANSWERS = ("answer", "ground_truth")
+# These fields are not in a column that --map gives to another one.
+_NOT_SHARED = ("ground_truths", "choices")
 
 # Where rows of verl's schema, which this package writes too, have the fields.
 _IN_TRAINING_ROWS: dict[str, Path] = {
@@ -188,10 +190,12 @@ class Columns:
         if field == "ground_truths" and "answer" in self._mapping:
             return None
         path = _default_path(field, names, where)
+        if field in _NOT_SHARED and path and path[0] in self._mapping.values():
+            return None
         if field == "answer" and path and path[0] in names:
             if "ground_truths" in self._mapping:
                 return path if _is_called(path, _FIRST_ANSWERS) else None
-            several = _default_path("ground_truths", names, where)
+            several = self._path("ground_truths", names, where)
             if several and len(several) == 1 and not _is_called(path, _FIRST_ANSWERS):
                 raise _ambiguous("answer", [path[0], several[0]], where)
         return path

@@ -15,8 +15,8 @@ from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
 from aworld_train.dataset.prompts.choices import (
     default_template,
-    plainly_put,
-    put,
+    fill_template,
+    question_with_choices,
     shows_choices,
     shows_labels,
 )
@@ -140,8 +140,8 @@ class RecordReader:
                 choices, others if answer_value is None else answer_value, f"{file}, line {line}"
             )
             answer_value, others = choice.label if shows_labels(template) else choice.text, None
-            subject = plainly_put(question, choices) if shows_choices(template) else question
-            question = put(template, question, choices)
+            subject = question_with_choices(question, choices) if shows_choices(template) else question
+            question = fill_template(template, question, choices)
         answer, ground_truths = right_answers(answer_value, others, structured=_reads_json(shared.scorer))
         system = shared.system or system or self._system
         if self._options.system is not None:

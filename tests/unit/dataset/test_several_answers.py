@@ -76,6 +76,17 @@ def test_all_right_answers_reach_the_scorer(write: Callable[[Path], str], tmp_pa
         assert scored["score"] == score
 
 
+def test_all_right_answers_are_shown(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "squad")
+    build("jsonl", tmp_path / "out", files=[tmp_path / "squad"], splits={"test": 1})
+    for command in ("show", "check", "stats"):
+        arguments = ["dataset", command, str(tmp_path / "out/test.parquet")]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        expected = ANSWERS if command == "show" else ["several right answers"]
+        assert result.exit_code == 0 and all(text in result.stdout for text in expected)
+        assert command != "show" or result.stdout.count("also right") == 2
+
+
 def test_a_dataset_with_one_answer_each_has_no_list(tmp_path: Path) -> None:
     rows = [{"query": "q", "answer": ["a", "a", " "]}, {"query": "p", "answer": "b", "answers": ["b"]}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

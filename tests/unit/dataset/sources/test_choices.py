@@ -180,3 +180,8 @@ def test_choices_of_csv_and_parquet_are_put_alike(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "in.parquet")
     (third,) = parquet(SourceOptions(files=(str(tmp_path / "in.parquet"),)))
     assert isinstance(third, Task) and (third.message, third.answer) == (ASKED, "B")
+
+
+def test_a_column_that_map_makes_the_choices_is_not_taken_for_answers(tmp_path: Path) -> None:
+    task = read({"answers": TEXTS, "label": 1}, tmp_path, columns={"choices": "answers"})
+    assert isinstance(task, Task) and (task.message, task.answer, task.ground_truths) == (ASKED, "B", ())

@@ -102,6 +102,13 @@ def test_an_encoding_that_there_is_not_is_refused(name: str, hint: str) -> None:
         encoding_name(name)
 
 
+def test_options_from_python_are_checked_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such text encoding"):
+        build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], encoding="odd")
+    with pytest.raises(UsageError, match="has {question} once"):
+        build("jsonl", tmp_path / "out", files=[tmp_path / "x.jsonl"], choices_prompt="{choice}")
+
+
 def test_an_encoding_is_no_option_of_parquet(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no use for --encoding"):
         build("parquet", tmp_path / "out", files=[tmp_path / "x.parquet"], encoding="cp1252")
