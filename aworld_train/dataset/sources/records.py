@@ -151,9 +151,7 @@ class RecordReader:
             paths = self._paths(names)
         message = self._compose(question, paths)
         id = label_text(get("id"), "id")
-        if id and self._ids.is_conflict(
-            id, hash((message, ground_truths or answer, system, shared.scorer))
-        ):
+        if id and self._ids.is_conflict(id, hash((message, ground_truths or answer, system, shared.scorer))):
             raise UnusableRecord("id of another row with other content")
         return Task(
             data_source=shared.data_source or _stem(file),
