@@ -142,5 +142,6 @@ async def play(
     """One episode: its rows, and the line that it leaves."""
     slot = open_record(step=1, validate=validate, index=0)
     sampling = {"temperature": 0.0 if validate else 1.0, "logprobs": True}
-    rows = await loop(kind, engine, **settings).run(sampling, raw_prompt=messages, extra_info={"index": 7})
+    extra_info = {"index": 7, "ground_truths": ["forty-two", "42"]}
+    rows = await loop(kind, engine, **settings).run(sampling, raw_prompt=messages, extra_info=extra_info)
     return rows, slot

@@ -115,6 +115,17 @@ def without_tools(context: EpisodeContext) -> Answer:
     return answer
 
 
+def showing_extra(context: EpisodeContext) -> Answer:
+    """Shows the model what it knows of the task beside the messages."""
+
+    async def answer(task: AgentTask) -> str:
+        chat = Chat(context)
+        chat.messages = [{"role": "user", "content": json.dumps(dict(task.extra))}]
+        return (await chat.ask([])).content or ""
+
+    return answer
+
+
 def silent(context: EpisodeContext) -> Answer:
     """Never asks the model."""
 

@@ -24,6 +24,7 @@ def _tasks(table: TaskTable) -> Iterator[Task]:
             system=table.systems[row],
             level=table.levels[row],
             attachments=tuple(table.attachments[row]),
+            ground_truths=tuple(table.ground_truths[row]),
             file=shared.file,
             line=table.lines[row],
         )

@@ -1,7 +1,7 @@
 """``aworld-train dataset build``: options or a recipe become a dataset directory, and a table of counts is printed."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import Parameter
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from aworld_train.dataset import BuildReport
     from aworld_train.dataset.plan import BuildPlan
     from aworld_train.dataset.sources import SourceOptions
+
+MAX_COLUMNS = 20
+"""How many columns are named of those that were not used; ``dataset.json`` names all."""
 
 
 def _with_source_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -213,3 +216,22 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     console.out.print(account)
     if report.dropped or report.near_duplicates:
         console.note(f"What was dropped is listed in {report.out / 'dropped.jsonl'}")
+    for source in report.sources:
+        for line in _unused_columns(source["unused_columns"]):
+            console.note(line)
+
+
+def _unused_columns(columns_by_file: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for each file with columns that no field of a task used; files with the same columns share one."""
+    files_by_columns: dict[tuple[str, ...], list[str]] = {}
+    for file, columns in columns_by_file.items():
+        files_by_columns.setdefault(tuple(columns), []).append(file)
+    lines = []
+    for columns, files in files_by_columns.items():
+        names = f"{files[0]} and {len(files) - 1} more files" if len(files) > 1 else files[0]
+        more = f" and {len(columns) - MAX_COLUMNS} more" if len(columns) > MAX_COLUMNS else ""
+        listed = (
+            column if column and column.isprintable() else repr(column) for column in columns[:MAX_COLUMNS]
+        )
+        lines.append(f"Not used of {names}: {', '.join(listed)}{more}")
+    return lines

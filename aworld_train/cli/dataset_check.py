@@ -53,6 +53,8 @@ def check_command(
     ):
         for name, count in counts.items():
             table.add_row(escape(f"{title} {name}"), str(count))
+    if summary.several_answers:
+        table.add_row("several right answers", str(summary.several_answers))
     table.add_row("all", str(summary.rows), style="bold")
     console.out.print(table)
     if summary.prompt_tokens is not None:

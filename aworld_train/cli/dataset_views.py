@@ -24,9 +24,9 @@ FACT_CHARACTERS = 160
 MAX_VALUES = 20
 
 # The facts at the head of a row's panel, in this order; fields of other programs follow them. The question or
-# expression is in the prompt already.
+# expression is in the prompt already, and further right answers follow the answer.
 _FACTS = ("id", "split", "level", "scorer", "answer_schema", "attachments")
-_NOT_FACTS = ("index", "file", "line", "question", "expression")
+_NOT_FACTS = ("index", "file", "line", "question", "expression", "ground_truths")
 
 # Control characters in a text could move the terminal's cursor or change its colours, so their symbols are printed.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
@@ -134,6 +134,9 @@ def _panel(row: Mapping[str, Any], full: bool) -> Panel:
         role, content = (message["role"], message["content"]) if message else (None, None)
         parts += _section(role or "no role", content, None if full else MESSAGE_CHARACTERS)
     parts += _section("answer", reward.get("ground_truth"), None if full else ANSWER_CHARACTERS, "green")
+    for other in info.get("ground_truths") or ():
+        if other != reward.get("ground_truth"):
+            parts += _section("also right", str(other), None if full else ANSWER_CHARACTERS, "green")
     title = Text(f"task {info.get('index', 'without index')}", style="bold")
     title.append(f" · {row.get('data_source') or 'no data source'}", style="not bold")
     return Panel(Group(*parts), title=title, title_align="left", padding=(1, 2))
@@ -187,7 +190,11 @@ def _counts(stats: "DatasetStatistics") -> Table:
             share = f"{count / stats.rows:.1%}"
             table.add_row("" if position else title, _text(name, FACT_CHARACTERS), f"{count:,}", share)
         table.add_section()
-    for title, count in (("repeats of a prompt", stats.duplicates), ("without an answer", stats.unanswered)):
+    for title, count in (
+        ("repeats of a prompt", stats.duplicates),
+        ("without an answer", stats.unanswered),
+        ("several right answers", stats.several_answers),
+    ):
         table.add_row(title, "", f"{count:,}", f"{count / stats.rows:.1%}")
     table.add_row("all", "", f"{stats.rows:,}", "", style="bold")
     return table

@@ -17,7 +17,8 @@ class BuildReport:
 
     Attributes:
         out: The dataset directory.
-        sources: Each source: its name, options, weight, rows and the name and sha256 of each file it read.
+        sources: Each source: its name, options, weight, rows, the name and sha256 of each file it read, and by file
+            the columns that no field of a task used.
         seed: Seed of the order, of the splits and of generated tasks.
         limit: The limit of the plan: most tasks, or None.
         splits: Fraction of the tasks by split, as in the plan.

@@ -48,6 +48,8 @@ def text(value: str | None) -> pa.Scalar:
 
 def lists_of_texts(values: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
     """An array of lists of texts, null where a list is empty."""
+    if not any(values):
+        return pa.nulls(len(values), kind)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     inner = texts(list(chain.from_iterable(values)))
     return pa.Array.from_buffers(kind, len(values), [_bits(lengths > 0), offsets(lengths)], children=[inner])

@@ -148,7 +148,8 @@ class Build:
         assignment: Assignment,
     ) -> dict[str, Numbers]:
         """Go over the distinct tasks and write each into its split; returns rows by family, by split."""
-        maker, names = RowMaker(families), list(self.plan.splits)
+        maker = RowMaker(families, several_answers=self.families.several_answers)
+        names = list(self.plan.splits)
         written = {name: np.zeros(len(families), dtype=np.int64) for name in names}
         taken = 0
         with ExitStack() as stack:
@@ -187,7 +188,12 @@ class Build:
         return BuildReport(
             out=plan.out,
             sources=[
-                {**source.to_json(), "seen": count.seen, "files": read}
+                {
+                    **source.to_json(),
+                    "seen": count.seen,
+                    "files": read,
+                    "unused_columns": source.options.unused_columns,
+                }
                 for source, count, read in zip(plan.sources, gathered, files, strict=True)
             ],
             seed=plan.seed,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from aworld_train.dataset.arrays import open_streamed
 from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.lengths import PromptLengths, PromptTokens
-from aworld_train.dataset.schema import check_schema
+from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError
 
 COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
@@ -41,6 +41,7 @@ class FileSummary:
         scorers: Rows per ``extra_info.scorer``; empty where rows have none.
         answer_schemas: Rows per ``extra_info.answer_schema``; empty where rows have none.
         levels: Rows per ``extra_info.level``; empty where rows have none.
+        several_answers: Rows with more than one right answer (``extra_info.ground_truths``).
         schema_version: Version of this package's schema; None for a file made elsewhere.
         bytes: Size of the file.
         prompt_tokens: How long the prompts are; None without a model's tokenizer.
@@ -54,6 +55,7 @@ class FileSummary:
     scorers: Mapping[str, int]
     answer_schemas: Mapping[str, int]
     levels: Mapping[str, int]
+    several_answers: int
     schema_version: int | None
     bytes: int
     prompt_tokens: PromptLengths | None = None
@@ -84,10 +86,12 @@ def check_file(
         version = check_schema(file.schema_arrow, str(path))
         columns = [name for name in COLUMNS if name in file.schema_arrow.names]
         check, counts = RowCheck(str(path)), {name: Counter[str]() for name in _COUNTED}
+        several_answers = 0
         for batch in read_batches(file, path, columns):
             check.add(batch)
             for name, counter in counts.items():
                 counter.update(_counted(batch, name))
+            several_answers += _several_answers(batch)
             if tokens is not None:
                 tokens.add(batch.column("prompt"))
     if not check.rows:
@@ -96,6 +100,7 @@ def check_file(
         path,
         check.rows,
         **{title: dict(sorted(counts[name].items())) for name, title in _COUNTED.items()},
+        several_answers=several_answers,
         schema_version=version,
         bytes=path.stat().st_size,
         prompt_tokens=None if tokens is None else tokens.summary(),
@@ -206,3 +211,14 @@ def _counted(batch: pa.RecordBatch, name: str) -> dict[str, int]:
     counts = pc.value_counts(values).to_pylist()
     # In files of other programs, fields of these names can hold numbers.
     return {str(item["values"]): item["counts"] for item in counts if item["values"] not in (None, "")}
+
+
+def _several_answers(batch: pa.RecordBatch) -> int:
+    """The rows of a batch that have more than one right answer."""
+    info = batch.column("extra_info")
+    if info.type.get_field_index(GROUND_TRUTHS) < 0:
+        return 0
+    lists = pc.struct_field(info, GROUND_TRUTHS)
+    if pa.types.is_null(lists.type):
+        return 0
+    return pc.sum(pc.greater(pc.list_value_length(lists), 1)).as_py() or 0

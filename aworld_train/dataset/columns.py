@@ -29,6 +29,8 @@ FLAT = pa.schema(
         ("id", pa.string()),
         ("line", pa.int64()),
         ("attachments", pa.list_(pa.field("element", pa.string()))),
+        # All right answers of a task that has several.
+        ("ground_truths", pa.list_(pa.field("element", pa.string()))),
     ]
 )
 
@@ -69,9 +71,14 @@ _FamilyFields = tuple[int, Shared, bool, bool, str, str, str]
 
 
 class FamilyIndex:
-    """The distinct families of a build, numbered in the order they came."""
+    """The distinct families of a build, numbered in the order they came.
+
+    Attributes:
+        several_answers: Whether a task of any of them has several right answers.
+    """
 
     def __init__(self) -> None:
+        self.several_answers = False
         self._numbers: dict[_FamilyFields, int] = {}
         self._systems: set[str] = set()
         self._befores: set[str] = set()
@@ -130,6 +137,7 @@ def to_columns(tasks: Sequence[Task], source: int, families: FamilyIndex, seed: 
 def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed: int) -> pa.RecordBatch:
     """The tasks of a table, whose values have the annotated types, as a batch of `FLAT`."""
     family_numbers, afters, systems = families.place(source, table)
+    families.several_answers = families.several_answers or any(table.ground_truths)
     subjects = texts(table.subjects)
     keys = question_keys(table.subjects, subjects)
     for position, shared in enumerate(table.shared):
@@ -146,6 +154,7 @@ def table_to_columns(table: TaskTable, source: int, families: FamilyIndex, seed:
             texts([id or id_from_key(key) for id, key in zip(table.ids, keys, strict=True)]),
             numbers(table.lines),
             lists_of_texts(table.attachments, FLAT.field("attachments").type),
+            lists_of_texts(table.ground_truths, FLAT.field("ground_truths").type),
         ],
         schema=FLAT,
     )

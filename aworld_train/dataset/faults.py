@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from aworld_train.dataset.arrays import as_integers, as_truths, numbers, text, texts
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
+from aworld_train.dataset.schema import GROUND_TRUTHS
 from aworld_train.errors import DatasetError
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -149,6 +150,20 @@ def _hidden_answer(batch: pa.RecordBatch) -> Mask:
     )
 
 
+def _blank_ground_truth(batch: pa.RecordBatch) -> Mask:
+    return _of_ground_truths(batch, lambda lists: _blank(pc.list_flatten(lists)))
+
+
+def _other_ground_truths(batch: pa.RecordBatch) -> Mask:
+    answers = _field(batch.column("reward_model"), "ground_truth")
+
+    def is_answer(lists: pa.Array) -> Mask:
+        return as_truths(pc.equal(pc.list_flatten(lists), answers.take(pc.list_parent_indices(lists))))
+
+    filled = _of_ground_truths(batch, lambda lists: np.ones(len(pc.list_flatten(lists)), dtype=bool))
+    return filled & ~_of_ground_truths(batch, is_answer)
+
+
 def _no_index(batch: pa.RecordBatch) -> Mask:
     return as_truths(_field(batch.column("extra_info"), "index").is_null())
 
@@ -204,6 +219,14 @@ CHECKS = (
             f"has the answer {row['reward_model']['ground_truth']!r}, which stands for one that is kept hidden"
         ),
     ),
+    Check(_blank_ground_truth, lambda row: f"has an empty text in extra_info.{GROUND_TRUTHS}"),
+    Check(
+        _other_ground_truths,
+        lambda row: (
+            f"has the answer {row['reward_model']['ground_truth']!r}, which is not in its extra_info.{GROUND_TRUTHS}: "
+            "scoring reads the list alone"
+        ),
+    ),
     Check(_no_index, lambda row: "has no extra_info.index"),
     Check(
         _unknown_name("scorer", check_scorer_name),
@@ -225,6 +248,16 @@ def _of_messages(batch: pa.RecordBatch, faulty: Callable[[pa.Array], Mask]) -> M
     rows = np.zeros(len(batch), dtype=bool)
     if wrong.any():
         rows[as_integers(pc.list_parent_indices(prompts))[wrong]] = True
+    return rows
+
+
+def _of_ground_truths(batch: pa.RecordBatch, marked: Callable[[pa.Array], Mask]) -> Mask:
+    """The rows with a marked text in their list of right answers."""
+    rows = np.zeros(len(batch), dtype=bool)
+    lists = _field(batch.column("extra_info"), GROUND_TRUTHS)
+    # Lists that are all empty have no type of text.
+    if pa.types.is_nested(lists.type) and not pa.types.is_null(lists.type.value_type):
+        rows[as_integers(pc.list_parent_indices(lists))[marked(lists)]] = True
     return rows
 
 

@@ -120,6 +120,7 @@ class DistinctTasks:
         repeated, firsts = order[repeats], order[first[repeats]]
         answers = batch.column("answer")
         same_answer = as_truths(pc.equal(answers.take(numbers(repeated)), answers.take(numbers(firsts))))
+        same_answer &= _same_lists(batch.column("ground_truths"), repeated, firsts)
         self.counts.merged += int(same_answer.sum())
         for position in repeated[~same_answer].tolist():
             drops.drop(_dropped(batch, position, families, CONFLICT))
@@ -147,6 +148,18 @@ class DistinctTasks:
 
     def _family_file(self, number: int) -> Path:
         return self._folder / f"{number}.family.npy"
+
+
+def _same_lists(
+    lists: pa.Array, positions: Positions, others: Positions
+) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Whether the lists at two sets of positions are the same, one by one."""
+    if lists.null_count == len(lists):
+        return np.ones(len(positions), dtype=bool)
+    pairs = zip(
+        lists.take(numbers(positions)).to_pylist(), lists.take(numbers(others)).to_pylist(), strict=True
+    )
+    return np.array([one == other for one, other in pairs], dtype=bool)
 
 
 def _dropped(batch: pa.RecordBatch, position: int, families: list[Family], reason: str) -> Dropped:

@@ -7,7 +7,9 @@ from typing import Any
 
 from aworld_train.dataset.mix import check_weights
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
+from aworld_train.dataset.prompts.choices import check_template
 from aworld_train.dataset.sources import SourceOptions, check_options
+from aworld_train.dataset.sources.encodings import encoding_name
 from aworld_train.dataset.sources.options import default_value, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS, check_splits
 from aworld_train.errors import DatasetError, UsageError
@@ -67,7 +69,14 @@ class BuildPlan:
         sources = [
             replace(
                 source,
-                options=replace(source.options, seed=self.seed, limit=self.limit, read=[], attachments=set()),
+                options=replace(
+                    source.options,
+                    seed=self.seed,
+                    limit=self.limit,
+                    read=[],
+                    attachments=set(),
+                    unused_columns={},
+                ),
             )
             for source in self.sources
         ]
@@ -87,6 +96,9 @@ class BuildPlan:
         check_weights([(source.name, source.weight) for source in self.sources])
         for source in self.sources:
             check_options(source.name, source.options)
+            encoding_name(source.options.encoding)
+            if source.options.choices_prompt is not None:
+                check_template(source.options.choices_prompt, "(choices_prompt)")
             if not source.options.attachments_at.startswith("/"):
                 raise UsageError(
                     f"--attachments-at {source.options.attachments_at!r} is no absolute path, and tools may work in "

@@ -20,9 +20,9 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
-from aworld_train.dataset.sources.options import default_value, make_options, user_options
+from aworld_train.dataset.sources.options import OptionError, default_value, make_options, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
-from aworld_train.errors import RecipeError, UsageError, nearest
+from aworld_train.errors import RecipeError, nearest
 from aworld_train.recipe import locate
 from aworld_train.recipe.source import Layer, read_file
 from aworld_train.recipe.tree import KeyPath, dotted
@@ -95,9 +95,8 @@ def _planned(data: dict[str, Any], layer: Layer, path: KeyPath) -> PlannedSource
     source = _typed(SourceRecipe, data, layer, path)
     try:
         options = make_options(vars(source))
-    except UsageError as error:
-        # The system prompt is the only option whose value is read from a file.
-        raise RecipeError(f"{layer.at((*path, 'system_prompt'))}: {error.message}") from error
+    except OptionError as error:
+        raise RecipeError(f"{layer.at((*path, error.option_key))}: {error.message}") from error
     return PlannedSource(source.source, options, source.weight)
 
 

@@ -1,4 +1,4 @@
-"""Tasks become rows of `SCHEMA`, column by column."""
+"""Tasks become rows of the row schema, column by column."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,29 @@ import pyarrow.compute as pc
 from aworld_train.dataset.arrays import as_integers, numbers, offsets, text, texts, truths
 from aworld_train.dataset.columns import Family
 from aworld_train.dataset.mix import Numbers
-from aworld_train.dataset.schema import SCHEMA
+from aworld_train.dataset.schema import GROUND_TRUTHS, SCHEMA, SCHEMA_WITH_SEVERAL_ANSWERS
 
 AGENT_NAME = "mcp_agent"
 
 _PROMPT = SCHEMA.field("prompt").type
 _MESSAGE = _PROMPT.value_type
 _REWARD_MODEL = SCHEMA.field("reward_model").type
-_INFO = SCHEMA.field("extra_info").type
 _TEXTS = ("data_source", "ability", "scorer", "answer_schema", "system", "before", "file")
 
 
 class RowMaker:
-    """Makes rows of tasks, column by column; the values of families are looked up by their number."""
+    """Makes rows of tasks, column by column; the values of families are looked up by their number.
 
-    def __init__(self, families: Sequence[Family]) -> None:
+    Attributes:
+        schema: The schema of the rows.
+    """
+
+    def __init__(self, families: Sequence[Family], *, several_answers: bool) -> None:
+        """Args:
+        families: The families of the tasks.
+        several_answers: Whether rows have all right answers of their task, beside the ground truth.
+        """
+        self.schema = SCHEMA_WITH_SEVERAL_ANSWERS if several_answers else SCHEMA
         self._texts = {name: [getattr(family, name) for family in families] for name in _TEXTS}
         self._levels = texts([family.level for family in families], empty_is_null=True)
         self._is_question = np.array([family.is_question for family in families], dtype=bool)
@@ -53,7 +61,9 @@ class RowMaker:
             "answer_schema": family_texts["answer_schema"],
             "level": self._levels.take(tasks.column("family")),
             "attachments": tasks.column("attachments"),
+            GROUND_TRUTHS: tasks.column("ground_truths"),
         }
+        info_fields = list(self.schema.field("extra_info").type)
         reward_model = {"style": _repeated("rule", len(tasks)), "ground_truth": tasks.column("answer")}
         return pa.RecordBatch.from_arrays(
             [
@@ -64,9 +74,9 @@ class RowMaker:
                 pa.StructArray.from_arrays(
                     [reward_model[field.name] for field in _REWARD_MODEL], fields=list(_REWARD_MODEL)
                 ),
-                pa.StructArray.from_arrays([info[field.name] for field in _INFO], fields=list(_INFO)),
+                pa.StructArray.from_arrays([info[field.name] for field in info_fields], fields=info_fields),
             ],
-            schema=SCHEMA,
+            schema=self.schema,
         )
 
     def _prompts(self, codes: Numbers, tasks: pa.RecordBatch) -> pa.Array:

@@ -2,9 +2,11 @@
 
 ``prompt`` is a list of messages, ``reward_model.ground_truth`` the answer, ``extra_info.index`` a number that
 no other row has (where it is missing verl gives every row 0, and rows of different tasks would share a
-group). The answer is in no other field, because ``extra_info`` reaches the agent's code and the logs. Its ``scorer``
-and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`. A file of another program
-may have more columns and fields, in any order; `check_schema` requires only those that training needs.
+group). A task with several right answers has all of them in ``extra_info.ground_truths``, which scoring reads; the
+answer is in no other field, because ``extra_info`` reaches the agent's code, without this field, and the logs. Its
+``scorer`` and ``answer_schema`` decide how the row's answer is scored. This package writes `SCHEMA`, or
+`SCHEMA_WITH_SEVERAL_ANSWERS` for a build that has such tasks; verl reads files of both together. A file of another
+program may have more columns and fields, in any order; `check_schema` requires only those that training needs.
 """
 
 from collections.abc import Callable
@@ -15,6 +17,9 @@ from aworld_train.errors import DatasetError
 
 SCHEMA_VERSION = 2
 VERSION_KEY = b"aworld_train.dataset.schema_version"
+
+GROUND_TRUTHS = "ground_truths"
+"""The field of ``extra_info`` with all right answers of a task that has several."""
 
 _NAMES = ("scorer", "answer_schema")
 """Fields of ``extra_info`` that decide how an answer is scored; a file may lack them."""
@@ -52,6 +57,15 @@ SCHEMA = pa.schema(
 )
 
 
+def _with_several_answers(schema: pa.Schema) -> pa.Schema:
+    place = schema.get_field_index("extra_info")
+    info = [*schema.field(place).type, pa.field(GROUND_TRUTHS, pa.list_(pa.field("element", pa.string())))]
+    return schema.set(place, schema.field(place).with_type(pa.struct(info)))
+
+
+SCHEMA_WITH_SEVERAL_ANSWERS = _with_several_answers(SCHEMA)
+
+
 def check_schema(schema: pa.Schema, source: str) -> int | None:
     """Check that training can read rows of this schema; returns the schema version in the file, if any.
 
@@ -74,6 +88,13 @@ def check_schema(schema: pa.Schema, source: str) -> int | None:
     for name, kind in (optional | {f"extra_info.{name}": _field(info, name) for name in _NAMES}).items():
         if not (_is_text(kind) or pa.types.is_null(kind)):
             raise DatasetError(f"{source}: column {name!r} is {kind}, not text. {_REMEDY}")
+    kind = _field(info, GROUND_TRUTHS)
+    items = kind.value_type if _is_list(kind) else kind
+    # In a file whose lists are all empty, their items have no type.
+    if not (pa.types.is_null(items) or (_is_list(kind) and _is_text(items))):
+        raise DatasetError(
+            f"{source}: column 'extra_info.{GROUND_TRUTHS}' is {kind}, not a list of texts. {_REMEDY}"
+        )
     stated = (schema.metadata or {}).get(VERSION_KEY)
     if stated is None:
         return None
@@ -97,8 +118,12 @@ def _field(kind: pa.DataType, name: str) -> pa.DataType:
     return kind.field(name).type
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def _is_messages(kind: pa.DataType) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not _is_list(kind):
         return False
     return _is_text(_field(kind.value_type, "role")) and _is_text(_field(kind.value_type, "content"))
 

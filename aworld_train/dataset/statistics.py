@@ -19,7 +19,7 @@ import numpy as np
 from aworld_train.dataset.answer_kinds import answer_kind
 from aworld_train.dataset.check import open_parquet, read_batches
 from aworld_train.dataset.lengths import prompt_tokenizer
-from aworld_train.dataset.schema import check_schema
+from aworld_train.dataset.schema import GROUND_TRUTHS, check_schema
 from aworld_train.errors import DatasetError
 
 PERCENTILES = (50, 90, 99)
@@ -41,6 +41,7 @@ class DatasetStatistics:
             model ``prompt tokens`` and ``answer tokens``.
         duplicates: Rows whose prompt equals that of an earlier row except for case and spacing.
         unanswered: Rows without an answer.
+        several_answers: Rows with more than one right answer.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class DatasetStatistics:
     lengths: Mapping[str, Mapping[int, int]]
     duplicates: int
     unanswered: int
+    several_answers: int
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as JSON values, lengths as their percentiles."""
@@ -99,6 +101,7 @@ class _Counting:
     tokenizer: Any
     rows: int = 0
     unanswered: int = 0
+    several_answers: int = 0
     counts: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in COUNTED})
     answer_kinds: Counter[str] = field(default_factory=Counter)
     lengths: dict[str, Counter[int]] = field(default_factory=dict)
@@ -128,6 +131,7 @@ class _Counting:
                 self.answer_kinds[answer_kind(answer, str(info.get("scorer") or ""))] += 1
             else:
                 self.unanswered += 1
+            self.several_answers += len(info.get(GROUND_TRUTHS) or ()) > 1
 
     def statistics(self, path: Path) -> DatasetStatistics:
         return DatasetStatistics(
@@ -138,6 +142,7 @@ class _Counting:
             lengths={measure: dict(sorted(counts.items())) for measure, counts in self.lengths.items()},
             duplicates=_repeated(self.prompts),
             unanswered=self.unanswered,
+            several_answers=self.several_answers,
         )
 
     def _measure(self, measure: str, lengths: Iterable[int]) -> None:

@@ -32,6 +32,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         subject: The normalised expression, or the question as it is written.
         message: The user's message to the agent.
         answer: The ground truth.
+        ground_truths: All right answers, ``answer`` first; empty where that is the only one.
         scorer: Name of the scorer that compares an answer with it.
         answer_schema: How the answer is extracted from the agent's reply.
         id: The id that the input has for the task; empty for none.
@@ -54,6 +55,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     system: str = ""
     level: str = ""
     attachments: tuple[str, ...] = ()
+    ground_truths: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
@@ -82,6 +84,7 @@ class TaskTable:
     subjects: Sequence[str]
     messages: Sequence[str]
     answers: Sequence[str]
+    ground_truths: Sequence[Sequence[str]]
     ids: Sequence[str]
     systems: Sequence[str]
     levels: Sequence[str]
@@ -106,6 +109,7 @@ class TaskTable:
             subjects=[task.subject for task in tasks],
             messages=[task.message for task in tasks],
             answers=[task.answer for task in tasks],
+            ground_truths=[task.ground_truths for task in tasks],
             ids=[task.id for task in tasks],
             systems=[task.system for task in tasks],
             levels=[task.level for task in tasks],

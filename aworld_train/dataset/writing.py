@@ -14,7 +14,6 @@ from aworld_train.dataset.faults import RowCheck
 from aworld_train.dataset.mix import Numbers
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.rows import RowMaker
-from aworld_train.dataset.schema import SCHEMA
 
 ROW_GROUP_ROWS = 8192
 ROW_GROUP_BYTES = 32 << 20
@@ -31,9 +30,9 @@ class SplitWriter:
         self._check = RowCheck(str(path.name))
         self._writer = pq.ParquetWriter(
             path,
-            SCHEMA,
+            maker.schema,
             compression="zstd",
-            use_dictionary=[name for name in _leaves() if name not in _DISTINCT],
+            use_dictionary=[name for name in _leaves(maker.schema) if name not in _DISTINCT],
             write_statistics=["extra_info.index"],
         )
         self._held: list[pa.RecordBatch] = []
@@ -99,8 +98,8 @@ class SplitWriter:
             self._writer.close()
 
 
-def _leaves() -> list[str]:
-    """The columns of a parquet file of `SCHEMA`, by parquet's names."""
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The columns of a parquet file of the schema, by parquet's names."""
 
     def below(name: str, kind: pa.DataType) -> list[str]:
         if pa.types.is_struct(kind):
@@ -109,4 +108,4 @@ def _leaves() -> list[str]:
             return below(f"{name}.list.element", kind.value_type)
         return [name]
 
-    return [leaf for field in SCHEMA for leaf in below(field.name, field.type)]
+    return [leaf for field in schema for leaf in below(field.name, field.type)]

@@ -17,6 +17,7 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.agent import Agent, AgentTask, EpisodeContext, agent_from
 from aworld_train.agent.factory import AGENT_KINDS
+from aworld_train.dataset.schema import GROUND_TRUTHS
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model_gateway import model_gateway
@@ -42,10 +43,12 @@ class ExternalAgent(EpisodeAgent):
             folder=_folder(),
             seconds=self.settings.agent["episode_timeout"],
         )
+        # The right answers are in this field of a task that has several.
+        extra = {
+            name: value for name, value in (task.get("extra_info") or {}).items() if name != GROUND_TRUTHS
+        }
         agent_task = AgentTask(
-            [message.for_chat() for message in messages],
-            int((task.get("extra_info") or {}).get("index", 0)),
-            task.get("extra_info") or {},
+            [message.for_chat() for message in messages], int(extra.get("index", 0)), extra
         )
         try:
             return await self._run(external_agent(self.settings.agent), agent_task, context, result, tools)

@@ -40,7 +40,8 @@ class SourceEntry:
 
 _PACKAGE = "aworld_train.dataset.sources"
 _ALWAYS = {"scorer", "answer_schema", "system"}
-_TABLE = {"files", "columns", "levels", "attachments_at"}
+_TABLE = {"files", "columns", "levels", "choices_prompt", "attachments_at"}
+_TEXT = _TABLE | {"encoding"}
 
 
 def _entry(function: str, uses: set[str], about: str) -> SourceEntry:
@@ -53,8 +54,8 @@ SOURCES: dict[str, SourceEntry] = {
         "gaia:gaia", {"files", "part", "levels", "attachments_at"}, "a local snapshot of the GAIA dataset"
     ),
     "gsm8k": _entry("gsm8k:gsm8k", {"files", "tasks"}, "GSM8K's JSONL files"),
-    "jsonl": _entry("jsonl:jsonl", _TABLE, "JSON lines with id, query, answer, scorer, answer_schema"),
-    "csv": _entry("csv:csv", _TABLE, "CSV files with a header"),
+    "jsonl": _entry("jsonl:jsonl", _TEXT, "JSON lines with id, query, answer, scorer, answer_schema"),
+    "csv": _entry("csv:csv", _TEXT, "CSV files with a header"),
     "parquet": _entry("parquet:parquet", _TABLE, "parquet files"),
     "hf": _entry("hf:hf", _TABLE | {"part", "config"}, "a Hugging Face dataset by name or directory"),
     "arithmetic": _entry("arithmetic:arithmetic", set(), "made-up expressions, no file"),

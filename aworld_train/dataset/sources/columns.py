@@ -23,10 +23,13 @@ NAMES: dict[str, tuple[str, ...]] = {
         "target",
         "expected_answer",
         "correct_answer",
+        "answer_key",
         "reference_answer",
         "gold",
         "label",
     ),
+    "ground_truths": ("answers", "golden_answers", "gold_answers", "possible_answers", "answer_aliases"),
+    "choices": ("options",),
     "scorer": (),
     "answer_schema": (),
     "system": ("system_prompt",),
@@ -38,10 +41,21 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 NEEDED = ("query", "answer")
 
+CHOICE_LETTERS = "ABCDEFGHIJ"
+CHOICE_FIELDS = {f"choice_{letter}": letter for letter in CHOICE_LETTERS}
+"""The fields of choices that have a column each, and their labels. The columns are called ``A``, ``option_a``, ``opa``
+or the like, and there are at least those of A and B."""
+_CHOICE_PREFIXES = ("option", "choice", "op")
+# Of the names of the answer, those that a column of all right answers may stand beside.
+_FIRST_ANSWERS = ("answer", "ground_truth")
+# These fields are not in a column that --map gives to another one.
+_NOT_SHARED = ("ground_truths", "choices")
+
 # Where rows of verl's schema, which this package writes too, have the fields.
 _IN_TRAINING_ROWS: dict[str, Path] = {
     "id": ("extra_info", "id"),
     "answer": ("reward_model", "ground_truth"),
+    "ground_truths": ("extra_info", "ground_truths"),
     "scorer": ("extra_info", "scorer"),
     "answer_schema": ("extra_info", "answer_schema"),
     "level": ("extra_info", "level"),
@@ -150,18 +164,16 @@ class Columns:
             self._columns_found.update(dict.fromkeys(names))
         paths: dict[str, Path] = {}
         for field in NAMES:
-            path = (
-                self._mapped_path(field, names)
-                if field in self._mapping
-                else _default_path(field, names, where)
-            )
+            path = self._path(field, names, where)
             if path is not None:
                 if names.count(path[0]) > 1:
                     raise UsageError(
                         f"{where} has the column {path[0]!r}, which gives the {field}, more than once."
                     )
                 paths[field] = path
-                self._missing_fields.pop(field, None)
+                self._missing_fields.pop("answer" if field == "ground_truths" else field, None)
+        if "choices" not in paths:
+            paths |= _choice_columns(names)
         if set(names) >= _TRAINING_COLUMNS:
             # The question alone: the prompt may have a template around it.
             paths["subject"] = ("extra_info", "question")
@@ -170,6 +182,24 @@ class Columns:
             nested=tuple((field, path[0], path[1:]) for field, path in paths.items() if len(path) > 1),
         )
 
+    def _path(self, field: str, names: Path, where: str) -> Path | None:
+        """Where records with these columns have the field; None for nowhere."""
+        if field in self._mapping:
+            return self._mapped_path(field, names)
+        # --map answer=COLUMN names the only answer, and --map ground_truths=COLUMN all of them.
+        if field == "ground_truths" and "answer" in self._mapping:
+            return None
+        path = _default_path(field, names, where)
+        if field in _NOT_SHARED and path and path[0] in self._mapping.values():
+            return None
+        if field == "answer" and path and path[0] in names:
+            if "ground_truths" in self._mapping:
+                return path if _is_called(path, _FIRST_ANSWERS) else None
+            several = self._path("ground_truths", names, where)
+            if several and len(several) == 1 and not _is_called(path, _FIRST_ANSWERS):
+                raise _ambiguous("answer", [path[0], several[0]], where)
+        return path
+
     def _mapped_path(self, field: str, names: Path) -> Path | None:
         column = self._mapping[field]
         path = (column,) if column in names else tuple(column.split("."))
@@ -177,6 +207,31 @@ class Columns:
             return None
         self._unused_mapping.pop(field, None)
         return path
+
+
+class FileColumns:
+    """The columns of one file, and which of them no field of a task uses."""
+
+    def __init__(self, plan_for: PlanFor) -> None:
+        self._plan_for = plan_for
+        self._shapes: set[Path] = set()
+        self._found: dict[str, None] = {}
+        self._used: set[str] = set()
+
+    def plan(self, names: Path, where: str) -> ColumnPlan:
+        """As `Columns.plan`."""
+        plan = self._plan_for(names, where)
+        if names not in self._shapes and len(self._shapes) < _MAX_SHAPES:
+            self._shapes.add(names)
+            self._used.update(plan.columns)
+            if len(self._found) < _MAX_SHAPES:
+                self._found.update(dict.fromkeys(names))
+        return plan
+
+    @property
+    def unused(self) -> list[str]:
+        """The columns that were planned for and not used, in the order of the file."""
+        return [name for name in self._found if name not in self._used]
 
 
 def value_at(value: object, path: Path) -> object:
@@ -195,15 +250,37 @@ def _default_path(field: str, names: Path, where: str) -> Path | None:
     rank_by_name = {_plain(field): -1, **{_plain(alias): rank for rank, alias in enumerate(NAMES[field])}}
     candidates = [name for name in names if plain[name] in rank_by_name]
     if len(candidates) > 1 and field in NEEDED:
-        raise UsageError(
-            f"{where}: {' and '.join(map(repr, candidates))} could each be the {field}. "
-            f"Say which it is: --map {field}={candidates[0]!r}."
-        )
+        raise _ambiguous(field, candidates, where)
     if candidates:
         # Names that differ only in spelling are sorted, so that the order of the columns does not decide.
         return (min(candidates, key=lambda name: (rank_by_name[plain[name]], name)),)
     path = _IN_TRAINING_ROWS.get(field)
     return path if path and set(names) >= _TRAINING_COLUMNS else None
+
+
+def _ambiguous(field: str, candidates: list[str], where: str) -> UsageError:
+    return UsageError(
+        f"{where}: {' and '.join(map(repr, candidates))} could each be the {field}. "
+        f"Say which it is: --map {field}={candidates[0]!r}."
+    )
+
+
+def _is_called(path: Path, names: tuple[str, ...]) -> bool:
+    """Whether a path is a column of one of these names, or not a column of its own."""
+    return len(path) > 1 or _plain(path[0]) in map(_plain, names)
+
+
+def _choice_columns(names: Path) -> dict[str, Path]:
+    """The columns of choices that have a column each."""
+    plain = {_plain(name): name for name in names}
+    columns: dict[str, Path] = {}
+    for field, letter in CHOICE_FIELDS.items():
+        spellings = (f"{prefix}{letter.casefold()}" for prefix in _CHOICE_PREFIXES)
+        column = letter if letter in names else next((plain[s] for s in spellings if s in plain), None)
+        if column is None:
+            break
+        columns[field] = (column,)
+    return columns if len(columns) > 1 else {}
 
 
 def _plain(name: str) -> str:

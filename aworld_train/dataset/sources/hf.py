@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aworld_train.dataset.sources.columns import Columns
+from aworld_train.dataset.sources.columns import Columns, FileColumns
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.parquet import BATCH_RECORDS, batch_records
 from aworld_train.dataset.sources.records import Record, RecordReader
@@ -40,17 +40,21 @@ def hf(options: SourceOptions) -> Iterator[Task | Dropped]:
     columns = Columns(options.columns)
     for name in options.files:
         # A name on the hub is `owner/name`.
-        reader = RecordReader(options, name.rstrip("/").rpartition("/")[2])
-        yield from reader.tasks(_records(name, options, columns), name)
+        last_name = name.rstrip("/").rpartition("/")[2]
+        reader = RecordReader(options, last_name)
+        file_columns = FileColumns(columns.table_plan)
+        yield from reader.tasks(_records(name, options, file_columns), name)
+        options.left_unused(last_name, file_columns.unused)
 
 
-def _records(name: str, options: SourceOptions, columns: Columns) -> Iterator[Record]:
+def _records(name: str, options: SourceOptions, columns: FileColumns) -> Iterator[Record]:
     number = 0
     try:
         dataset = _load(name, options)
-        plan = columns.table_plan(tuple(dataset.column_names), name)
+        plan = columns.plan(tuple(dataset.column_names), name)
         tables = dataset.select_columns(plan.columns).with_format("arrow").iter(BATCH_RECORDS)
-        for record in batch_records(_batches(tables), plan):
+        features = dataset.features.to_dict() if dataset.features else {}
+        for record in batch_records(_batches(tables), plan, features):
             number = record[0]
             yield record
     except AworldTrainError:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from aworld_train.dataset.sources.encodings import MARK_BYTES, UTF8, check_utf8, utf8_lines
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.errors import DatasetError
 
@@ -14,8 +15,9 @@ MAX_LINE_BYTES = 64 * 2**20
 """A longer line is not a record, and is not held in memory."""
 
 _BUFFER = 2**18
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_ARROW_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_XZ = ".xz"
+_COMPRESSED = (*_ARROW_COMPRESSIONS, _XZ)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -44,36 +46,43 @@ def input_files(options: SourceOptions, suffixes: Sequence[str]) -> list[Path]:
 
 
 Line = tuple[int, bytes | None]
-"""Number, from 1, and bytes of a line; None for one longer than `MAX_LINE_BYTES`."""
+"""Number, from 1, and bytes of a line in UTF-8; None for one longer than `MAX_LINE_BYTES`."""
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path, encoding: str = UTF8) -> Iterator[Line]:
     """The lines of a file.
 
     Raises:
-        DatasetError: The file cannot be read to its end, or is in UTF-16.
+        DatasetError: The file cannot be read to its end, or is not of the encoding as a whole.
     """
     try:
         with closing(_open(path)) as file:
-            start = file.peek(len(_BOM))
-            if start.startswith(_UTF16):
-                raise DatasetError(f"{path} is written in UTF-16. Save it as UTF-8.")
-            if start.startswith(_BOM):
-                file.read(len(_BOM))
-            read = partial(file.readline, MAX_LINE_BYTES)
-            for number, line in enumerate(iter(read, b""), 1):
+            start = file.peek(MARK_BYTES)[:MARK_BYTES]
+            if encoding != UTF8:
+                pieces = utf8_lines(path, file, encoding, MAX_LINE_BYTES)
+            else:
+                check_utf8(path, start)
+                if start.startswith(_BOM):
+                    file.read(len(_BOM))
+                pieces = iter(partial(file.readline, MAX_LINE_BYTES), b"")
+            for number, line in enumerate(pieces, 1):
                 if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
                     yield number, line
                     continue
                 while line and not line.endswith(b"\n"):
-                    line = read()
+                    line = next(pieces, b"")
                 yield number, None
     except OSError as error:
         raise unreadable(path, error) from error
 
 
 def _open(path: Path) -> io.BufferedReader:
-    compression = _COMPRESSIONS.get(path.suffix.casefold())
+    suffix = path.suffix.casefold()
+    if suffix == _XZ:
+        from aworld_train.dataset.sources.xz import XzStream
+
+        return io.BufferedReader(XzStream(path), _BUFFER)
+    compression = _ARROW_COMPRESSIONS.get(suffix)
     if compression is None:
         return io.BufferedReader(path.open("rb", buffering=0), _BUFFER)
     import pyarrow as pa
@@ -89,6 +98,6 @@ def unreadable(path: Path, error: Exception) -> DatasetError:
 
 def _ends_with(path: Path, suffixes: Sequence[str]) -> bool:
     name = path.name.casefold()
-    for suffix in _COMPRESSIONS:
+    for suffix in _COMPRESSED:
         name = name.removesuffix(suffix)
     return name.endswith(tuple(suffixes)) and not name.startswith(".")

@@ -7,13 +7,19 @@ for each line that is dropped.
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from aworld_train.dataset.sources.columns import PlanFor
 from aworld_train.dataset.sources.input_files import Line
 from aworld_train.dataset.sources.records import IN_TABLES, RecordReader
+from aworld_train.dataset.sources.repeated_keys import (
+    colons_of_all,
+    count_colons,
+    may_have_escaped_colon,
+    repeated_key,
+)
 from aworld_train.dataset.sources.values import WrittenNumber
 from aworld_train.dataset.tasks import TaskTable
 
@@ -24,8 +30,23 @@ _MAX_SHAPES = 16
 
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-_Shape = tuple[Callable[[bytes], Any], tuple[tuple[str, str], ...]]
-"""The decoder of a line with certain columns, and each field with the attribute of the decoded struct that has it."""
+
+class _Shape(NamedTuple):
+    """How lines with certain columns are decoded.
+
+    Attributes:
+        decode: Makes a struct of a line, with an attribute for each column.
+        places: Each field, with the attribute that has it.
+        unused: The attributes of columns that no field uses, which hold their JSON text.
+        used: The columns that fields use.
+        colons: The colons of a line that are not in its values.
+    """
+
+    decode: Callable[[bytes], Any]
+    places: tuple[tuple[str, str], ...]
+    unused: tuple[str, ...]
+    used: frozenset[str]
+    colons: int
 
 
 def runs(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -64,12 +85,42 @@ class Tables:
                 self._shapes[names] = _shape(names, self._plan_for, f"{self._path}, line {first}")
             if (shape := self._shapes[names]) is None:
                 return None
-            decode, places = shape
+            decode = shape.decode
             records = [decode(raw or b"") for _, raw in run]
+            values = {place: [getattr(record, place) for record in records] for _, place in shape.places}
+            if _has_repeated_key(run, records, values.values(), shape):
+                return None
         except (ValueError, RecursionError):
             return None
-        columns = {field: [getattr(record, place) for record in records] for field, place in places}
+        columns = {field: values[place] for field, place in shape.places}
         return self._reader.table(columns, [line for line, _ in run], self._path.name)
+
+
+def _has_repeated_key(
+    run: list[Line], records: list[Any], columns: Iterable[list[Any]], shape: _Shape
+) -> bool:
+    """Whether a line of a run has a key twice; the colons of the whole run settle it for nearly all runs."""
+    lines = [raw or b"" for _, raw in run]
+    whole = b"".join(lines)
+    unused = b"".join([getattr(record, place) for place in shape.unused for record in records])
+    in_values = sum(map(colons_of_all, columns))
+    expected = shape.colons * len(run) + count_colons(unused) + in_values
+    if count_colons(whole) == expected and not (in_values and may_have_escaped_colon(whole)):
+        return False
+    return any(
+        (count_colons(raw) != _expected_colons(record, shape) or may_have_escaped_colon(raw))
+        and repeated_key(raw, shape.used) is not None
+        for raw, record in zip(lines, records, strict=True)
+    )
+
+
+def _expected_colons(record: Any, shape: _Shape) -> int:
+    """The colons of a line whose keys are all different."""
+    return (
+        shape.colons
+        + sum(count_colons(bytes(getattr(record, place))) for place in shape.unused)
+        + colons_of_all([getattr(record, place) for place in {place for _, place in shape.places}])
+    )
 
 
 def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | None:
@@ -89,4 +140,10 @@ def _shape(names: tuple[str, ...], plan_for: PlanFor, where: str) -> _Shape | No
         gc=False,
     )
     decoder = msgspec.json.Decoder(record, float_hook=WrittenNumber)
-    return decoder.decode, tuple((field, attributes[column]) for field, column in plan.top)
+    return _Shape(
+        decoder.decode,
+        places=tuple((field, attributes[column]) for field, column in plan.top),
+        unused=tuple(attribute for name, attribute in attributes.items() if name not in used),
+        used=frozenset(used),
+        colons=len(names) + colons_of_all(names),
+    )

@@ -4,11 +4,13 @@ The options and help texts of ``dataset build``, the keys of a dataset recipe an
 declarations. The table `SOURCES` lists which source uses which option.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from aworld_train.dataset.prompts.choices import check_template
+from aworld_train.dataset.sources.encodings import UTF8, encoding_name
 from aworld_train.errors import UsageError
 
 INPUT = "What is read"
@@ -46,13 +48,28 @@ def read_system_prompt(path: str | Path) -> str:
     Raises:
         UsageError: It cannot be read, or is empty.
     """
+    return _read_text("system prompt", path)
+
+
+def read_choices_prompt(path: str | Path) -> str:
+    """The text of a file that says how a question with choices is put; see `choices`.
+
+    Raises:
+        UsageError: It cannot be read, or is no such template.
+    """
+    text = _read_text("choices prompt", path)
+    check_template(text, str(path))
+    return text
+
+
+def _read_text(name: str, path: str | Path) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"The system prompt {path} cannot be read: {reason}.") from error
+        raise UsageError(f"The {name} {path} cannot be read: {reason}.") from error
     if not text:
-        raise UsageError(f"The system prompt {path} is empty; leave it out for none.")
+        raise UsageError(f"The {name} {path} is empty; leave it out for none.")
     return text
 
 
@@ -70,16 +87,19 @@ class SourceOptions:
         columns: Columns of the input by the field they give (``query``: ``problem``), where names differ.
         part: Part of the input to read, by the input's own name for it (``validation``).
         config: Configuration of a hub dataset.
+        encoding: Encoding of text files, by Python's name.
         levels: Levels to read; empty for all.
         scorer: Scorer of every task; None leaves it to the input and the source.
         answer_schema: Answer schema of every task; None leaves it to the input and the source.
         system: System prompt of every task, its text; None leaves it to the source.
+        choices_prompt: How a question with choices is put, a template's text; None for the default.
         attachments_at: Directory inside the tool environment where attachments are found.
         seed: The build's seed, for tasks that a source generates.
         tasks: What gsm8k asks for: ``annotations`` or ``questions``.
         limit: Most tasks of the build, and so how many a source generates; None for the source's default.
         read: The files that the source has passed to `opened`.
         attachments: What the source has passed to `attached`: a file's path in the tasks, and where it is.
+        unused_columns: What the source has passed to `left_unused`: columns by file.
     """
 
     files: tuple[str, ...] = field(
@@ -109,6 +129,12 @@ class SourceOptions:
     config: str | None = field(
         default=None, metadata=_option("config", INPUT, "NAME", "Configuration of a dataset on the hub.")
     )
+    encoding: str = field(
+        default=UTF8,
+        metadata=_option(
+            "encoding", INPUT, "NAME", "Encoding of text files, such as cp1252.", convert=encoding_name
+        ),
+    )
     levels: tuple[str, ...] = field(
         default=(), metadata=_option("level", INPUT, "L", "Levels to take; repeatable.", convert=tuple)
     )
@@ -123,6 +149,16 @@ class SourceOptions:
         default=None,
         metadata=_option(
             "system_prompt", SCORING, "FILE", "System prompt of every task.", convert=read_system_prompt
+        ),
+    )
+    choices_prompt: str | None = field(
+        default=None,
+        metadata=_option(
+            "choices_prompt",
+            SCORING,
+            "FILE",
+            "How a question with choices is put: a text with {question}, and a line with {label} and {choice}.",
+            convert=read_choices_prompt,
         ),
     )
     attachments_at: str = field(
@@ -144,6 +180,7 @@ class SourceOptions:
     limit: int | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     attachments: set[tuple[str, Path]] = field(default_factory=set, compare=False, repr=False)
+    unused_columns: dict[str, list[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def opened(self, path: str | Path) -> Path:
         """Note that a file is read, so that ``dataset.json`` has its hash; returns its path."""
@@ -155,6 +192,12 @@ class SourceOptions:
     def attached(self, place: str, path: Path) -> None:
         """Note a file that a task has at ``place``, so that the build copies it into the dataset."""
         self.attachments.add((place, path))
+
+    def left_unused(self, file: str, columns: Sequence[str]) -> None:
+        """Note the columns of a file that gave no field of a task, so that the build names them."""
+        if columns:
+            known = self.unused_columns.setdefault(file, [])
+            known += [column for column in columns if column not in known]
 
 
 def user_options() -> Iterator[tuple[Field[Any], UserOption]]:
@@ -170,19 +213,32 @@ def default_value(option_field: Field[Any]) -> Any:
     return option_field.default if factory is MISSING else factory()
 
 
+class OptionError(UsageError):
+    """The value of an option cannot be used.
+
+    Attributes:
+        option_key: The option's key in a recipe.
+    """
+
+    def __init__(self, message: str, option_key: str) -> None:
+        super().__init__(message)
+        self.option_key = option_key
+
+
 def make_options(values: Mapping[str, Any]) -> SourceOptions:
     """The options from values by key; one that is None or missing has its default.
 
     Raises:
-        UsageError: The file of the system prompt cannot be read.
+        OptionError: A prompt's file cannot be read or used, or there is no such encoding.
     """
-    return SourceOptions(
-        **{
-            option_field.name: option.convert(values[option.key])
-            for option_field, option in user_options()
-            if values.get(option.key) is not None
-        }
-    )
+    converted = {}
+    for option_field, option in user_options():
+        if values.get(option.key) is not None:
+            try:
+                converted[option_field.name] = option.convert(values[option.key])
+            except UsageError as error:
+                raise OptionError(error.message, option.key) from error
+    return SourceOptions(**converted)
 
 
 def nondefault_flags(options: SourceOptions) -> list[str]:

@@ -13,11 +13,19 @@ from typing import NamedTuple
 
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts import with_attachments
+from aworld_train.dataset.prompts.choices import (
+    default_template,
+    fill_template,
+    question_with_choices,
+    shows_choices,
+    shows_labels,
+)
+from aworld_train.dataset.sources.answers import right_answers
+from aworld_train.dataset.sources.choices import CHOICE_KEYS, choices_of, right_choice
 from aworld_train.dataset.sources.ids import IdMemory
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.values import (
     UnusableRecord,
-    answer_text,
     file_names,
     label_text,
     question_text,
@@ -46,7 +54,7 @@ class _SharedFields(NamedTuple):
 
 _RARE_FIELDS = frozenset(_SharedFields._fields)
 
-IN_TABLES = frozenset({"id", "query", "answer", "level", "attachments"})
+IN_TABLES = frozenset({"id", "query", "answer", "ground_truths", "level", "attachments"})
 """Records that set only these fields can be read many at once."""
 
 
@@ -77,6 +85,7 @@ class RecordReader:
         self._compose = compose
         self._levels = frozenset(options.levels)
         self._folder = options.attachments_at.rstrip("/")
+        self._choices_prompt = options.choices_prompt or default_template()
         self._defaults = _SharedFields(
             scorer=options.scorer or scorer,
             answer_schema=options.answer_schema or DEFAULT_SCHEMA,
@@ -123,7 +132,17 @@ class RecordReader:
         shared = (
             self._defaults if _RARE_FIELDS.isdisjoint(fields) else self._shared_fields(fields, file, line)
         )
-        answer = answer_text(get("answer"), structured=_reads_json(shared.scorer))
+        subject = question
+        answer_value, others = get("answer"), get("ground_truths")
+        if not CHOICE_KEYS.isdisjoint(fields) and (choices := choices_of(fields)):
+            template = self._choices_prompt
+            choice = right_choice(
+                choices, others if answer_value is None else answer_value, f"{file}, line {line}"
+            )
+            answer_value, others = choice.label if shows_labels(template) else choice.text, None
+            subject = question_with_choices(question, choices) if shows_choices(template) else question
+            question = fill_template(template, question, choices)
+        answer, ground_truths = right_answers(answer_value, others, structured=_reads_json(shared.scorer))
         system = shared.system or system or self._system
         if self._options.system is not None:
             system = self._options.system
@@ -132,15 +151,16 @@ class RecordReader:
             paths = self._paths(names)
         message = self._compose(question, paths)
         id = label_text(get("id"), "id")
-        if id and self._ids.is_conflict(id, hash((message, answer, system, shared.scorer))):
+        if id and self._ids.is_conflict(id, hash((message, ground_truths or answer, system, shared.scorer))):
             raise UnusableRecord("id of another row with other content")
         return Task(
             data_source=shared.data_source or _stem(file),
             ability=self._ability,
             kind=_QUESTION,
-            subject=shared.subject or question,
+            subject=shared.subject or subject,
             message=message,
             answer=answer,
+            ground_truths=ground_truths,
             scorer=shared.scorer,
             answer_schema=shared.answer_schema,
             id=id,
@@ -169,7 +189,12 @@ class RecordReader:
         try:
             questions = [question_text(value) for value in columns.get("query", missing)]
             levels = [label_text(value, "level") for value in columns.get("level", missing)]
-            answers = [answer_text(value, structured=structured) for value in columns.get("answer", missing)]
+            answers = [
+                right_answers(answer, others, structured=structured)
+                for answer, others in zip(
+                    columns.get("answer", missing), columns.get("ground_truths", missing), strict=True
+                )
+            ]
             paths = [self._paths(value) if value else () for value in columns.get("attachments", missing)]
             ids = [label_text(value, "id") for value in columns.get("id", missing)]
             systems = [
@@ -179,7 +204,8 @@ class RecordReader:
             messages = [
                 self._compose(question, names) for (question, _), names in zip(questions, paths, strict=True)
             ]
-            contents = map(hash, zip(messages, answers, systems, repeat(defaults.scorer)))
+            all_answers = [several or answer for answer, several in answers]
+            contents = map(hash, zip(messages, all_answers, systems, repeat(defaults.scorer)))
             if self._ids.has_conflict(ids, contents):
                 return None
         except UnusableRecord:
@@ -196,7 +222,8 @@ class RecordReader:
             shared=[shared] * len(lines),
             subjects=[question for question, _ in questions],
             messages=messages,
-            answers=answers,
+            answers=[answer for answer, _ in answers],
+            ground_truths=[several for _, several in answers],
             ids=ids,
             systems=systems,
             levels=levels,

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from aworld_train.dataset.sources.columns import Columns, value_at
+from msgspec.structs import replace
+
+from aworld_train.dataset.sources.answers import right_answers
+from aworld_train.dataset.sources.columns import Columns, FileColumns, PlanFor, value_at
 from aworld_train.dataset.sources.options import SourceOptions
 from aworld_train.dataset.sources.records import Record, RecordReader, printable
-from aworld_train.dataset.sources.values import UnusableRecord, answer_text, check_encodable, question_text
+from aworld_train.dataset.sources.values import UnusableRecord, check_encodable, question_text
 from aworld_train.dataset.tasks import Dropped, Task
 from aworld_train.errors import AworldTrainError, DatasetError, UsageError
 from aworld_train.user_code import load_user_code
@@ -31,10 +34,11 @@ def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]
     def source(options: SourceOptions) -> Iterator[Task | Dropped]:
         columns = Columns(options.columns)
         origin = Path(spec.rpartition(":")[0]).name
+        file_columns = FileColumns(columns.plan)
         reader = RecordReader(options, origin.removesuffix(".py").rpartition(".")[2])
         for number, item in enumerate(_items(spec, function, (options,) if takes_options else ()), 1):
             if isinstance(item, Mapping):
-                record = _record(item, number, columns, f"{spec}, item {number}")
+                record = _record(item, number, file_columns.plan, f"{spec}, item {number}")
                 yield from (_checked(item, origin, number) for item in reader.tasks(iter([record]), origin))
             elif isinstance(item, Task | Dropped):
                 yield _checked(item, origin, number)
@@ -44,6 +48,7 @@ def load_source(spec: str) -> Callable[[SourceOptions], Iterator[Task | Dropped]
                     "(aworld_train.dataset.tasks.Task), or mappings such as {'query': ..., 'answer': ...}."
                 )
         columns.check_columns_found(f"The source {spec!r}")
+        options.left_unused(origin, file_columns.unused)
 
     return source
 
@@ -71,8 +76,8 @@ def _items(spec: str, function: Callable[..., Any], arguments: tuple[SourceOptio
         ) from error
 
 
-def _record(item: Mapping[str, object], number: int, columns: Columns, where: str) -> Record:
-    plan = columns.plan(tuple(map(str, item)), where)
+def _record(item: Mapping[str, object], number: int, plan_for: PlanFor, where: str) -> Record:
+    plan = plan_for(tuple(map(str, item)), where)
     fields = {field: item[column] for field, column in plan.top}
     fields |= {field: value_at(item[column], inside) for field, column, inside in plan.nested}
     return number, dict(item), fields
@@ -84,13 +89,16 @@ def _checked(item: Task | Dropped, origin: str, number: int) -> Task | Dropped:
         return Dropped(item.file or origin, item.line or number, printable(item.text), str(item.reason))
     try:
         check_encodable(
-            (item.subject, item.message, item.answer, item.id, item.system, item.level, *item.attachments)
+            (
+                *(item.subject, item.message, item.answer, item.id, item.system, item.level),
+                *(*item.attachments, *item.ground_truths),
+            )
         )
         question_text(item.message)
-        answer_text(item.answer)
+        _, several = right_answers(item.answer, item.ground_truths or None)
     except UnusableRecord as reason:
         return Dropped(item.file or origin, item.line or number, printable(item.message), str(reason))
-    return item
+    return item if several == item.ground_truths else replace(item, ground_truths=several)
 
 
 def _takes_options(spec: str, function: Callable[..., Any]) -> bool:

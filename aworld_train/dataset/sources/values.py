@@ -6,8 +6,9 @@ with a reason. A conversation becomes the one question that it asks.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 
 NO_ANSWER = "no answer"
@@ -16,6 +17,7 @@ NOT_UNICODE = "not valid Unicode"
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "human": "user"}
 _IGNORED_ROLES = ("assistant", "tool")
+_FRACTION = re.compile(r"\.(\d*?)0*(?!\d)")
 
 
 class UnusableRecord(Exception):
@@ -101,6 +103,11 @@ def file_names(value: object) -> list[str]:
     return [str(name) for name in names]
 
 
+def without_padding(time_text: str) -> str:
+    """A time of ISO 8601 without the zeros that only pad its fraction of a second to a fixed length."""
+    return _FRACTION.sub(lambda match: f".{match[1]}" if match[1] else "", time_text)
+
+
 def check_encodable(values: Iterable[object]) -> None:
     """Check that texts can be written as UTF-8; those from JSON and Arrow always can.
 
@@ -171,7 +178,13 @@ def _scalar(value: object) -> str | None:
             return value.decode()
         except UnicodeDecodeError:
             raise UnusableRecord(NOT_UNICODE) from None
-    return str(value) if isinstance(value, int | Decimal | date | time) else None
+    if isinstance(value, Decimal):
+        # `str` writes small ones with an exponent.
+        return format(value, "f") if value.is_finite() else str(value)
+    if isinstance(value, date | time):
+        text = value.isoformat()
+        return without_padding(text) if isinstance(value, datetime | time) else text
+    return str(value) if isinstance(value, int) else None
 
 
 def _plain(value: object) -> str:

@@ -105,6 +105,7 @@ def test_dataset_json_says_what_went_in_and_what_came_out(tmp_path: Path) -> Non
             "files": [
                 {"name": "gsm8k_odd.jsonl", "sha256": hashlib.sha256(GSM8K_ODD.read_bytes()).hexdigest()}
             ],
+            "unused_columns": {},
         }
     ]
     assert set(manifest["versions"]) == {"aworld-train", "numpy", "pyarrow", "python"}

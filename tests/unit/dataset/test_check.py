@@ -53,6 +53,7 @@ def test_a_good_file_is_summarised(tmp_path: Path) -> None:
         "scorers": {"number": 18},
         "answer_schemas": {"answer": 18},
         "levels": {},
+        "several_answers": 0,
         "schema_version": 2,
         "bytes": (report.out / "train.parquet").stat().st_size,
         "prompt_tokens": None,

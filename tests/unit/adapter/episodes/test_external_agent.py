@@ -77,6 +77,13 @@ async def test_a_plain_client_has_the_same_row_as_our_own_loop() -> None:
     assert (slot.line["outcome"], slot.line["tool_calls"]) == ("answered", 1)
 
 
+async def test_an_agent_does_not_get_the_right_answers_of_its_task() -> None:
+    engine = ScriptedEngine([sampled(ANSWER + END, 1)])
+    await outside(engine, "showing_extra")
+    prompt = TOKENIZER.decode(engine.prompts[0])
+    assert '{"index": 7}' in prompt and "forty-two" not in prompt
+
+
 async def test_each_agent_of_a_swarm_has_rows_of_its_own() -> None:
     engine = ScriptedEngine([sampled("Multiply." + END), *USES_TOOL])
     rows, slot = await outside(engine, "swarm")

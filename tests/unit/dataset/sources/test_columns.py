@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aworld_train.dataset.arrays import as_integers, as_truths, lists_of_texts, numbers, texts, truths
 from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
 from aworld_train.dataset.rows import RowMaker
-from aworld_train.dataset.schema import SCHEMA
+from aworld_train.dataset.schema import SCHEMA, SCHEMA_WITH_SEVERAL_ANSWERS
 from aworld_train.dataset.tasks import Task, TaskKind, question_key
 from aworld_train.errors import DatasetError
 
@@ -30,6 +30,7 @@ tasks = st.builds(
     system=st.sampled_from(["", "Be kind.", "Sei nett: ß"]) | words,
     level=st.sampled_from(["", "1"]),
     attachments=st.lists(words, max_size=2).map(tuple),
+    ground_truths=st.just(()) | st.lists(words, min_size=2, max_size=3).map(tuple),
     file=st.sampled_from(["", "x.jsonl"]),
     line=st.integers(0, 2**40),
 )
@@ -46,9 +47,11 @@ def test_a_row_says_what_its_task_says(
     ]
     families = FamilyIndex()
     flat = to_columns(tasks, 0, families, 3)
-    rows = RowMaker(families.listed()).rows(flat, np.arange(len(tasks)), "train")
+    several = any(task.ground_truths for task in tasks)
+    assert families.several_answers == several
+    rows = RowMaker(families.listed(), several_answers=several).rows(flat, np.arange(len(tasks)), "train")
     rows.validate(full=True)
-    assert rows.schema.equals(SCHEMA)
+    assert rows.schema.equals(SCHEMA_WITH_SEVERAL_ANSWERS if several else SCHEMA)
     for number, (task, row) in enumerate(zip(tasks, rows.to_pylist(), strict=True)):
         system_messages = [{"role": "system", "content": task.system}] if task.system else []
         assert row["prompt"] == [*system_messages, {"role": "user", "content": task.message}]
@@ -59,6 +62,8 @@ def test_a_row_says_what_its_task_says(
         assert info["expression"] == (None if is_question else task.subject)
         assert info["id"] == task.id or (not task.id and len(info["id"]) == 16)
         assert (info["level"] or "", tuple(info["attachments"] or ())) == (task.level, task.attachments)
+        assert tuple(info.get("ground_truths") or ()) == task.ground_truths
+        assert ("ground_truths" in info) == several
         assert (info["index"], info["split"], info["file"], info["line"]) == (
             number,
             "train",

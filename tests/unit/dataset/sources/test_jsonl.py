@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import lzma
 import os
 import tempfile
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_an_answer_is_the_text_that_was_written(written: str, text: str, tmp_pat
         (b"nonsense", "not JSON"),
         (b'"text"', "not a JSON object"),
         (b'[{"query": "q"}]', "not a JSON object"),
-        (b'{"query": "q\xff", "answer": "a"}', "not valid Unicode"),
+        (b'{"query": "q\xff", "answer": "a"}', "not UTF-8; for text from Windows try --encoding cp1252"),
         (b'{"query": "q", "answer": "\\ud800"}', "not valid Unicode"),
         (b'{"query": "q", "answer": NaN}', "a number is NaN or infinite"),
         (b'{"query": "q", "answer": -Infinity}', "a number is NaN or infinite"),
@@ -139,7 +140,17 @@ def test_an_answer_is_the_text_that_was_written(written: str, text: str, tmp_pat
         (b'{"query": "q", "answer": null}', "no answer"),
         (b'{"query": "q", "answer": "\\n"}', "no answer"),
         (b'{"query": "q", "answer": "?"}', "answer is hidden"),
-        (b'{"query": "q", "answer": ["a"]}', "answer is not text or a number"),
+        (b'{"query": "q", "answer": [["a"]]}', "answer is not text or a number"),
+        (b'{"query": "q", "answer": {"a": "b"}}', "answer is not text or a number"),
+        (b'{"query": "q", "answer": []}', "no answer"),
+        (b'{"query": "q", "answer": ["", null]}', "no answer"),
+        (b'{"query": "q", "answer": ["?", ""]}', "answer is hidden"),
+        (b'{"query": "q", "ground_truths": "[a"}', "ground_truths is not a list"),
+        (b'{"query": "q", "answer": "a", "answer": "b"}', "the key 'answer' comes twice"),
+        (b'{"query": "q", "answer": "a", "x": 1, "x": 1}', "the key 'x' comes twice"),
+        (b'{"query": "q", "answer": "a", "": 1, "": 1}', "the key '' comes twice"),
+        (b'{"query": "q", "answer": {"value": "a", "value" : "b"}}', "the key 'value' comes twice"),
+        (b'{"query": "q", "answer": "a", "qu\\u0065ry" : "p"}', "the key 'query' comes twice"),
         (b'{"query": "q", "answer": "a", "id": []}', "id is not text or a number"),
         (b'{"query": "q", "answer": "a", "scorer": {}}', "scorer is not text or a number"),
         (b'{"query": "q", "answer": "a", "attachments": [1]}', "attachments are not names of files"),
@@ -180,7 +191,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
 
 
 def test_utf16_is_an_error_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"UTF-16\. Save it as UTF-8"):
+    with pytest.raises(DatasetError, match=r"written in UTF-16\. Give --encoding utf-16"):
         read('{"query": "q", "answer": "a"}\n'.encode("utf-16"), tmp_path)
 
 
@@ -301,24 +312,28 @@ def test_levels_that_were_not_asked_for_are_counted(tmp_path: Path) -> None:
     assert [getattr(item, "reason", "") for item in items] == ["level was not asked for", ""]
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2"])
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2", ".xz"])
 def test_compressed_files_are_read(suffix: str, tmp_path: Path) -> None:
     content = "".join(json.dumps({"query": f"q{n}", "answer": n}) + "\n" for n in range(3000)).encode()
     packed = {
         ".gz": gzip.compress,
         ".bz2": bz2.compress,
+        ".xz": lzma.compress,
         ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
     }[suffix](content)
     items = read(packed, tmp_path, name="tasks.jsonl" + suffix)
     assert len(items) == 3000 and isinstance(items[-1], Task) and items[-1].data_source == "tasks"
 
 
-@pytest.mark.parametrize("name", ["tasks.jsonl.gz", "tasks.jsonl.zst"])
+@pytest.mark.parametrize("name", ["tasks.jsonl.gz", "tasks.jsonl.zst", "tasks.jsonl.bz2", "tasks.jsonl.xz"])
 def test_a_compressed_file_that_is_cut_off_is_an_error(name: str, tmp_path: Path) -> None:
     content = os.urandom(50_000).hex().encode() + b"\n"
-    packed = (
-        gzip.compress(content) if name.endswith("gz") else pa.compress(content, codec="zstd", asbytes=True)
-    )
+    packed = {
+        "gz": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+    }[name.rpartition(".")[2]](content)
     with pytest.raises(DatasetError, match="cannot be read to its end"):
         read(packed[:-20_000], tmp_path, name=name)
 

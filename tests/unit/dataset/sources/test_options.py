@@ -10,7 +10,13 @@ from aworld_train.cli.dataset import app
 from aworld_train.dataset.recipe import read_recipe
 from aworld_train.dataset.sources.options import UserOption, default_value, user_options
 
-VALUES = {"map": "query=problem", "attachments_at": "/data", "system_prompt": "system.txt"}
+VALUES = {
+    "map": "query=problem",
+    "attachments_at": "/data",
+    "system_prompt": "system.txt",
+    "choices_prompt": "choices.txt",
+    "encoding": "cp1252",
+}
 SOURCE = """
 from pathlib import Path
 from aworld_train.dataset.sources.options import user_options
@@ -40,6 +46,7 @@ def test_a_recipe_and_the_command_line_give_the_same_options(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "system.txt").write_text("Think.")
+    (tmp_path / "choices.txt").write_text("{question}\n({label}) {choice}")
     (tmp_path / "own.py").write_text(SOURCE)
     flags = [text for _, option in user_options() for text in (option.flag, value_of(option))]
     command = ["build", "own.py:tasks", "--split", "all=1", "--out", "data", *flags]
