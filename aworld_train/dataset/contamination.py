@@ -1,0 +1,141 @@
+"""Contamination: questions of an evaluation set in training data, alone or inside a longer text.
+
+Two texts match when the longer one has four fifths of the shorter one's shingles: the question after a preface, before
+a hint or its answer, or beside another question, and also a question without the instructions that an evaluation puts
+around it. One word in 13 may differ. A text of less than `MIN_WORDS` words matches only a similar one. The search is
+exact.
+
+Texts with the same words and other figures are a kind of their own. Of the evaluation questions that share all their
+words, such as problems made from one template, the words are stored and compared once.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from rensa import RMinHash
+
+from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
+from aworld_train.dataset.ranked import UNKNOWN, Numbers, RankedSets
+from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
+
+_PADDED = 2
+"""Shingles with padding at an end of a text. The outermost one without padding stands for them too, so that a word at
+an end counts as much as another."""
+_KINDS = list(MatchKind)
+
+
+class EvaluationQuestions:
+    """The questions of evaluation sets, to be found in other texts."""
+
+    def __init__(self, questions: Iterable[tuple[str, str]]) -> None:
+        """An index of the questions, each with the name that its match has."""
+        hashes, ends, outermost = array("Q"), array("Q", [0]), array("Q")
+        numbers: dict[bytes, int] = {}
+        self._has_enough_words: list[bool] = []
+        self._names: list[dict[str, str]] = []
+        """Of the questions that share all their words, the names by their figures."""
+        for text, name in questions:
+            question = shingles(text)
+            if not question.inner:
+                continue
+            words = blake2b(question.line.encode(), digest_size=8).digest()
+            number = numbers.setdefault(words, len(numbers))
+            if number == len(self._names):
+                inner = _hashes(question)
+                hashes.extend(dict.fromkeys(inner))
+                ends.append(len(hashes))
+                outermost.extend((inner[0], inner[-1]))
+                self._has_enough_words.append(question.words >= MIN_WORDS)
+                self._names.append({})
+            self._names[number].setdefault(question.figures, name)
+        bounds = _unsigned(ends).astype(np.int64)
+        self._sizes = np.diff(bounds) + 2 * _PADDED
+        self._sets = RankedSets(_unsigned(hashes), bounds, _max_missing(self._sizes))
+        self._outermost = self._sets.ranks(_unsigned(outermost)).reshape(-1, 2)
+
+    def match(self, text: Shingles) -> Match | None:
+        """The question that matches best: the closest kind, of that the largest share, and of these the first."""
+        if not text.inner or not self._names:
+            return None
+        ranks = self._sets.ranks(np.array(_hashes(text), dtype=np.uint64))
+        known = np.unique(ranks[ranks != UNKNOWN])
+        distinct = len(set(text.inner))
+        size = distinct + 2 * _PADDED
+        numbers = self._sets.candidates(known, distinct - len(known), _max_missing(np.array(size)).item())
+        shared = self._sets.shared(numbers, known)
+        is_near = shared + 2 * _PADDED >= THRESHOLD * np.minimum(self._sizes[numbers], size)
+        if not is_near.any():
+            return None
+        text_ranks = ranks.tolist()
+        side = _Side(text, size, set(text_ranks), (text_ranks[0], text_ranks[-1]))
+        matches = [
+            self._match(side, number, count)
+            for number, count in zip(numbers[is_near].tolist(), shared[is_near].tolist(), strict=True)
+        ]
+        return min(
+            (match for match in matches if match),
+            key=lambda match: (_KINDS.index(match.kind), -match.share),
+            default=None,
+        )
+
+    def _match(self, side: "_Side", number: int, shared: int) -> Match | None:
+        """The match of a text with one question, by the number of shingles without padding that they share."""
+        text, size = side.text, int(self._sizes[number])
+        is_shorter = size <= side.size
+        if is_shorter:
+            shared += _PADDED * sum(rank in side.ranks for rank in self._outermost[number].tolist())
+            has_enough_words = self._has_enough_words[number]
+        else:
+            members = set(self._sets.members(number).tolist())
+            shared += _PADDED * sum(rank in members for rank in side.outermost)
+            has_enough_words = text.words >= MIN_WORDS
+        share, similarity = shared / min(size, side.size), shared / (size + side.size - shared)
+        names = self._names[number]
+        if similarity >= THRESHOLD and text.figures in names:
+            return Match(MatchKind.near_duplicate, names[text.figures], similarity)
+        if share < THRESHOLD or not has_enough_words:
+            return None
+        name = _with_figures(text.figures, names, is_shorter)
+        if name is not None:
+            return Match(MatchKind.contained, name, share)
+        return Match(MatchKind.figure_variant, next(iter(names.values())), share)
+
+
+class _Side(NamedTuple):
+    """A text that is compared with questions: its size, the ranks of its shingles, and the first and last of them."""
+
+    text: Shingles
+    size: int
+    ranks: set[int]
+    outermost: tuple[int, int]
+
+
+def _with_figures(figures: str, names: Mapping[str, str], is_shorter: bool) -> str | None:
+    """The name of the one, among questions with the same words, that has the figures of a text.
+
+    The longer of the two has the figures of the shorter one in a row, and maybe others before and after them.
+    """
+    if not is_shorter:
+        matching = (name for other, name in names.items() if f" {figures} " in f" {other} ")
+        return next(matching if figures else iter(names.values()), None)
+    listed = figures.split()
+    length = len(next(iter(names)).split())
+    rows = (" ".join(listed[start : start + length]) for start in range(len(listed) - length + 1))
+    return next((names[row] for row in rows if row in names), None)
+
+
+def _max_missing(sizes: Numbers) -> Numbers:
+    """How many shingles without padding may be missing in a longer text, by the size with padding."""
+    return np.floor(sizes * (1 - THRESHOLD) + 1e-9).astype(np.int64)
+
+
+def _hashes(text: Shingles) -> list[int]:
+    hashes: list[int] = RMinHash.hash_token_sets([text.inner])[0]
+    return hashes
+
+
+def _unsigned(values: "array[int]") -> Numbers:
+    return np.frombuffer(values, dtype=np.uint64)
