@@ -10,7 +10,8 @@ the thousands of problems that are made from one template would all be candidate
 same words and other figures are found in a table of all texts without their figures.
 
 A text is remembered by its name, eight bytes for each shingle (at most 16 KB) and about 1.5 KB in the index, without
-its words: 200,000 questions of 300 characters take about 400 MB.
+its words: 200,000 questions of 300 characters take about 400 MB. A question inside a longer one is not looked for: both
+can be good tasks of one set, and which of them is left out would depend on their order.
 
 An exact self-join on the shingles, without rensa, found the same 5,907 near-duplicates among 200,000 generated
 questions of 35 to 60 words. It took longer (two cores): 16 s with DuckDB 2.0.0 limited to 500 MB, and 29 s and 5.2 GiB
