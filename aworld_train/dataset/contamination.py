@@ -8,9 +8,9 @@ exact.
 Texts with the same words and other figures are a kind of their own. Of the evaluation questions that share all their
 words, such as problems made from one template, the words are stored and compared once.
 
-To compare 100,000 texts of 35 to 60 words with 10,000 questions of that length takes 14 s of processor time, 6 s of them
-for the shingles, and 31 MiB; with 200,000 questions it takes 20 s, 17 s to make the index, 330 MiB, and twice that while
-it is made. Texts that differ from all of 4,000 questions in a few words, all made from one template, take 0.4 ms each.
+To compare 100,000 texts of 35 to 60 words with 10,000 questions of that length takes 14 s of processor time, 6 s of
+them for the shingles, and 31 MiB; with 200,000 questions it takes 20 s, 17 s more to make the index, 330 MiB, and twice
+that while it is made. Texts that differ in a few words from 4,000 questions of one template take 0.4 ms each.
 """
 
 from array import array
