@@ -5,7 +5,7 @@ evaluation set, because who has seen one knows how the other is solved, and stay
 are tasks with an answer of their own. A plan can decide otherwise for both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +33,7 @@ class Comparison:
         """Read the questions of the evaluation sets; with ``dedupe`` those of the build are remembered, one by one."""
         self._drops_evaluation_variants = figure_variants is not FigureVariants.keep
         self._drops_variants = figure_variants is FigureVariants.drop
-        self._evaluation = EvaluationQuestions(
-            (subject.text, f"{subject.path.name}, row {subject.row}")
-            for subject in subjects(evaluation_files)
-            if subject.kind is TaskKind.question
-        )
+        self._evaluation = EvaluationQuestions(map(_questions, evaluation_files))
         self._near = NearDuplicates(drop_variants=self._drops_variants) if dedupe else None
 
     def compare(self, text: str, name: str) -> Verdict | None:
@@ -49,6 +45,13 @@ class Comparison:
             return verdict
         match = self._near.seen(question, name)
         return _verdict(match, self._drops_variants) if match else verdict
+
+
+def _questions(file: Path) -> Iterator[tuple[str, str]]:
+    """The questions of a file with their names."""
+    for subject in subjects([file]):
+        if subject.kind is TaskKind.question:
+            yield subject.text, f"{file.name}, row {subject.row}"
 
 
 def _verdict(match: Match, drops_variants: bool) -> Verdict:

@@ -51,6 +51,8 @@ class RankedSets:
 
     def ranks(self, hashes: Numbers) -> Numbers:
         """The rank of each hash, or `UNKNOWN`."""
+        if not len(self._vocabulary):
+            return np.full(len(hashes), UNKNOWN)
         positions = np.searchsorted(self._vocabulary, hashes)
         positions[positions == len(self._vocabulary)] = 0
         return np.where(self._vocabulary[positions] == hashes, self._ranks[positions], UNKNOWN)

@@ -51,7 +51,7 @@ def exact_search(questions: Iterable[tuple[str, str]]) -> Search:
     from aworld_train.dataset.contamination import EvaluationQuestions
     from aworld_train.dataset.shingles import shingles
 
-    evaluation = EvaluationQuestions((text, name) for name, text in questions)
+    evaluation = EvaluationQuestions([[(text, name) for name, text in questions]])
 
     def search(text: str) -> set[str]:
         match = evaluation.match(shingles(text))

@@ -5,6 +5,7 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,14 @@ OTHER = (
 CHINESE = "小明在商店买了三支铅笔和两本练习本, 每支铅笔一元五角, 每本练习本四元, 他一共应该付多少钱?"
 
 
+def evaluation_of(questions: Iterable[str]) -> EvaluationQuestions:
+    """The questions as one evaluation set, each with its number as its name."""
+    return EvaluationQuestions([[(question, str(number)) for number, question in enumerate(questions)]])
+
+
 def kind(text: str, *questions: str) -> MatchKind | None:
     """How the text matches the evaluation questions."""
-    evaluation = EvaluationQuestions((question, str(number)) for number, question in enumerate(questions))
+    evaluation = evaluation_of(questions)
     match = evaluation.match(shingles(text))
     return match and match.kind
 
@@ -65,7 +71,7 @@ def questions(name: str) -> list[str]:
     ],
 )
 def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
-    evaluation = EvaluationQuestions([(LIBRARY, "test:1")])
+    evaluation = EvaluationQuestions([[(LIBRARY, "test:1")]])
     assert evaluation.match(shingles(again)) == Match(MatchKind.near_duplicate, "test:1", 1.0)
 
 
@@ -82,7 +88,7 @@ def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
     ids=["preface", "hint", "before another", "after another", "answer", "Chinese preface"],
 )
 def test_a_question_is_found_inside_a_longer_text(around: str) -> None:
-    evaluation = EvaluationQuestions([(OTHER[:40], "none"), (LIBRARY, "test:1")])
+    evaluation = EvaluationQuestions([[(OTHER[:40], "none"), (LIBRARY, "test:1")]])
     match = evaluation.match(shingles(around.format(LIBRARY)))
     assert match == Match(MatchKind.contained, "test:1", 1.0)
 
@@ -141,11 +147,13 @@ def test_other_figures_are_a_kind_of_their_own(around: str) -> None:
 def test_the_closest_of_several_is_named_and_of_equal_ones_the_first() -> None:
     evaluation = EvaluationQuestions(
         [
-            (LIBRARY.replace("15", "16"), "other figures"),
-            (f"{OTHER} {LIBRARY} Give a reason for the answer in one line.", "longer"),
-            (LIBRARY.replace("town", "village"), "one word off"),
-            (LIBRARY, "same"),
-            (LIBRARY.upper(), "same again"),
+            [
+                (LIBRARY.replace("15", "16"), "other figures"),
+                (f"{OTHER} {LIBRARY} Give a reason for the answer in one line.", "longer"),
+                (LIBRARY.replace("town", "village"), "one word off"),
+                (LIBRARY, "same"),
+                (LIBRARY.upper(), "same again"),
+            ]
         ]
     )
     assert evaluation.match(shingles(LIBRARY)) == Match(MatchKind.near_duplicate, "same", 1.0)
@@ -156,11 +164,43 @@ def test_the_closest_of_several_is_named_and_of_equal_ones_the_first() -> None:
 
 def test_of_a_template_each_question_is_found_by_its_figures() -> None:
     texts = [LIBRARY.replace("15", str(number)) for number in range(20, 1020)]
-    evaluation = EvaluationQuestions((text, str(number)) for number, text in enumerate(texts))
+    evaluation = evaluation_of(texts)
     for number in (0, 500, 999):
         text = f"Here are 3 rules. {texts[number]} Show the work."
         assert evaluation.match(shingles(text)) == Match(MatchKind.contained, str(number), 1.0)
     assert evaluation.match(shingles(LIBRARY)) == Match(MatchKind.figure_variant, "0", 1.0)
+
+
+def test_long_instructions_around_short_questions_are_no_part_of_them() -> None:
+    around = (
+        "Solve the following problem step by step. The last line of the reply is of the form Answer: X, without "
+        "quotes, where X is the answer to the problem.\n\n{}\n\nRemember to put the answer on its own line after "
+        '"Answer:", and nothing else after it.'
+    )
+    short = [
+        "A baker has 30 rolls and sells 12 of them; how many are left?",
+        "Tom walks 5 miles an hour for 3 hours; how far does he get?",
+        "Which number has to be added to 17 so that the sum is 40?",
+        "The sides of a rectangle are 4 and 9 inches; find its area.",
+        "If 3 pens cost 6 dollars, what do 5 of the same pens cost?",
+        "Mia is 4 years older than Ben, who is 9; how old is Mia?",
+        "Half of the 28 pupils of a class swim; how many do not?",
+    ]
+    evaluation = EvaluationQuestions(
+        [[(around.format(text), text) for text in short], [(LIBRARY, "library"), (OTHER, "other")]]
+    )
+    for text in short:
+        for again in (text, around.format(text), f"Think well. {text} Then reply with one number."):
+            match = evaluation.match(shingles(again))
+            assert match is not None
+            assert match.name == text
+    for text in (
+        "How tall is the tower?",
+        "A boy has 7 kites and a girl 9; who of them has more of these kites?",
+    ):
+        assert evaluation.match(shingles(around.format(text))) is None
+    match = evaluation.match(shingles(around.format(LIBRARY)))
+    assert match == Match(MatchKind.near_duplicate, "library", 1.0)
 
 
 def test_without_questions_nothing_matches() -> None:
@@ -177,7 +217,7 @@ WORDS = st.lists(st.sampled_from(["red", "old", "cat", "sees", "the", "a", "7", 
 def test_the_search_misses_nothing_that_a_comparison_with_each_question_finds(
     references: list[str], text: str
 ) -> None:
-    evaluation = EvaluationQuestions((reference, reference) for reference in references)
+    evaluation = evaluation_of(references)
     match = evaluation.match(shingles(text))
     comparisons = [(shingles(text), shingles(reference)) for reference in references]
     sufficient = [
@@ -204,7 +244,7 @@ def overlap(left: Shingles, right: Shingles) -> tuple[float, float, int]:
 
 @given(st.text(st.characters()) | st.text(st.sampled_from("1\ud83d+ a三")), st.text())
 def test_any_text_can_be_compared(text: str, around: str) -> None:
-    evaluation = EvaluationQuestions([(text, "a"), (around, "b")])
+    evaluation = evaluation_of([text, around])
     assert (evaluation.match(shingles(text)) is None) == (not text.split())
     evaluation.match(shingles(f"{around} {text} {around}"))
 
@@ -212,7 +252,7 @@ def test_any_text_can_be_compared(text: str, around: str) -> None:
 @needs_gsm8k
 def test_no_real_question_is_taken_for_another_once_its_additions_are_gone() -> None:
     tests = questions("test.jsonl")[:60]
-    evaluation = EvaluationQuestions((text, str(at)) for at, text in enumerate(tests))
+    evaluation = evaluation_of(tests)
     for at, text in enumerate(tests):
         for again in (f"1. {text}", f"Problem 12: {text}", f"{text} (5 points)", text.replace("$", r"\$")):
             assert evaluation.match(shingles(again)) == Match(MatchKind.near_duplicate, str(at), 1.0)
@@ -223,7 +263,7 @@ def test_no_real_question_is_taken_for_another_once_its_additions_are_gone() -> 
 @needs_gsm8k
 def test_real_questions_are_found_inside_real_texts_and_nothing_else_is() -> None:
     tests, train = questions("test.jsonl"), questions("train.jsonl")
-    evaluation = EvaluationQuestions((text, str(at)) for at, text in enumerate(tests))
+    evaluation = evaluation_of(tests)
     draw = random.Random(0)
     for at, text in enumerate(tests[:200]):
         before, after = draw.sample(train, 2)
@@ -240,7 +280,7 @@ def test_real_questions_are_found_inside_real_texts_and_nothing_else_is() -> Non
 @needs_gsm8k
 def test_a_real_question_with_another_number_is_a_variant() -> None:
     tests, changed = questions("test.jsonl"), 0
-    evaluation = EvaluationQuestions((text, str(at)) for at, text in enumerate(tests))
+    evaluation = evaluation_of(tests)
     for at, text in enumerate(tests):
         digit = next((place for place, letter in enumerate(text) if letter in "2345678"), None)
         if digit is not None:

@@ -155,7 +155,7 @@ def test_questions_that_differ_in_a_figure_alone_are_different_tasks(one: str, o
     near = NearDuplicates(0.3)
     assert seen(near, one, "a") is None
     assert seen(near, other, "b") is None
-    evaluation = EvaluationQuestions([(one, "a")])
+    evaluation = EvaluationQuestions([[(one, "a")]])
     match = evaluation.match(shingles(other))
     assert match is None or match.kind is MatchKind.figure_variant
 
