@@ -233,8 +233,8 @@ class _Account(NamedTuple):
             f"{seen} pieces of input were seen, {self.dropped.total()} dropped"
             f"{f' ({reasons})' if reasons else ''}, {self.counts.merged} merged, "
             f"{self.counts.against} left out by --against, {self.counts.near_duplicates} as near-duplicates, "
-            f"{self.counts.contained} as parts of a text or around one, {self.counts.figure_variants} as variants "
-            "in other figures (--figure-variants)"
+            f"{self.counts.contained} because one question contains the other, {self.counts.figure_variants} as "
+            "figure variants (--figure-variants)"
         )
 
 

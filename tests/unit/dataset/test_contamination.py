@@ -203,6 +203,22 @@ def test_long_instructions_around_short_questions_are_no_part_of_them() -> None:
     assert match == Match(MatchKind.near_duplicate, "library", 1.0)
 
 
+def test_questions_of_one_form_are_found_by_what_they_have_in_common_too() -> None:
+    places = ["France", "Peru", "Kenya", "Japan", "Chile", "Norway", "Ghana", "Nepal"]
+    short = [f"What is the capital of {place}?" for place in places]
+    long = [LIBRARY.replace("town", place).replace("cents", "coins") for place in places]
+    evaluation = EvaluationQuestions([[(text, text) for text in short], [(text, text) for text in long]])
+    for text in short:
+        assert evaluation.match(shingles(f"Problem 3: {text}")) == Match(MatchKind.near_duplicate, text, 1.0)
+    for text in long:
+        again = (
+            f"Read this text twice, and then give a short answer to its question: {text} Reply in one line."
+        )
+        match = evaluation.match(shingles(again))
+        assert match is not None
+        assert (match.name, match.share) == (text, 1.0)
+
+
 def test_without_questions_nothing_matches() -> None:
     assert kind(LIBRARY) is None
     assert kind(LIBRARY, "", "  ") is None
