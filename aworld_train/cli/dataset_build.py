@@ -112,6 +112,7 @@ def build_command(
         FigureVariants | None,
         typer.Option(
             "--figure-variants",
+            metavar="keep|drop",
             help="Keep or drop questions that differ from another in their figures alone. "
             r"\[default: drop for --against, keep for --dedupe]",
         ),

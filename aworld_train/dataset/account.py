@@ -34,7 +34,7 @@ class BuildReport:
         near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``; listed too.
         contained: Tasks whose question contains one of ``against_files``, or is a part of it; listed too.
         figure_variants_left_out: Tasks whose question differs from another in its figures alone; listed too.
-        figure_variants_kept: Those of them that were not left out for it.
+        figure_variants_kept: Tasks with such a question that were not left out for it.
         figure_variant_examples: File, line, text and reason of the first few of both.
         left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
         rows: Rows written, by split.
