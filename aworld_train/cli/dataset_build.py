@@ -16,6 +16,7 @@ from aworld_train.cli import console
 from aworld_train.cli.build_progress import shown
 from aworld_train.cli.dataset_views import JsonOption
 from aworld_train.cli.termination import raised_from_signals
+from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.sources.options import (
     UserOption,
     default_value,
@@ -106,8 +107,17 @@ def build_command(
         typer.Option(
             "--against",
             metavar="PATH",
-            help="Dataset directory or parquet file whose tasks, and questions nearly theirs, are left out; "
-            "repeatable.",
+            help="Dataset directory or parquet file whose tasks are left out, and questions that nearly equal "
+            "theirs, contain one or are a part of one; repeatable.",
+        ),
+    ] = None,
+    figure_variants: Annotated[
+        FigureVariants | None,
+        typer.Option(
+            "--figure-variants",
+            metavar="keep|drop",
+            help="Keep or drop questions that differ from another in their figures alone. "
+            r"\[default: drop for --against, keep for --dedupe]",
         ),
     ] = None,
     strict: Annotated[
@@ -158,6 +168,7 @@ def build_command(
         "limit": limit,
         "dedupe": dedupe,
         "against": against or None,
+        "figure_variants": figure_variants,
         "strict": strict,
     }
     plan = replace(plan, **{name: value for name, value in overrides.items() if value is not None})
@@ -207,6 +218,8 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
         ("merged: repeats another task", report.merged),
         ("left out: in a dataset given with --against", report.against),
         ("left out: nearly another question", report.near_duplicates),
+        ("left out: contains a question of --against, or is a part of one", report.contained),
+        ("left out: another question in other figures", report.figure_variants_left_out),
         ("left over: beyond the limit, the weights or the splits", report.left_over),
         *((f"dropped: {reason}", count) for reason, count in report.dropped.items()),
     ):
@@ -214,7 +227,16 @@ def _print_report(report: "BuildReport", plan: "BuildPlan") -> None:
     account.add_section()
     account.add_row("seen", str(report.seen), style="bold")
     console.out.print(account)
-    if report.dropped or report.near_duplicates:
+    if report.figure_variants_kept:
+        console.note(
+            f"{report.figure_variants_kept} questions differ from another in their figures alone and stay."
+        )
+    for example in report.figure_variant_examples[:1]:
+        console.note(
+            f"For example, {example['file']}, line {example['line']}, {example['reason']}: {example['text']}"
+        )
+    left_out = report.near_duplicates + report.contained + report.figure_variants_left_out
+    if report.dropped or left_out:
         console.note(f"What was dropped is listed in {report.out / 'dropped.jsonl'}")
     for source in report.sources:
         for line in _unused_columns(source["unused_columns"]):

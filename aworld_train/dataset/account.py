@@ -13,7 +13,7 @@ class BuildReport:
     """What a build read, kept and wrote.
 
     ``seen == kept + sum(dropped.values())`` and ``kept == sum(rows.values()) + merged + against +
-    near_duplicates + left_over``.
+    near_duplicates + contained + figure_variants_left_out + left_over``.
 
     Attributes:
         out: The dataset directory.
@@ -23,6 +23,8 @@ class BuildReport:
         limit: The limit of the plan: most tasks, or None.
         splits: Fraction of the tasks by split, as in the plan.
         dedupe: Whether near-duplicates within the dataset were left out.
+        figure_variants: What the plan says about questions that differ in their figures alone: ``keep``, ``drop`` or
+            None.
         against_files: Name and sha256 of each file whose tasks were left out.
         seen: Tasks and unusable pieces of input that the sources yielded.
         kept: Those that were not dropped; all are tasks.
@@ -31,6 +33,10 @@ class BuildReport:
         merged: Tasks that repeat an earlier one.
         against: Tasks that are in a file of ``against_files``.
         near_duplicates: Tasks that are near-duplicates of another, or of one in ``against_files``; listed too.
+        contained: Tasks whose question contains one of ``against_files``, or is a part of it; listed too.
+        figure_variants_left_out: Tasks whose question differs from another in its figures alone; listed too.
+        figure_variants_kept: Tasks with such a question that were not left out for it.
+        figure_variant_examples: File, line, text and reason of the first few of both.
         left_over: Distinct tasks beyond the limit or the weights, or outside all splits.
         rows: Rows written, by split.
         levels: Rows written by level, by split; empty where tasks have no level.
@@ -45,6 +51,7 @@ class BuildReport:
     limit: int | None
     splits: Mapping[str, float]
     dedupe: bool
+    figure_variants: str | None
     against_files: Sequence[Mapping[str, str]]
     seen: int
     kept: int
@@ -52,6 +59,10 @@ class BuildReport:
     merged: int
     against: int
     near_duplicates: int
+    contained: int
+    figure_variants_left_out: int
+    figure_variants_kept: int
+    figure_variant_examples: Sequence[Mapping[str, str | int]]
     left_over: int
     rows: Mapping[str, int]
     levels: Mapping[str, Mapping[str, int]]

@@ -1,9 +1,10 @@
 """From sources to a dataset directory, with counts that add up, in memory that does not grow with the data.
 
 Every item that a source yields counts as seen, and is either kept as a task or dropped with a reason. A kept task is
-written as a row, repeats another task (merged), is in a reference dataset (against), is a near-duplicate
-(near_duplicates), or is left over by the limit, the weights or the splits. `BuildReport` holds these numbers;
-``dataset.json`` records them with everything that is needed to build the same bytes again.
+written as a row, repeats another task (merged), is in a reference dataset (against), matches another question
+(near_duplicates, contained, figure_variants_left_out), or is left over by the limit, the weights or the splits.
+`BuildReport` holds these numbers; ``dataset.json`` records them with everything that is needed to build the same bytes
+again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.building import Build
 from aworld_train.dataset.exclusion import read_reference, reference_files
+from aworld_train.dataset.matches import parse_figure_variants
 from aworld_train.dataset.merging import CONFLICT
 from aworld_train.dataset.output import check_replaceable, replacing
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
@@ -34,6 +36,7 @@ def build(
     limit: int | None = None,
     dedupe: bool = False,
     against: Sequence[str | Path] = (),
+    figure_variants: str | None = None,
     strict: bool = False,
     **options: Any,
 ) -> BuildReport:
@@ -48,7 +51,10 @@ def build(
         seed: The same seed and input give the same bytes.
         limit: Most tasks over all splits.
         dedupe: Leave out near-duplicates of other questions of the dataset.
-        against: Dataset directories or parquet files; their tasks, and near-duplicates of these, are left out.
+        against: Dataset directories or parquet files; their tasks, near-duplicates of these, and questions that
+            contain one or are a part of it are left out.
+        figure_variants: ``keep`` or ``drop`` questions that differ from another in their figures alone; by default
+            those of a question in ``against`` are left out, and those of another of the dataset stay.
         strict: Whether the first dropped piece of input is an error.
         options: Other fields of `SourceOptions`, such as ``columns``, ``scorer`` or ``system``.
 
@@ -66,6 +72,7 @@ def build(
             limit=limit,
             dedupe=dedupe,
             against=[Path(path) for path in against],
+            figure_variants=parse_figure_variants(figure_variants),
             strict=strict,
         )
     )

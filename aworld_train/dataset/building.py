@@ -23,8 +23,8 @@ from aworld_train import __version__
 from aworld_train.dataset.account import BuildReport
 from aworld_train.dataset.arrays import as_integers, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
-from aworld_train.dataset.drops import DropList
-from aworld_train.dataset.exclusion import Reference, subjects
+from aworld_train.dataset.drops import DropList, listed
+from aworld_train.dataset.exclusion import Reference
 from aworld_train.dataset.gathering import GatheredCounts, gather, short_lived_tasks
 from aworld_train.dataset.merging import DistinctTasks, MergeCounts, Near
 from aworld_train.dataset.mix import Numbers, Selection, quotas
@@ -35,11 +35,12 @@ from aworld_train.dataset.rows import RowMaker
 from aworld_train.dataset.sources import Source, SourceOptions, find_source
 from aworld_train.dataset.splits import Assignment, cut
 from aworld_train.dataset.spool import Spool
-from aworld_train.dataset.tasks import TaskKind
 from aworld_train.dataset.writing import SplitWriter
 from aworld_train.errors import DatasetError
 
 DROPPED = "dropped.jsonl"
+
+MAX_EXAMPLE_CHARS = 300
 
 _MAX_REASONS = 5
 
@@ -94,16 +95,13 @@ class Build:
         return gather(source, options, number, self.families, self.spool, drops, self.progress)
 
     def _near(self) -> Near | None:
-        """The search for near-duplicates; None where the plan has neither ``dedupe`` nor ``against``."""
+        """The comparison with other questions; None where the plan has neither ``dedupe`` nor ``against``."""
         if not (self.plan.dedupe or self.plan.against):
             return None
-        from aworld_train.dataset.near import NearDuplicates
+        from aworld_train.dataset.comparing import Comparison
 
-        near = NearDuplicates()
-        for kind, subject, path in subjects(self.reference.files):
-            if kind is TaskKind.question:
-                near.add_reference(subject, path.name)
-        return near.seen if self.plan.dedupe else lambda text, name: near.match(text)
+        plan = self.plan
+        return Comparison(self.reference.files, plan.dedupe, plan.figure_variants).compare
 
     def _choose(self, families: Sequence[Family]) -> tuple[partial[Selection], Numbers, list[int]]:
         """The selection of tasks to write, the stratum of each family, and the number of tasks of each stratum."""
@@ -184,7 +182,7 @@ class Build:
         plan, counts = self.plan, self.distinct.counts
         seen = sum(count.seen for count in gathered)
         kept = seen - drops.reasons.total()
-        left_out = counts.merged + counts.against + counts.near_duplicates
+        compared = counts.near_duplicates + counts.contained + counts.figure_variants
         return BuildReport(
             out=plan.out,
             sources=[
@@ -200,6 +198,7 @@ class Build:
             limit=plan.limit,
             splits=dict(plan.splits),
             dedupe=plan.dedupe,
+            figure_variants=plan.figure_variants and plan.figure_variants.value,
             against_files=_with_hashes(self.reference.files),
             seen=seen,
             kept=kept,
@@ -207,7 +206,13 @@ class Build:
             merged=counts.merged,
             against=counts.against,
             near_duplicates=counts.near_duplicates,
-            left_over=kept - left_out - sum(rows.values()),
+            contained=counts.contained,
+            figure_variants_left_out=counts.figure_variants,
+            figure_variants_kept=counts.figure_variants_kept,
+            figure_variant_examples=[
+                listed(example, MAX_EXAMPLE_CHARS) for example in counts.figure_variant_examples
+            ],
+            left_over=kept - counts.merged - counts.against - compared - sum(rows.values()),
             rows=rows,
             levels=levels,
             outputs={},
@@ -233,7 +238,9 @@ class _Account(NamedTuple):
         return (
             f"{seen} pieces of input were seen, {self.dropped.total()} dropped"
             f"{f' ({reasons})' if reasons else ''}, {self.counts.merged} merged, "
-            f"{self.counts.against} left out by --against, {self.counts.near_duplicates} as near-duplicates"
+            f"{self.counts.against} left out by --against, {self.counts.near_duplicates} as near-duplicates, "
+            f"{self.counts.contained} because one question contains the other, {self.counts.figure_variants} as "
+            "figure variants (--figure-variants)"
         )
 
 

@@ -44,9 +44,7 @@ class DropList:
 
     def note(self, item: Dropped) -> None:
         """List a usable task that was left out because the plan says so, without counting it as dropped."""
-        text = _cut(item.text, MAX_CHARS).encode("utf-8", errors="replace").decode()
-        line = {"file": item.file, "line": item.line, "text": text, "reason": item.reason}
-        self._file.write(self._encoder.encode(line) + b"\n")
+        self._file.write(self._encoder.encode(listed(item, MAX_CHARS)) + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +56,12 @@ class DropList:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+
+def listed(item: Dropped, max_chars: int) -> dict[str, str | int]:
+    """A dropped item as it is listed, with at most so much of its text."""
+    text = _cut(item.text, max_chars).encode("utf-8", errors="replace").decode()
+    return {"file": item.file, "line": item.line, "text": text, "reason": item.reason}
 
 
 def _cut(text: str, max_chars: int) -> str:

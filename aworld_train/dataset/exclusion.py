@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -75,14 +75,23 @@ def read_reference(files: Sequence[Path], seed: int) -> Reference:
         DatasetError: A file cannot be read, or has a row without anything to compare.
     """
     reference = Reference(files)
-    for kind, subject, path in subjects(files):
-        reference.kinds.add(kind)
-        reference.digests.add(digest(_key(subject, kind, path).encode(), seed))
+    for subject in subjects(files):
+        reference.kinds.add(subject.kind)
+        reference.digests.add(digest(_key(subject).encode(), seed))
     return reference
 
 
-def subjects(files: Iterable[Path]) -> Iterator[tuple[TaskKind, str, Path]]:
-    """The kind and subject of each row of the files: its expression, its question, or else its last message.
+class Subject(NamedTuple):
+    """What a row asks: its expression, its question, or else its last message."""
+
+    kind: TaskKind
+    text: str
+    path: Path
+    row: int
+
+
+def subjects(files: Iterable[Path]) -> Iterator[Subject]:
+    """The subject of each row of the files.
 
     Raises:
         DatasetError: A file cannot be read, or has a row without any of them.
@@ -93,7 +102,7 @@ def subjects(files: Iterable[Path]) -> Iterator[tuple[TaskKind, str, Path]]:
             number = 0
             for batch in read_batches(file, path, columns):
                 for row in batch.to_pylist():
-                    yield *_subject(row, number, path), path
+                    yield Subject(*_subject(row, number, path), path, number)
                     number += 1
 
 
@@ -113,12 +122,13 @@ def _subject(row: dict[str, Any], number: int, path: Path) -> tuple[TaskKind, st
     )
 
 
-def _key(subject: str, kind: TaskKind, path: Path) -> str:
-    if kind is TaskKind.question:
-        return question_key(subject)
+def _key(subject: Subject) -> str:
+    if subject.kind is TaskKind.question:
+        return question_key(subject.text)
     try:
-        return normalize(subject)
+        return normalize(subject.text)
     except ExpressionError as error:
         raise DatasetError(
-            f"{path} cannot be left out (--against): its expression {subject!r} is unusable, {error.message}."
+            f"{subject.path} cannot be left out (--against): its expression {subject.text!r} is unusable, "
+            f"{error.message}."
         ) from error

@@ -6,9 +6,9 @@ distinct tasks are stored, so that their texts need not be in memory.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,20 @@ from aworld_train.dataset.arrays import as_integers, as_truths, numbers
 from aworld_train.dataset.columns import Family, FamilyIndex
 from aworld_train.dataset.drops import DropList
 from aworld_train.dataset.exclusion import Reference
+from aworld_train.dataset.matches import MatchKind
 from aworld_train.dataset.progress import BuildProgress
 from aworld_train.dataset.spool import Spool, SpoolPart, digest_numbers
 from aworld_train.dataset.tasks import Dropped
 
+if TYPE_CHECKING:
+    from aworld_train.dataset.comparing import Verdict
+
 CONFLICT = "same question with another answer"
 
-Near = Callable[[str, str], tuple[str, float] | None]
-"""Maps a question and its name to the name of its near-duplicate and their similarity (0 to 1), or to None."""
+MAX_EXAMPLES = 3
+
+Near = Callable[[str, str], "Verdict | None"]
+"""Compares a question, given with its name, with others."""
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -38,11 +44,19 @@ class MergeCounts:
         merged: Tasks that repeat another with the same answer.
         against: Tasks that are in a reference dataset.
         near_duplicates: Questions that are near-duplicates of another.
+        contained: Questions that contain one of a reference dataset or are a part of it.
+        figure_variants: Questions that differ from another in their figures alone.
+        figure_variants_kept: Such questions that were not left out.
+        figure_variant_examples: The first few of both.
     """
 
     merged: int = 0
     against: int = 0
     near_duplicates: int = 0
+    contained: int = 0
+    figure_variants: int = 0
+    figure_variants_kept: int = 0
+    figure_variant_examples: list[Dropped] = field(default_factory=list)
 
 
 class DistinctTasks:
@@ -134,14 +148,32 @@ class DistinctTasks:
         for position in kept.tolist():
             self._progress.rows += 1
             if families[codes[position]].is_question:
-                match = near(subjects[position].as_py(), ids[position].as_py())
-                if match is not None:
-                    self.counts.near_duplicates += 1
-                    reason = f"near-duplicate of {match[0]} ({match[1]:.2f})"
-                    drops.note(_dropped(batch, position, families, reason))
-                    continue
+                verdict = near(subjects[position].as_py(), ids[position].as_py())
+                if verdict is not None:
+                    self._count(verdict)
+                    if self._is_example(verdict):
+                        example = _dropped(batch, position, families, str(verdict.match))
+                        self.counts.figure_variant_examples.append(example)
+                    if verdict.is_left_out:
+                        drops.note(_dropped(batch, position, families, str(verdict.match)))
+                        continue
             distinct.append(position)
         return np.array(distinct, dtype=np.int64)
+
+    def _count(self, verdict: "Verdict") -> None:
+        match verdict.match.kind:
+            case MatchKind.near_duplicate:
+                self.counts.near_duplicates += 1
+            case MatchKind.contained:
+                self.counts.contained += 1
+            case MatchKind.figure_variant if verdict.is_left_out:
+                self.counts.figure_variants += 1
+            case MatchKind.figure_variant:
+                self.counts.figure_variants_kept += 1
+
+    def _is_example(self, verdict: "Verdict") -> bool:
+        is_variant = verdict.match.kind is MatchKind.figure_variant
+        return is_variant and len(self.counts.figure_variant_examples) < MAX_EXAMPLES
 
     def _positions_file(self, number: int) -> Path:
         return self._folder / f"{number}.kept.npy"

@@ -5,8 +5,13 @@ Jaccard similarity of their shingles, so no text is wrongly called a near-duplic
 index are chosen so that 98 of 100 pairs just at the threshold are found, and nearly all above it. Hashing has a fixed
 seed, so the same texts in the same order give the same result on every machine.
 
-A text is remembered by its name, eight bytes for each shingle (at most 16 KB) and about 1.3 KB in the index, without
-its words: 200,000 questions of 300 characters take about 400 MB.
+Here every shingle contains the figures of its text: texts with other figures share none and are not compared. Otherwise
+the thousands of problems that are made from one template would all be candidates for each other. Those that have the
+same words and other figures are found in a table of all texts without their figures.
+
+A text is remembered by its name, eight bytes for each shingle (at most 16 KB) and about 1.5 KB in the index, without
+its words: 200,000 questions of 300 characters take about 400 MB. A question inside a longer one is not looked for: both
+can be good tasks of one set, and which of them is left out would depend on their order.
 
 An exact self-join on the shingles, without rensa, found the same 5,907 near-duplicates among 200,000 generated
 questions of 35 to 60 words. It took longer (two cores): 16 s with DuckDB 2.0.0 limited to 500 MB, and 29 s and 5.2 GiB
@@ -15,11 +20,13 @@ with polars 2.1.0, against 2 s with rensa 0.5.0; making the shingles takes anoth
 
 from array import array
 from collections.abc import Sequence
+from hashlib import blake2b
 from math import ceil, log, log1p
 
 from rensa import RMinHash, RMinHashLSH
 
-from aworld_train.dataset.shingles import shingles
+from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
+from aworld_train.dataset.shingles import MIN_WORDS, Shingles
 from aworld_train.errors import UsageError
 
 MIN_THRESHOLD = 0.3
@@ -31,7 +38,7 @@ _SEED = 42
 
 
 class NearDuplicates:
-    """An index of the references and of the texts so far, which finds near-duplicates of another text.
+    """An index of the texts so far, which finds those that another text nearly equals.
 
     Use it with questions, not with prompts: texts that share a template longer than their own words are all candidates
     for each other, so that each text takes longer the more there are.
@@ -40,11 +47,12 @@ class NearDuplicates:
     smallest hashes; the similarity then has a standard error of about 0.01. For all other texts it is exact.
     """
 
-    def __init__(self, threshold: float = 0.8) -> None:
+    def __init__(self, threshold: float = THRESHOLD, *, drop_variants: bool = False) -> None:
         """An index without texts.
 
         Args:
             threshold: Least Jaccard similarity of near-duplicates, from 0.3 to 1.
+            drop_variants: Whether texts that differ in their figures alone are left out, and so not remembered.
 
         Raises:
             UsageError: The threshold is outside.
@@ -54,43 +62,43 @@ class NearDuplicates:
                 f"The similarity {threshold} of near-duplicates is not between {MIN_THRESHOLD} and 1; 0.8 is usual."
             )
         self.threshold = threshold
+        self._drop_variants = drop_variants
         bands, slots = _bands(threshold)
         self._slots = bands * slots
         self._index = RMinHashLSH(threshold, self._slots, bands)
         self._names: list[str] = []
         self._hashes = array("Q")
         self._ends = array("Q", [0])
+        self._by_words: dict[bytes, str] = {}
 
-    def add_reference(self, text: str, name: str) -> None:
-        """Remember a text, such as one of an evaluation set, even if it is similar to another."""
-        shingle_list = shingles(text)
-        self._remember(_hashes(shingle_list), self._sketch(shingle_list), name)
+    def seen(self, shingles: Shingles, name: str) -> Match | None:
+        """The most similar earlier text, or else the first one that has the same words and other figures.
 
-    def match(self, text: str) -> tuple[str, float] | None:
-        """The name and similarity of the most similar remembered text; None where none reaches the threshold.
-
-        Of equally similar ones it is the earliest. The text itself is not remembered.
+        Of equally similar ones it is the earliest. A text is remembered under its name unless it is left out.
         """
-        shingle_list = shingles(text)
-        return self._nearest(_hashes(shingle_list), self._sketch(shingle_list))
-
-    def seen(self, text: str, name: str) -> tuple[str, float] | None:
-        """As `match`, but a text without a near-duplicate is remembered under its name."""
-        shingle_list = shingles(text)
-        hashes, sketch = _hashes(shingle_list), self._sketch(shingle_list)
+        if not shingles.padded:
+            return None
+        salted = _salted(shingles)
+        hashes, sketch = _hashes(salted), self._sketch(salted)
         match = self._nearest(hashes, sketch)
-        if match is None:
+        if match is not None:
+            return match
+        words = _digest(shingles.line)
+        if shingles.words >= MIN_WORDS and words in self._by_words:
+            match = Match(MatchKind.figure_variant, self._by_words[words], 1.0)
+        if match is None or not self._drop_variants:
             self._remember(hashes, sketch, name)
+            self._by_words.setdefault(words, name)
         return match
 
-    def _nearest(self, hashes: set[int], sketch: RMinHash) -> tuple[str, float] | None:
-        if not hashes:
-            return None
+    def _nearest(self, hashes: set[int], sketch: RMinHash) -> Match | None:
         candidates = [
             (self._similarity(hashes, position), -position) for position in self._index.query(sketch)
         ]
         similarity, position = max(candidates, default=(0.0, 0))
-        return (self._names[-position], similarity) if similarity >= self.threshold else None
+        if similarity < self.threshold:
+            return None
+        return Match(MatchKind.near_duplicate, self._names[-position], similarity)
 
     def _similarity(self, hashes: set[int], position: int) -> float:
         start, end = self._ends[position], self._ends[position + 1]
@@ -99,8 +107,6 @@ class NearDuplicates:
         return _jaccard(hashes, self._hashes[start:end]) if few >= self.threshold * many else 0.0
 
     def _remember(self, hashes: set[int], sketch: RMinHash, name: str) -> None:
-        if not hashes:
-            return
         self._index.insert(len(self._names), sketch)
         self._names.append(name)
         self._hashes.extend(hashes)
@@ -110,6 +116,16 @@ class NearDuplicates:
         sketch = RMinHash(self._slots, _SEED)
         sketch.update(shingle_list)
         return sketch
+
+
+def _salted(shingles: Shingles) -> list[str]:
+    """The distinct shingles, each with the figures of the text."""
+    salt = _digest(shingles.figures).hex()
+    return [f"{salt} {shingle}" for shingle in set(shingles.padded)]
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=8).digest()
 
 
 def _jaccard(left: set[int], right: Sequence[int]) -> float:

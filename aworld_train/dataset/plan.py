@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.mix import check_weights
 from aworld_train.dataset.names import check_schema_name, check_scorer_name
 from aworld_train.dataset.prompts.choices import check_template
@@ -52,6 +53,8 @@ class BuildPlan:
         limit: Most tasks over all splits.
         dedupe: Leave out near-duplicates of other questions of the dataset.
         against: Dataset directories or parquet files whose tasks are left out.
+        figure_variants: What becomes of questions that differ from another in their figures alone; by default those
+            of a question in ``against`` are left out, and those of another of the dataset stay.
         strict: Whether the first dropped piece of input is an error.
     """
 
@@ -62,6 +65,7 @@ class BuildPlan:
     limit: int | None = None
     dedupe: bool = False
     against: Sequence[Path] = ()
+    figure_variants: FigureVariants | None = None
     strict: bool = False
 
     def with_shared_options(self) -> "BuildPlan":
@@ -92,6 +96,11 @@ class BuildPlan:
             raise UsageError("No source is given; name at least one under `sources`.")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit {self.limit} leaves no task; give 1 or more.")
+        if self.figure_variants is not None and not (self.dedupe or self.against):
+            raise UsageError(
+                f"--figure-variants {self.figure_variants.value} is for questions that --dedupe or --against compares, "
+                "and neither is given."
+            )
         check_splits(self.splits)
         check_weights([(source.name, source.weight) for source in self.sources])
         for source in self.sources:

@@ -19,6 +19,7 @@ from typing import Any
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.plan import BuildPlan, PlannedSource
 from aworld_train.dataset.sources.options import OptionError, default_value, make_options, user_options
 from aworld_train.dataset.splits import DEFAULT_SPLITS
@@ -60,6 +61,7 @@ class DatasetRecipe:
     limit: int | None = None
     dedupe: bool = False
     against: list[str] = field(default_factory=list)
+    figure_variants: FigureVariants | None = None
     strict: bool = False
 
 
@@ -82,6 +84,7 @@ def read_recipe(name: str) -> BuildPlan:
         limit=recipe.limit,
         dedupe=recipe.dedupe,
         against=[Path(file) for file in recipe.against],
+        figure_variants=recipe.figure_variants,
         strict=recipe.strict,
     )
 

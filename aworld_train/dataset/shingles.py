@@ -4,10 +4,11 @@ The similarity of two questions is their number of shared shingles divided by th
 words in a row, with padding at the ends of the text, so each word is in three of them: at a similarity of 0.8 one word
 in 27 may differ, so one word in a typical problem of 45 words, and none in a question of a dozen words, where each word
 may matter. In texts of a few words, and in scripts without spaces, a shingle is five characters in a row; a changed
-word of two characters then needs a text of 50, about 30 words of Chinese.
+word of two characters then needs a text of 50, about 30 words of Chinese. A text with both kinds of script, such as a
+Chinese problem in an English prompt, has the shingles of both.
 
-Questions that differ only in a figure have different answers and are different tasks. Therefore every shingle contains
-the figures of its text, in their order: where these differ no shingle is shared, and the similarity is 0.
+Questions that differ only in a figure have different answers and are different tasks. Therefore a shingle has `0` for
+every number, and the figures of a text, in their order, are compared apart from its words.
 
 What editors of datasets add is no part of the question, and its figures would hide the question: the number in front
 ("1. ", "Problem 12:"), the points, HTML tags, Markdown's emphasis, escapes and dollar signs are removed first.
@@ -17,12 +18,18 @@ import html
 import re
 import unicodedata
 from collections.abc import Sequence
-from hashlib import blake2b
+from dataclasses import dataclass
 
 FEW_WORDS = 5
+MIN_WORDS = 8
+"""A text with fewer words is found neither inside another nor by its words alone: too many texts have these words.
+
+GPT-3's search for contamination used runs of 8 to 13 words (Brown et al., 2020, appendix C).
+"""
 
 _WORDS_IN_A_ROW = 3
 _CHARACTERS_IN_A_ROW = 5
+_CHARACTERS_OF_A_WORD = 2
 
 # Thai, Lao, Tibetan, Burmese, Khmer, kana, and the ideographs with their extensions.
 _UNSPACED = (
@@ -40,6 +47,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _DECIMAL = re.compile(r"\d+\.\d+")
 _BESIDE_A_NUMBER = re.compile(rf"(?<=[\d)\]}}])\s*([{_OPERATORS}])\s*|\s*([{_OPERATORS}])\s*(?=[\d(\[{{])")
 _FIGURE = re.compile(rf"[{_OPERATORS}{_NUMERALS}\d%\\]")
+_NUMBER = re.compile(rf"\d+(?:\.\d+)?|[{_NUMERALS}]+")
 _WORD = re.compile(r"\w+")
 
 _NUMBERING = re.compile(
@@ -73,8 +81,28 @@ _NUMBER_WORDS = {
 }
 
 
-def shingles(text: str) -> list[str]:
-    """The distinct shingles of a text, in no particular order.
+@dataclass(frozen=True)
+class Shingles:
+    """A text as it is compared with others.
+
+    Attributes:
+        padded: The shingles in the order of the text, with those of the padding at its ends; empty for an empty text.
+        inner: Those without padding, which another text also has where it contains this one. A text shorter than a
+            shingle has only padded ones.
+        figures: The figures in the order of the text, parted by spaces.
+        line: The words in the order of the text, with `0` for every number.
+        words: About how many words there are besides the figures.
+    """
+
+    padded: Sequence[str]
+    inner: Sequence[str]
+    figures: str
+    line: str
+    words: int
+
+
+def shingles(text: str) -> Shingles:
+    """The shingles of a text.
 
     Case, spacing, the punctuation between words, Unicode's spellings of a character and a number's (`1,000`,
     `5.00`, `three`) make no difference. A text of nothing but punctuation is compared as it stands; one of
@@ -87,16 +115,22 @@ def shingles(text: str) -> list[str]:
     for chunk in _chunks(text):
         if _FIGURE.search(chunk):
             figures.append(chunk)
-            words.append(chunk)
+            words.append(_NUMBER.sub("0", chunk))
         else:
             words.extend(_WORD.findall(chunk))
-    salt = blake2b(" ".join(figures).encode(), digest_size=6).hexdigest() if figures else ""
     line = " ".join(words) or " ".join(text.split())
-    if not line:
-        return []
-    if len(words) > FEW_WORDS and 2 * len(_UNSPACED_LETTER.findall(line)) < len(line):
-        return _runs(salt, words, _WORDS_IN_A_ROW, " ")
-    return _runs(salt, list(line), _CHARACTERS_IN_A_ROW, "")
+    unspaced = [] if line.isascii() else [word for word in words if _UNSPACED_LETTER.search(word)]
+    characters = sum(len(word) for word in unspaced)
+    count = len(words) - len(figures) - len(unspaced) + characters // _CHARACTERS_OF_A_WORD
+    if len(words) <= FEW_WORDS or 2 * characters >= len(line):
+        padded, inner = _runs(line, _CHARACTERS_IN_A_ROW, "")
+    else:
+        padded, inner = _runs(words, _WORDS_IN_A_ROW, " ")
+        if characters >= MIN_WORDS * _CHARACTERS_OF_A_WORD:
+            _, runs = _runs(line, _CHARACTERS_IN_A_ROW, "")
+            unspaced_runs = [run for run in runs if _UNSPACED_LETTER.search(run)]
+            padded, inner = [*padded, *unspaced_runs], [*inner, *unspaced_runs]
+    return Shingles(padded, inner, " ".join(figures), line, count)
 
 
 def _chunks(text: str) -> list[str]:
@@ -130,8 +164,12 @@ def _without_additions(text: str) -> str:
     return question if question.strip() else text
 
 
-def _runs(salt: str, items: Sequence[str], length: int, between: str) -> list[str]:
+def _runs(items: Sequence[str], length: int, between: str) -> tuple[list[str], list[str]]:
+    """The runs of ``length`` items, with padding at the ends of the items and without."""
+    if not items:
+        return [], []
     ends = [""] * (length - 1)
-    padded = [*ends, *items, *ends]
-    starts = range(len(padded) - length + 1)
-    return list({f"{salt} {between.join(padded[at : at + length])}" for at in starts})
+    padded_items = [*ends, *items, *ends]
+    starts = range(len(padded_items) - length + 1)
+    padded = [between.join(padded_items[at : at + length]) for at in starts]
+    return padded, padded[length - 1 : len(items)] or padded

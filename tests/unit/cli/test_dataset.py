@@ -43,6 +43,22 @@ def test_build_with_json_prints_one_object_and_nothing_else(tmp_path: Path) -> N
     assert report["seed"] == 4
 
 
+def test_build_counts_other_figures_apart_and_shows_one(tmp_path: Path) -> None:
+    text = "A baker sells {} rolls in the morning and {} in the afternoon; how many does she sell in one day?"
+    rows = [{"query": text.format(number, number + 5), "answer": "1"} for number in range(10, 30)]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    arguments = ["build", "jsonl", "--file", str(source), "--out", str(tmp_path / "out"), "--dedupe"]
+    arguments += ["--split", "all=1"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "19 questions differ from another in their figures alone and stay." in result.stderr
+    assert result.stderr.count("has the words and not the figures of ") == 1
+    result = CliRunner().invoke(app, [*arguments, "--figure-variants", "drop"], catch_exceptions=False)
+    assert "and stay" not in result.stderr
+    (line,) = (line for line in result.stdout.splitlines() if "another question in other figures" in line)
+    assert "19" in line
+
+
 @pytest.mark.parametrize(
     "splits",
     [["--split", "a=0.5", "--split", "b=0.3"], ["--split", "a=0.5,b=0.3"], ["--split", "a=0.5 b=0.3"]],

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aworld_train.dataset import BuildPlan, PlannedSource, build, carry_out
+from aworld_train.dataset.matches import FigureVariants
 from aworld_train.dataset.output import sha256
 from aworld_train.dataset.sources import SourceOptions
 from aworld_train.errors import DatasetError
@@ -21,7 +22,10 @@ LONG = (
 )
 # Few, so that they repeat and are nearly one another, some with another answer.
 QUESTIONS = st.sampled_from(
-    ["jar", "Jar ", "which jar is old", *(f"{LONG} {word}" for word in ("biggest", "Best", "worst"))]
+    [
+        *("jar", "Jar ", "which jar is old", f"one jar of 7: {LONG} finest", f"jar 7: {LONG} Best"),
+        *(f"{LONG} {word}" for word in ("biggest", "Best", "worst", "best 1", "best 2")),
+    ]
 )
 PLAIN_ROWS = [{"query": f"{word} jar?", "answer": "plum"} for word in ("which", "whose", "what")]
 LINES = st.one_of(
@@ -52,6 +56,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     levels=st.sampled_from([(), ("1",)]),
     dedupe=st.booleans(),
     against=st.booleans(),
+    figure_variants=st.sampled_from([None, *FigureVariants]),
 )
 def test_every_piece_of_input_is_in_the_account_once(
     tmp_path: Path,
@@ -64,6 +69,7 @@ def test_every_piece_of_input_is_in_the_account_once(
     levels: tuple[str, ...],
     dedupe: bool,
     against: bool,
+    figure_variants: FigureVariants | None,
 ) -> None:
     options = []
     for number, lines in enumerate(files):
@@ -80,7 +86,13 @@ def test_every_piece_of_input_is_in_the_account_once(
         for number, (name, source_options) in enumerate(options)
     ]
     plan = BuildPlan(
-        sources, tmp_path / "out", splits, limit=limit, dedupe=dedupe, against=[reference] if against else []
+        sources,
+        tmp_path / "out",
+        splits,
+        limit=limit,
+        dedupe=dedupe,
+        against=[reference] if against else [],
+        figure_variants=figure_variants if dedupe or against else None,
     )
     try:
         report = carry_out(plan)
@@ -91,9 +103,10 @@ def test_every_piece_of_input_is_in_the_account_once(
     generated = sum(source["seen"] for source in report.sources[len(files) :])
     assert report.seen == read + generated
     assert report.seen == report.kept + sum(report.dropped.values())
-    left_out = report.merged + report.against + report.near_duplicates + report.left_over
-    assert report.kept == sum(report.rows.values()) + left_out
-    assert min(report.left_over, report.merged, report.against, report.near_duplicates) >= 0
+    compared = report.near_duplicates + report.contained + report.figure_variants_left_out
+    others = (report.merged, report.against, report.left_over)
+    assert report.kept == sum(report.rows.values()) + sum(others) + compared
+    assert min(others) >= 0
     assert limit is None or sum(report.rows.values()) <= limit
     check_files(report.out, report.to_json())
 
@@ -101,9 +114,14 @@ def test_every_piece_of_input_is_in_the_account_once(
 def check_files(out: Path, report: dict[str, Any]) -> None:
     """What is in the files is what the report says."""
     listed = [json.loads(line)["reason"] for line in (out / "dropped.jsonl").read_text().splitlines()]
-    near = [reason for reason in listed if reason.startswith("near-duplicate of ")]
-    assert len(near) == report["near_duplicates"]
-    assert Counter(reason for reason in listed if reason not in near) == report["dropped"]
+    compared = dict.fromkeys(("near_duplicates", "contained", "figure_variants_left_out"), 0)
+    others = Counter[str]()
+    beginnings = ("near-duplicate of ", "contains or is a part of ", "has the words and not the figures of ")
+    for reason in listed:
+        kinds = [kind for kind, text in zip(compared, beginnings, strict=True) if reason.startswith(text)]
+        (compared if kinds else others)[kinds[0] if kinds else reason] += 1
+    assert compared == {kind: report[kind] for kind in compared}
+    assert others == report["dropped"]
     rows = {split: pq.read_table(out / f"{split}.parquet").to_pylist() for split in report["rows"]}
     assert {split: len(inside) for split, inside in rows.items()} == report["rows"]
     for split, inside in rows.items():

@@ -29,8 +29,10 @@ def question_rows(*questions: str) -> list[dict[str, Any]]:
 
 def adds_up(report: BuildReport) -> bool:
     written = sum(report.rows.values())
-    others = report.merged + report.against + report.near_duplicates + report.left_over
-    return report.seen == report.kept + sum(report.dropped.values()) and report.kept == written + others
+    others = report.merged + report.against + report.left_over
+    compared = report.near_duplicates + report.contained + report.figure_variants_left_out
+    kept = report.seen - sum(report.dropped.values())
+    return kept == report.kept == written + others + compared
 
 
 def listed(report: BuildReport) -> list[dict[str, Any]]:
@@ -71,6 +73,75 @@ def test_what_a_reference_has_goes_and_so_does_what_is_nearly_it(tmp_path: Path)
     assert questions(report) == {OTHER, OTHER + " Say the name."}
     assert listed(report)[0]["reason"].startswith("near-duplicate of test.parquet")
     assert adds_up(report)
+
+
+@pytest.mark.parametrize(
+    ("dedupe", "with_against", "figure_variants", "stay"),
+    [
+        (True, False, None, True),
+        (True, False, "keep", True),
+        (True, False, "drop", False),
+        (False, True, None, False),
+        (False, True, "keep", True),
+        (False, True, "drop", False),
+        (True, True, "keep", True),
+    ],
+)
+def test_other_figures_stay_in_a_set_and_go_against_another(
+    tmp_path: Path, dedupe: bool, with_against: bool, figure_variants: str | None, stay: bool
+) -> None:
+    variants = [QUESTION.replace("1974", str(year)) for year in range(1975, 1995)]
+    test = write(tmp_path / "test.jsonl", question_rows(QUESTION))
+    against = (
+        [build("jsonl", tmp_path / "test", files=[test], splits={"test": 1}).out] if with_against else []
+    )
+    rows = question_rows(OTHER, *variants, *([] if with_against else [QUESTION]))
+    report = build(
+        "jsonl",
+        tmp_path / "out",
+        files=[write(tmp_path / "in.jsonl", rows)],
+        splits={"all": 1},
+        dedupe=dedupe,
+        against=against,
+        figure_variants=figure_variants,
+    )
+    assert (report.figure_variants_kept, report.figure_variants_left_out) == ((20, 0) if stay else (0, 20))
+    assert report.rows == {"all": len(rows) if stay else len(rows) - 20}
+    assert len(listed(report)) == report.figure_variants_left_out
+    examples = report.figure_variant_examples
+    assert len(examples) == 3
+    assert all("has the words and not the figures of " in str(example["reason"]) for example in examples)
+    manifest = json.loads((report.out / "dataset.json").read_text())
+    assert manifest["figure_variants"] == figure_variants
+    assert manifest["figure_variant_examples"] == examples
+    assert adds_up(report)
+
+
+def test_a_question_inside_another_goes_against_a_set_and_stays_within_one(tmp_path: Path) -> None:
+    test = build(
+        "jsonl",
+        tmp_path / "test",
+        files=[write(tmp_path / "test.jsonl", question_rows("Who was first?", QUESTION))],
+        splits={"test": 1},
+    )
+    rows = question_rows(
+        f"{OTHER} {QUESTION} Think step by step, name the sources that were used, and end with one number.",
+        QUESTION.partition(". ")[0],
+        OTHER,
+    )
+    source = write(tmp_path / "in.jsonl", rows)
+    report = build("jsonl", tmp_path / "out", files=[source], splits={"all": 1}, against=[test.out])
+    assert (report.contained, report.near_duplicates, report.rows) == (2, 0, {"all": 1})
+    assert questions(report) == {OTHER}
+    rows_of_test = pq.read_table(test.out / "test.parquet")["extra_info"].to_pylist()
+    row = next(number for number, info in enumerate(rows_of_test) if info["question"] == QUESTION)
+    assert all(
+        line["reason"].startswith(f"contains or is a part of test.parquet, row {row}")
+        for line in listed(report)
+    )
+    assert adds_up(report)
+    within = build("jsonl", tmp_path / "within", files=[source], splits={"all": 1}, dedupe=True)
+    assert (within.contained, within.rows) == (0, {"all": 3})
 
 
 def test_a_file_of_others_can_be_a_reference_by_its_prompts(tmp_path: Path) -> None:
@@ -212,6 +283,8 @@ def test_a_source_that_cannot_be_loaded_is_a_usage_error(tmp_path: Path, spec: s
         ("gsm8k", {"files": ["x"], "columns": {"query": "q"}}, "no use for --map"),
         ("jsonl", {}, "give it --file"),
         ("jsonl", {"files": [""]}, "jsonl is given a file without a name"),
+        ("arithmetic", {"figure_variants": "drop"}, "--figure-variants drop is for questions that --dedupe"),
+        ("arithmetic", {"figure_variants": "dorp", "dedupe": True}, "'dorp' and can be keep or drop"),
         ("arithmetic", {"scorer": "nummer"}, "arithmetic is given an unknown scorer 'nummer'.*number"),
         ("arithmetic", {"answer_schema": "jsn:a"}, "unusable answer_schema"),
         ("gaia", {"files": ["x"], "attachments_at": "files"}, "--attachments-at 'files' is no absolute path"),

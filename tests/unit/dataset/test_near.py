@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rensa import RMinHash
 
+from aworld_train.dataset.contamination import EvaluationQuestions
+from aworld_train.dataset.matches import Match, MatchKind
 from aworld_train.dataset.near import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
@@ -34,9 +36,18 @@ WORDS = st.lists(
 
 
 def similarity(left: str, right: str) -> float:
-    """The Jaccard similarity of two texts' shingles, from the shingles themselves."""
-    a, b = set(shingles(left)), set(shingles(right))
-    return len(a & b) / len(a | b) if a or b else 0.0
+    """The Jaccard similarity of two texts' shingles, from the shingles themselves; 0 where their figures differ."""
+    a, b = shingles(left), shingles(right)
+    shared, every = set(a.padded) & set(b.padded), set(a.padded) | set(b.padded)
+    return len(shared) / len(every) if every and a.figures == b.figures else 0.0
+
+
+def seen(near: NearDuplicates, text: str, name: str) -> tuple[str, float] | None:
+    """The name and similarity of a text's near-duplicate; None where it has none, whatever its figures."""
+    match = near.seen(shingles(text), name)
+    if match is None or match.kind is MatchKind.figure_variant:
+        return None
+    return match.name, match.share
 
 
 def questions(name: str) -> list[str]:
@@ -56,68 +67,70 @@ def questions(name: str) -> list[str]:
 )
 def test_the_same_text_in_another_dress_is_a_duplicate(again: str) -> None:
     near = NearDuplicates()
-    assert near.seen(LIBRARY, "train:1") is None
-    assert near.seen(again, "train:2") == ("train:1", 1.0)
-
-
-@pytest.mark.parametrize(
-    "again",
-    [
-        f"1. {LIBRARY}",
-        f"12) {LIBRARY}",
-        f"Problem 12: {LIBRARY}",
-        f"Question 3.1. {LIBRARY}",
-        f"Question: {LIBRARY}",
-        f"{LIBRARY} (5 points)",
-        f"[2 pts] {LIBRARY}",
-        f"<p>{LIBRARY.replace('15 cents', '<b>15</b> cents')}</p>",
-        LIBRARY.replace("15 cents", "<b>1</b>5 cents"),
-        LIBRARY.replace("; how", ";<br>how"),
-        LIBRARY.replace("15 cents", "**15** cents"),
-        LIBRARY.replace("15 cents", "$15$ cents"),
-        LIBRARY.replace("15 cents", r"\$15 cents"),
-        LIBRARY.replace("15 cents", r"\(15\) cents"),
-        LIBRARY.replace("small town", "small&nbsp;town"),
-    ],
-)
-def test_numbering_points_and_markup_hide_no_question(again: str) -> None:
-    near = NearDuplicates()
-    near.add_reference(LIBRARY, "test:1")
-    assert near.match(again) == ("test:1", 1.0)
-
-
-def test_a_slash_between_words_is_no_figure() -> None:
-    near = NearDuplicates(0.7)
-    near.add_reference(LIBRARY, "test:1")
-    found = near.match(LIBRARY.replace("for each day; how", "for each day; and/or how"))
-    assert found is not None
+    assert seen(near, LIBRARY, "train:1") is None
+    assert seen(near, again, "train:2") == ("train:1", 1.0)
 
 
 def test_a_changed_word_is_a_near_duplicate_and_says_how_near() -> None:
     near = NearDuplicates()
-    near.add_reference(LIBRARY, "val:7")
+    assert seen(near, LIBRARY, "val:7") is None
     changed = LIBRARY.replace("town", "village")
-    assert near.seen(changed, "train:1") == ("val:7", similarity(LIBRARY, changed))
+    assert seen(near, changed, "train:1") == ("val:7", similarity(LIBRARY, changed))
     assert 0.8 <= similarity(LIBRARY, changed) < 1
 
 
-def test_a_near_duplicate_is_not_remembered_and_a_match_never_is() -> None:
-    near = NearDuplicates()
-    assert near.match(LIBRARY) is None
-    assert near.seen(LIBRARY, "first") is None
-    assert near.seen(LIBRARY.replace("town", "village"), "second") is not None
-    assert near.match(LIBRARY.replace("town", "village")) == (
-        "first",
-        similarity(LIBRARY, LIBRARY.replace("town", "village")),
-    )
+def test_a_near_duplicate_is_not_remembered() -> None:
+    near, changed = NearDuplicates(), LIBRARY.replace("town", "village")
+    assert seen(near, LIBRARY, "first") is None
+    assert seen(near, changed, "second") == ("first", similarity(LIBRARY, changed))
+    assert seen(near, changed, "third") == ("first", similarity(LIBRARY, changed))
 
 
-def test_of_several_the_most_similar_is_named_and_of_equal_ones_the_first() -> None:
+def test_of_several_the_most_similar_is_named() -> None:
     near = NearDuplicates()
-    near.add_reference(LIBRARY.replace("town", "village"), "one word off")
-    near.add_reference(LIBRARY, "same")
-    near.add_reference(LIBRARY, "same again")
-    assert near.match(LIBRARY) == ("same", 1.0)
+    farther = LIBRARY.replace("town", "village").replace("back", "home")
+    assert seen(near, farther, "farther") is None
+    assert seen(near, LIBRARY, "nearer") is None
+    changed = LIBRARY.replace("back", "home")
+    assert seen(near, changed, "changed") == ("farther", similarity(farther, changed))
+
+
+@pytest.mark.parametrize(
+    ("other", "drop_variants"),
+    [(LIBRARY.replace("15", "16"), False), (LIBRARY.replace("two books", "three books"), True)],
+)
+def test_the_same_words_with_other_figures_are_a_kind_of_their_own(other: str, drop_variants: bool) -> None:
+    near = NearDuplicates(drop_variants=drop_variants)
+    assert near.seen(shingles(LIBRARY), "first") is None
+    variant = Match(MatchKind.figure_variant, "first", 1.0)
+    assert near.seen(shingles(other), "second") == variant
+    # Only what stays in the dataset is remembered.
+    repeat = near.seen(shingles(other), "third")
+    assert repeat == (variant if drop_variants else Match(MatchKind.near_duplicate, "second", 1.0))
+
+
+def test_a_short_text_with_other_figures_is_no_variant() -> None:
+    near = NearDuplicates()
+    for number in range(20):
+        assert near.seen(shingles(f"How much is {number} plus 5 in all?"), str(number)) is None
+
+
+def test_thousands_of_one_template_take_no_longer_than_others() -> None:
+    near, compared = NearDuplicates(), 0
+
+    def count(*_: object) -> float:
+        nonlocal compared
+        compared += 1
+        return 0.0
+
+    near._similarity = count  # type: ignore[method-assign]
+    kinds = [
+        match.kind
+        for number in range(2000)
+        if (match := near.seen(shingles(LIBRARY.replace("15", str(number + 20))), str(number)))
+    ]
+    assert kinds == [MatchKind.figure_variant] * 1999
+    assert compared == 0
 
 
 @pytest.mark.parametrize(
@@ -140,8 +153,11 @@ def test_of_several_the_most_similar_is_named_and_of_equal_ones_the_first() -> N
 )
 def test_questions_that_differ_in_a_figure_alone_are_different_tasks(one: str, other: str) -> None:
     near = NearDuplicates(0.3)
-    assert near.seen(one, "a") is None
-    assert near.seen(other, "b") is None
+    assert seen(near, one, "a") is None
+    assert seen(near, other, "b") is None
+    evaluation = EvaluationQuestions([[(one, "a")]])
+    match = evaluation.match(shingles(other))
+    assert match is None or match.kind is MatchKind.figure_variant
 
 
 @pytest.mark.parametrize(
@@ -161,11 +177,11 @@ def test_a_short_question_about_something_else_is_kept() -> None:
     near = NearDuplicates()
     for name in ("France", "Germany", "Iceland", "the Netherlands"):
         text = f"What is the name of the largest city by number of inhabitants in {name}?"
-        assert near.seen(text, name) is None
+        assert seen(near, text, name) is None
     for text in ("Who wrote Emma?", "Who wrote Ulysses?", "???", "!!!", "", "   ", "🙂"):
-        assert near.seen(text, text) is None
-    assert near.seen("???", "again") == ("???", 1.0)
-    assert near.seen("", "nothing is like nothing") is None
+        assert seen(near, text, text) is None
+    assert seen(near, "???", "again") == ("???", 1.0)
+    assert seen(near, "", "nothing is like nothing") is None
 
 
 def test_scripts_without_spaces_are_compared_by_characters() -> None:
@@ -174,12 +190,12 @@ def test_scripts_without_spaces_are_compared_by_characters() -> None:
         "每本书每天需要支付十五分钱的罚款, 请问读者逾期一周应当支付多少钱?"
     )
     near = NearDuplicates()
-    assert near.seen(text, "a") is None
-    found = near.seen(text.replace("支付多少", "缴纳多少"), "b")
+    assert seen(near, text, "a") is None
+    found = seen(near, text.replace("支付多少", "缴纳多少"), "b")
     assert found is not None
     assert found == ("a", similarity(text, text.replace("支付多少", "缴纳多少")))
     assert (
-        near.seen("一家小书店今天卖出了四本书, 每本书的价格是二十一元, 请问书店今天一共收入多少钱?", "c")
+        seen(near, "一家小书店今天卖出了四本书, 每本书的价格是二十一元, 请问书店今天一共收入多少钱?", "c")
         is None
     )
 
@@ -190,10 +206,10 @@ def test_what_is_found_is_as_similar_as_it_says_and_a_repeat_is_always_found(
 ) -> None:
     near, remembered = NearDuplicates(threshold), {}
     for number, text in enumerate(texts):
-        found = near.seen(text, str(number))
+        found = seen(near, text, str(number))
         if found is None:
             remembered[str(number)] = text
-            assert text == "" or near.match(text) == (str(number), 1.0)
+            assert text == "" or seen(near, text, "again") == (str(number), 1.0)
         else:
             name, value = found
             assert value >= threshold
@@ -203,8 +219,8 @@ def test_what_is_found_is_as_similar_as_it_says_and_a_repeat_is_always_found(
 @given(WORDS, st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 40))
 def test_no_other_number_is_ever_taken_for_the_same(words: list[str], one: int, other: int, at: int) -> None:
     near = NearDuplicates(0.3)
-    near.add_reference(" ".join([*words[:at], str(one), *words[at:]]), "one")
-    found = near.match(" ".join([*words[:at], str(other), *words[at:]]))
+    assert seen(near, " ".join([*words[:at], str(one), *words[at:]]), "one") is None
+    found = seen(near, " ".join([*words[:at], str(other), *words[at:]]), "other")
     assert found == (("one", 1.0) if one == other else None)
 
 
@@ -212,9 +228,9 @@ def test_no_other_number_is_ever_taken_for_the_same(words: list[str], one: int, 
 @settings(max_examples=300)
 def test_any_text_can_be_asked_for(text: str) -> None:
     near = NearDuplicates()
-    assert near.seen(text, "a") is None
-    assert near.seen(text, "b") in (("a", 1.0), None)
-    assert (near.match(text) is None) == (not text.split())
+    assert seen(near, text, "a") is None
+    assert seen(near, text, "b") in (("a", 1.0), None)
+    assert (seen(near, text, "c") is None) == (not text.split())
 
 
 def test_of_very_long_texts_the_similarity_is_close_to_the_true_one() -> None:
@@ -223,8 +239,8 @@ def test_of_very_long_texts_the_similarity_is_close_to_the_true_one() -> None:
     text = [draw.choice(vocabulary) for _ in range(4 * MAX_SHINGLES)]
     changed = [draw.choice(vocabulary) if draw.random() < 0.015 else word for word in text]
     near = NearDuplicates()
-    near.add_reference(" ".join(text), "long")
-    found = near.match(" ".join(changed))
+    assert seen(near, " ".join(text), "long") is None
+    found = seen(near, " ".join(changed), "changed")
     assert found is not None
     assert found[1] == pytest.approx(similarity(" ".join(text), " ".join(changed)), abs=0.03)
 
@@ -232,9 +248,10 @@ def test_of_very_long_texts_the_similarity_is_close_to_the_true_one() -> None:
 def test_the_same_is_found_in_every_process_and_by_hashes_that_stay() -> None:
     program = (
         "from aworld_train.dataset.near import NearDuplicates\n"
+        "from aworld_train.dataset.shingles import shingles\n"
         "near = NearDuplicates(0.3)\n"
         "texts = [' '.join('red blue green old new cat'.split()[i % 5:] + ['word' * (i % 7)] * 3) for i in range(60)]\n"
-        "print([near.seen(text, str(i)) for i, text in enumerate(texts)])\n"
+        "print([near.seen(shingles(text), str(i)) for i, text in enumerate(texts)])\n"
     )
     outputs = {
         subprocess.run(
@@ -269,33 +286,10 @@ def test_of_gsm8k_one_question_repeats_another_but_for_a_name() -> None:
         for name in ("train", "test")
         for at, text in enumerate(questions(f"{name}.jsonl"))
     }
-    found = [near.seen(text, name) for name, text in texts.items()]
+    found = [seen(near, text, name) for name, text in texts.items()]
     repeats = [(name, *answer) for name, answer in zip(texts, found, strict=True) if answer]
     assert repeats == [("train:6691", "train:2483", similarity(texts["train:6691"], texts["train:2483"]))]
     assert texts["train:6691"].replace("Amanda", "Josie") == texts["train:2483"]
-
-
-@needs_gsm8k
-def test_no_real_question_is_taken_for_another_once_its_additions_are_gone() -> None:
-    near = NearDuplicates()
-    for at, text in enumerate(questions("test.jsonl")[:60]):
-        near.add_reference(text, str(at))
-    for at, text in enumerate(questions("test.jsonl")[:60]):
-        for again in (f"1. {text}", f"Problem 12: {text}", f"{text} (5 points)", text.replace("$", r"\$")):
-            assert near.match(again) == (str(at), 1.0)
-    assert not any(near.match(f"Problem 12: {text} (5 points)") for text in questions("train.jsonl")[:1500])
-
-
-@needs_gsm8k
-def test_a_real_question_with_another_number_is_kept() -> None:
-    near, changed = NearDuplicates(), 0
-    for at, text in enumerate(questions("test.jsonl")):
-        near.add_reference(text, str(at))
-        digit = next((place for place, letter in enumerate(text) if letter in "2345678"), None)
-        if digit is not None:
-            changed += 1
-            assert near.match(text[:digit] + str(int(text[digit]) + 1) + text[digit + 1 :]) is None
-    assert changed > 700
 
 
 @needs_gsm8k
@@ -305,8 +299,9 @@ def test_nearly_all_planted_near_duplicates_of_real_questions_are_found(threshol
     words = [word for text in texts for word in text.split() if word.isalpha()]
     near = NearDuplicates(threshold)
     for at, text in enumerate(texts):
-        near.add_reference(text, str(at))
-    sets = [set(shingles(text)) for text in texts]
+        assert seen(near, text, str(at)) is None
+    sets = [set(shingles(text).padded) for text in texts]
+    figures = [shingles(text).figures for text in texts]
     holders: dict[str, list[int]] = {}
     for at, held in enumerate(sets):
         for shingle in held:
@@ -314,13 +309,14 @@ def test_nearly_all_planted_near_duplicates_of_real_questions_are_found(threshol
     planted = found = 0
     for text in texts:
         again = reworded(text, words, draw)
-        text_shingles = set(shingles(again))
+        text_shingles, text_figures = set(shingles(again).padded), shingles(again).figures
         # Every text that shares a shingle is compared: the brute force, without the pairs that share nothing.
-        others = {at for shingle in text_shingles for at in holders.get(shingle, ())}
+        sharing = {at for shingle in text_shingles for at in holders.get(shingle, ())}
+        others = [at for at in sharing if figures[at] == text_figures]
         best = max(
             (len(text_shingles & sets[at]) / len(text_shingles | sets[at]) for at in others), default=0.0
         )
-        answer = near.match(again)
+        answer = seen(near, again, "again")
         if best >= threshold:
             planted += 1
             found += answer is not None and answer[1] == best

@@ -1,0 +1,65 @@
+"""What one question has in common with another."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from aworld_train.errors import UsageError
+
+THRESHOLD = 0.8
+"""Share of the shingles that two questions have in common where one is the other again."""
+
+
+class MatchKind(Enum):
+    """How a question matches another, from the closest on.
+
+    Attributes:
+        near_duplicate: Both are the same but for a word or a comma.
+        contained: One has the other in it.
+        figure_variant: The same is true of their words, but not of their figures.
+    """
+
+    near_duplicate = "near-duplicate"
+    contained = "contained"
+    figure_variant = "figure variant"
+
+
+class FigureVariants(Enum):
+    """What becomes of questions that have the words of another and other figures."""
+
+    keep = "keep"
+    drop = "drop"
+
+
+def parse_figure_variants(text: str | None) -> FigureVariants | None:
+    """What becomes of figure variants, by its name.
+
+    Raises:
+        UsageError: There is no such name.
+    """
+    try:
+        return None if text is None else FigureVariants(text)
+    except ValueError:
+        raise UsageError(f"figure_variants is {text!r} and can be keep or drop.") from None
+
+
+class Match(NamedTuple):
+    """The other question, and how near it is.
+
+    Attributes:
+        kind: In which way.
+        name: The name of the other.
+        share: The Jaccard similarity of near-duplicates; otherwise the share of the shorter one's shingles that the
+            longer one has, figures aside. From 0 to 1.
+    """
+
+    kind: MatchKind
+    name: str
+    share: float
+
+    def __str__(self) -> str:
+        text = {
+            MatchKind.near_duplicate: f"near-duplicate of {self.name}",
+            MatchKind.contained: f"contains or is a part of {self.name}",
+            MatchKind.figure_variant: f"has the words and not the figures of {self.name}",
+        }[self.kind]
+        return f"{text} ({self.share:.2f})"
