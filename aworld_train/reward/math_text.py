@@ -96,9 +96,11 @@ def quantity(text: str) -> MathAnswer:
     """Split an answer from its dollar signs, box, currency, unit and percent sign."""
     text = _without_delimiters(text).translate(_FULL_WIDTH).replace("−", "-")
     text = _THOUSANDS.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
-    text = _MODULE.sub("", _SPACES.sub(" ", text.replace(r"\!", ""))).strip()
-    text = _TEXT_OF_NUMBER.sub(r"\1", text)
-    if TIME.fullmatch(time := _TEXT.sub(r"\1", text).strip()):
+    text = time = _MODULE.sub("", text)
+    if "\\" in text:
+        text = _TEXT_OF_NUMBER.sub(r"\1", _SPACES.sub(" ", text.replace(r"\!", ""))).strip()
+        time = _TEXT.sub(r"\1", text).strip()
+    if TIME.fullmatch(time):
         return MathAnswer(time, "", False)
     currency = _CURRENCY.match(text)
     sign = (currency["dollar"] or currency["sign"]) if currency else ""
@@ -186,8 +188,9 @@ def same_words(one: str, other: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    text = _TEXT.sub(r"\1", _LAYOUT.sub("", text))
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+    if "\\" in text:
+        text = _TEXT.sub(r"\1", _LAYOUT.sub("", text))
+    return " ".join(unicodedata.normalize("NFC", text.replace("=", " = ")).casefold().split())
 
 
 def _without_delimiters(text: str) -> str:

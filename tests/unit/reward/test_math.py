@@ -148,6 +148,8 @@ SAME = [
     (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", "(E_1 + 2 E_2)/3"),
     (r"\lambda_{\text {red}}/\sqrt{2}", r"\frac{\lambda_{\text {red}}}{\sqrt{2}}"),
     ("(C)", r"\text{(C)}"),
+    ("MR = SRMC", "MR=SRMC"),
+    (r"\frac{dM}{dt} = L_{\odot} M^{6}", r"\frac{dM}{dt}=L_{\odot} M^{6}"),
 ]
 OTHER = [
     ("1/2", "0.51"),
