@@ -152,33 +152,69 @@ def test_whole_solutions_of_math_score_as_by_its_own_grader(tmp_path: Path) -> N
     check_disagreements("MATH, whole solutions", len(pairs), disagreements, {})
 
 
-def test_a_gold_of_math_written_otherwise_is_right(tmp_path: Path) -> None:
-    golds = dict.fromkeys(question.gold for question in questions("math"))
-    styles = {
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float | None]:
+    """Of all pairs below, from one run of the command, whose workers load SymPy once."""
+    pairs = list(dict.fromkeys((*styles(), *exponents(), *expressions(), *cases(), *neighbours())))
+    return dict(zip(pairs, score_by_command(pairs, "math", tmp_path_factory.mktemp("scores")), strict=True))
+
+
+@cache
+def styles() -> dict[tuple[str, str], str]:
+    """MATH's golds in other styles, as (answer, gold)."""
+    golds = list(dict.fromkeys(question.gold for question in questions("math")))
+    written = {
         (write(gold), gold): style for gold in golds for style, write in STYLES.items() if write(gold) != gold
     }
-    styles |= {(f"x = {gold}", gold): "x =" for gold in list(golds)[::6] if not {"=", ","} & set(gold)}
-    scores = score_by_command(list(styles), "math", tmp_path)
-    assert not [pair for pair, score in zip(styles, scores, strict=True) if score != 1.0]
-    disagreements = [
-        style for (answer, gold), style in styles.items() if not hendrycks()["is_equiv"](answer, gold)
-    ]
-    check_disagreements("MATH, other styles", len(styles), disagreements, DIFFERENT_STYLES)
+    return written | {(f"x = {gold}", gold): "x =" for gold in golds[::6] if not {"=", ","} & set(gold)}
 
 
-def test_golds_with_exponents_are_right_by_their_value(tmp_path: Path) -> None:
+@cache
+def exponents() -> dict[tuple[str, str], str]:
+    """OCW's golds with an exponent in other forms, and other numbers."""
     pairs: dict[tuple[str, str], str] = {}
     for question in questions("ocw"):
         if exponent := EXPONENT.fullmatch(question.gold):
             for form, answer in _forms(exponent):
                 pairs.setdefault((answer, question.gold), form)
-    scores = score_by_command(list(pairs), "math", tmp_path)
-    right = [not form.startswith("another") for form in pairs.values()]
-    assert [score == 1.0 for score in scores] == right
-    disagreements = [
-        form for (pair, form), equal in zip(pairs.items(), right, strict=True) if rubric()(*pair) != equal
+    return pairs
+
+
+@cache
+def expressions() -> list[tuple[str, str]]:
+    """OCW's other golds with letters, as they are and with space around signs."""
+    golds = [
+        gold
+        for gold in dict.fromkeys(question.gold for question in questions("ocw"))
+        if re.search("[A-Za-z]", gold) and not EXPONENT.fullmatch(gold)
     ]
-    check_disagreements("OCW, golds with exponents", len(pairs), disagreements, DIFFERENT_EXPONENTS)
+    return [(gold, gold) for gold in golds] + [
+        (re.sub(r"\s*([-+/=])\s*", r" \1 ", gold), gold) for gold in golds
+    ]
+
+
+@cache
+def cases() -> dict[tuple[str, str], bool]:
+    """The cases of the rubric's own tests, and whether they are right."""
+    file = source_folder(*VERIFIERS) / "tests" / "test_math_rubric.py"
+    return {
+        (case["completion"], case["answer"]): node.name == "test_score_valid_answers"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_score_")
+        for value in ast.walk(node)
+        if isinstance(value, ast.Dict) and len(value.keys) == 2
+        for case in [ast.literal_eval(value)]
+    }
+
+
+@cache
+def neighbours() -> list[tuple[str, str]]:
+    """A tenth of MATH's golds in another style, and beside another question's gold."""
+    golds = list(dict.fromkeys(question.gold for question in questions("math")))
+    return [
+        *((STYLES["brackets that grow"](gold), gold) for gold in golds[::10]),
+        *zip(golds[::10], golds[1::10], strict=True),
+    ]
 
 
 def _forms(gold: re.Match[str]) -> Iterator[tuple[str, str]]:
@@ -203,41 +239,30 @@ def _forms(gold: re.Match[str]) -> Iterator[tuple[str, str]]:
     yield "another last digit", rf"{sign}{Decimal(digits) + Decimal('0.01')} \times 10^{{{exponent}}}"
 
 
-def test_expressions_of_ocw_are_right_in_other_spacing(tmp_path: Path) -> None:
-    golds = [
-        gold
-        for gold in dict.fromkeys(question.gold for question in questions("ocw"))
-        if re.search("[A-Za-z]", gold) and not EXPONENT.fullmatch(gold)
-    ]
-    pairs = [(gold, gold) for gold in golds]
-    pairs += [(re.sub(r"\s*([-+/=])\s*", r" \1 ", gold), gold) for gold in golds]
-    scores = score_by_command(pairs, "math", tmp_path)
-    assert scores == [1.0] * len(pairs)
-    disagreements = [pair for pair in pairs if not rubric()(*pair)]
-    check_disagreements("OCW, expressions", len(pairs), disagreements, DIFFERENT_EXPRESSIONS)
+def test_a_gold_of_math_written_otherwise_is_right(scores: dict[tuple[str, str], float | None]) -> None:
+    assert not [pair for pair in styles() if scores[pair] != 1.0]
+    disagreements = [style for pair, style in styles().items() if not hendrycks()["is_equiv"](*pair)]
+    check_disagreements("MATH, other styles", len(styles()), disagreements, DIFFERENT_STYLES)
 
 
-def test_the_rubric_of_verifiers_judges_its_own_cases_and_math_s_golds_alike(tmp_path: Path) -> None:
-    cases = dict(_cases(source_folder(*VERIFIERS) / "tests" / "test_math_rubric.py"))
-    assert len(cases) == 5
-    golds = list(dict.fromkeys(question.gold for question in questions("math")))
-    pairs = [
-        *cases,
-        *((STYLES["brackets that grow"](gold), gold) for gold in golds[::10]),
-        *zip(golds[::10], golds[1::10], strict=True),
-    ]
-    scores = score_by_command(pairs, "math", tmp_path)
-    assert [score == 1.0 for score in scores[:5]] == list(cases.values())
-    disagreements = [
-        pair for pair, score in zip(pairs, scores, strict=True) if (score == 1.0) != rubric()(*pair)
-    ]
+def test_golds_with_exponents_are_right_by_their_value(scores: dict[tuple[str, str], float | None]) -> None:
+    other_values = {pair for pair, form in exponents().items() if form.startswith("another")}
+    assert {pair for pair in exponents() if scores[pair] != 1.0} == other_values
+    disagreements = [form for pair, form in exponents().items() if rubric()(*pair) == (pair in other_values)]
+    check_disagreements("OCW, golds with exponents", len(exponents()), disagreements, DIFFERENT_EXPONENTS)
+
+
+def test_expressions_of_ocw_are_right_in_other_spacing(scores: dict[tuple[str, str], float | None]) -> None:
+    assert not [pair for pair in expressions() if scores[pair] != 1.0]
+    disagreements = [pair for pair in expressions() if not rubric()(*pair)]
+    check_disagreements("OCW, expressions", len(expressions()), disagreements, DIFFERENT_EXPRESSIONS)
+
+
+def test_the_rubric_of_verifiers_judges_its_own_cases_and_math_s_golds_alike(
+    scores: dict[tuple[str, str], float | None],
+) -> None:
+    assert len(cases()) == 5
+    assert {pair: scores[pair] == 1.0 for pair in cases()} == cases()
+    pairs = [*cases(), *neighbours()]
+    disagreements = [pair for pair in pairs if rubric()(*pair) != (scores[pair] == 1.0)]
     check_disagreements("verifiers, own cases and golds of MATH", len(pairs), disagreements, {})
-
-
-def _cases(file: Path) -> Iterator[tuple[tuple[str, str], bool]]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_score_"):
-            for value in ast.walk(node):
-                if isinstance(value, ast.Dict) and len(value.keys) == 2:
-                    case = ast.literal_eval(value)
-                    yield (case["completion"], case["answer"]), node.name == "test_score_valid_answers"
