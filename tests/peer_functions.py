@@ -1,4 +1,4 @@
-"""Graders of other projects, to be compared with ours: single functions, taken out of their files.
+"""Graders of other projects, to compare scorers with: single functions, taken out of their files.
 
 Nothing else of theirs is imported, which would need all that they depend on.
 """

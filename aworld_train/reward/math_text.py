@@ -1,6 +1,7 @@
 """Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced.
 
-``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``1\\,000`` and ``1 000`` become 1000.
+``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``10^{-5}`` becomes 1e-5, ``1\\,000`` and
+``1 000`` become 1000.
 """
 
 import re
