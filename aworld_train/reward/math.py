@@ -17,7 +17,15 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.reward.math_size import too_large
-from aworld_train.reward.math_text import TIME, MathAnswer, as_latex, is_prose, quantity, same_words
+from aworld_train.reward.math_text import (
+    TIME,
+    MathAnswer,
+    as_latex,
+    is_prose,
+    quantity,
+    same_words,
+    without_name,
+)
 from aworld_train.reward.math_units import conversion
 from aworld_train.reward.scored import Score, TooHard
 from aworld_train.reward.scorers import register_scorer
@@ -34,7 +42,7 @@ _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:"
     r"(?P<decimal>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
     r"|(?P<before>[0-9]*\.[0-9]*)\\(?:overline|bar|dot)\{?(?P<repeated>[0-9]+)\}?"
-    r"|(?:(?P<whole>[0-9]+) +)?(?P<above>[0-9]+) ?/ ?(?P<below>[0-9]+)"
+    r"|(?:(?P<whole>[0-9]+) +)?(?P<above>[0-9]+)\.? ?/ ?(?P<below>[0-9]+)\.?"
     r"|(?P<mixed>[0-9]*)\\[dt]?frac(?:\{ *(?P<top>[0-9]+) *\}\{ *(?P<bottom>[0-9]+) *\}|(?P<t>[0-9])(?P<b>[0-9])))"
 )
 
@@ -54,6 +62,7 @@ def math(answer: str, ground_truth: str) -> Score:
     if max(len(answer), len(ground_truth)) > _MAX_CHARS:
         return Score(0.0, steps=(f"longer than {_MAX_CHARS} characters: not compared",))
     actual, expected = quantity(answer), quantity(ground_truth)
+    actual, expected = without_name(actual, expected), without_name(expected, actual)
     steps = [f"answer: {_describe(actual)}", f"ground truth: {_describe(expected)}"]
     factor = conversion(actual.unit, expected.unit)
     if factor is None or _percent_of(actual, expected) or _percent_of(expected, actual):
@@ -161,13 +170,15 @@ def _plain_numbers(actual: str, expected: str) -> tuple[Fraction | None, Fractio
     """Both as plain numbers.
 
     ``1,22`` may be a number or two: it is 1.22 as an answer where the ground truth is a number with a point, and where
-    it begins with 0.
+    it begins with 0. ``1,220`` is 1220 where that is the ground truth.
     """
-    if _DECIMAL_COMMA.fullmatch(actual) and "." in expected and "," not in expected:
-        actual = actual.replace(",", ".")
     if expected.lstrip("+-").startswith("0,") and _DECIMAL_COMMA.fullmatch(expected):
         expected = expected.replace(",", ".")
-    return plain_number(actual), plain_number(expected)
+    expected_number, number = plain_number(expected), plain_number(actual)
+    may_be_decimal = _DECIMAL_COMMA.fullmatch(actual) and "." in expected and "," not in expected
+    if may_be_decimal and number != expected_number:
+        number = plain_number(actual.replace(",", "."))
+    return number, expected_number
 
 
 def plain_number(text: str) -> Fraction | None:

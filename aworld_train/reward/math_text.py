@@ -1,6 +1,7 @@
 """Normalising how people write mathematics: dollar signs and units are split off, Unicode signs replaced.
 
-``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``1\\,000`` and ``1 000`` become 1000.
+``5 million`` becomes 5000000, ``4.5 \\times 10^{33}`` becomes 4.5e33, ``10^{-5}`` becomes 1e-5, ``1\\,000`` and
+``1 000`` become 1000.
 """
 
 import re
@@ -11,7 +12,7 @@ _MARKS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
 _PERCENT = re.compile(r"\s*(?:\\?%|percent|per cent|pct\.?)$", re.IGNORECASE)
 _UNIT = re.compile(
-    r"(?P<number>.*[0-9})])"
+    r"(?P<number>.*(?:[0-9})]|(?P<pi>\\pi|π)))"
     r"(?:\s*\\(?:text|mathrm|textrm|textnormal|textbf|mbox)\s*\{\s*(?P<marked>[^{}]*)\}"
     r"|\s+(?P<words>[A-Za-z][A-Za-z./ ]*[A-Za-z]|[mglsh]))"
     r"(?:\s*\^\s*\{?(?P<power>-?[1-9])\}?)?",
@@ -25,10 +26,19 @@ TIME = re.compile(
 _BASE = re.compile(r"(?P<number>[0-9A-Fa-f]+)_\{?(?P<base>[0-9]{1,2})\}?")
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15}
 _SCIENTIFIC = re.compile(
-    r"(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?)\s*(?:\\times|\\cdot|×|·|\*|x)\s*10\s*(?:\^|\*\*)\s*"
-    r"(?:\{\s*(?P<braced>[+-]?[0-9]{1,3})\s*\}|\(\s*(?P<bracketed>[+-]?[0-9]{1,3})\s*\)|(?P<bare>[+-]?[0-9]{1,3}))"
+    r"(?P<sign>[+-]?)(?:(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:\\times|\\cdot|×|·|\*|x)\s*)?10\s*"
+    r"(?:(?:\^|\*\*)\s*(?P<opening>[{(])?\s*(?P<exponent>[+-]?[0-9]{1,3})\s*(?(opening)[})])|(?P<raised>[⁻⁺]?[⁰¹²³⁴-⁹]{1,3}))"
 )
-_THOUSANDS = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:(?:,\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])")
+_THOUSANDS = re.compile(
+    r"(?<![0-9.])[0-9]{1,3}(?:(?:,\s*\\!|\{,\}|\\,|\\ )\s*[0-9]{3})+(?![0-9])"
+    r"|(?:(?<=frac\{)|(?<=\}\{))[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\})"
+)
+_SPACES = re.compile(r"(?<!\\)\\[,;: ]|~")
+_MODULE = re.compile(r"(?<![A-Za-z0-9_.])(?:np|numpy|math|sympy)\.(?=[a-z])")  # of a function in Python
+_NAME = re.compile(r"[A-Za-z](?:_\{?[0-9A-Za-z]+\}?)?\s*=(?!=)\s*")
+_GREEK = "alpha|beta|gamma|delta|epsilon|theta|lambda|mu|pi|rho|sigma|tau|phi|omega"
+_ARGUMENT_OF_FRACTION = rf"(\{{[^{{}}]*\}}|\\(?:{_GREEK})(?![A-Za-z])|[0-9A-Za-z])"
+_FRACTION = re.compile(rf"\\[dt]?frac\s*{_ARGUMENT_OF_FRACTION}\s*{_ARGUMENT_OF_FRACTION}")
 _SPACED = re.compile(r"([+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f][0-9]{3})+)(\.[0-9]+)?")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree|\bdegrees?)\s*$")
@@ -47,9 +57,13 @@ _MATH_WORDS = frozenset(_FUNCTIONS.split("|")) | {
     "pmod",
     "theta",
 }
+_INDEX = re.compile(r"_\s*\{(?:[^{}]|\{[^{}]*\})*\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _ARGUMENT = re.compile(r"\\(?:begin|end|mathbb|mathcal|operatorname)\s*\{[^{}]*\}")
-_TEXT = re.compile(r"\\(?:text|mathrm|textrm|textnormal|mbox|textbf|mathbf)\s*\{([^{}]*)\}")
+_TEXT_COMMAND = r"\\(?:text|mathrm|textrm|textnormal|mbox|textbf|mathbf)\s*"
+_TEXT = re.compile(_TEXT_COMMAND + r"\{([^{}]*)\}")
+_TEXT_OF_NUMBER = re.compile(_TEXT_COMMAND + r"\{([^{}A-Za-z\\]*[0-9][^{}A-Za-z\\]*)\}")
+_LAYOUT = re.compile(r"\\(?:left|right)(?![A-Za-z])|(?<=\\)[dt](?=frac)")
 # Words of two letters, which would be products of variables.
 _SHORT_WORDS = frozenset({
     "am", "an", "as", "at", "be", "by", "do", "go", "he", "hi", "if", "in", "is", "it", "me", "my", "no", "of", "oh",
@@ -61,7 +75,7 @@ _SIGNS = {
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
     "±": r"\pm ", "θ": r"\theta ", "ℝ": r"\mathbb{R}",
 }  # fmt: skip
-_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 
 
 @dataclass(frozen=True)
@@ -83,9 +97,12 @@ def quantity(text: str) -> MathAnswer:
     """Split an answer from its dollar signs, box, currency, unit and percent sign."""
     text = _without_delimiters(text).translate(_FULL_WIDTH).replace("−", "-")
     text = _THOUSANDS.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
-    text = text.replace(r"\!", "").replace(r"\,", " ")
-    if TIME.fullmatch(text):
-        return MathAnswer(text, "", False)
+    text = time = _MODULE.sub("", text)
+    if "\\" in text:
+        text = _TEXT_OF_NUMBER.sub(r"\1", _SPACES.sub(" ", text.replace(r"\!", ""))).strip()
+        time = _TEXT.sub(r"\1", text).strip()
+    if TIME.fullmatch(time):
+        return MathAnswer(time, "", False)
     currency = _CURRENCY.match(text)
     sign = (currency["dollar"] or currency["sign"]) if currency else ""
     text = _CURRENCY.sub(r"\1", text)
@@ -93,12 +110,14 @@ def quantity(text: str) -> MathAnswer:
         return MathAnswer(_number(_without_delimiters(text[: percent.start()])), "", True)
     if degrees := _DEGREES.search(text):
         return MathAnswer(text[: degrees.start()].strip(), "degree", False)
-    if based := _BASE.fullmatch(text):
+    if (based := _BASE.fullmatch(text)) and _has_digits_of(based["number"], int(based["base"])):
         return MathAnswer(based["number"], f"base {based['base']}", False)
     match = _UNIT.fullmatch(text)
     words = (match["marked"] or match["words"] or "").split() if match else []
     if match is None or not words or not _MATH_WORDS.isdisjoint(word.casefold() for word in words):
         return MathAnswer(_number(text), sign, False)
+    if match["pi"] and not match["marked"] and max(map(len, words)) < 3:  # the product \pi rh
+        return MathAnswer(text, sign, False)
     number = match["number"].strip()
     while words and words[0].casefold() in _SCALES:
         number = _scaled(number, _SCALES[words.pop(0).casefold()])
@@ -108,12 +127,25 @@ def quantity(text: str) -> MathAnswer:
     return MathAnswer(_number(number), unit or sign, False)
 
 
+def without_name(answer: MathAnswer, other: MathAnswer) -> MathAnswer:
+    """``x = 5`` as 5, where the other one is no equation."""
+    name = _NAME.match(answer.text)
+    if name is None or answer.text.count("=") > 1 or "=" in other.text:
+        return answer
+    value = quantity(answer.text[name.end() :])
+    return MathAnswer(value.text, answer.unit or value.unit, answer.percent or value.percent)
+
+
+def _has_digits_of(number: str, base: int) -> bool:
+    """Whether a number can be one of a base, unlike the variable ``E_1``."""
+    return all(int(digit, 16) < base for digit in number)
+
+
 def _number(text: str) -> str:
     """A number in one of its long forms in a short one; any other text as it is."""
     if scientific := _SCIENTIFIC.fullmatch(text):
-        return (
-            f"{scientific['number']}e{scientific['braced'] or scientific['bracketed'] or scientific['bare']}"
-        )
+        exponent = scientific["exponent"] or scientific["raised"].translate(_RAISED)
+        return f"{scientific['sign']}{scientific['number'] or 1}e{exponent}"
     if spaced := _SPACED.fullmatch(text):
         return re.sub(r"\s", "", spaced[1]) + (spaced[2] or "")
     return text
@@ -138,6 +170,8 @@ def as_latex(text: str) -> str:
     text = text.replace("*", r" \cdot ").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = re.sub(rf"(?<![\\A-Za-z])(pi|infty|theta|{_FUNCTIONS})(?![A-Za-z])", r"\\\1 ", text)
     text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
+    text = re.sub(r"(?<![\\A-Za-z])[eE](?=_)", r"\\mathcal{E}", text)  # a name, not Euler's number
+    text = _FRACTION.sub(lambda m: rf"\frac{{{m[1].strip('{}')}}}{{{m[2].strip('{}')}}}", text)
     return re.sub(r"(?<![0-9.])([0-9]+) +([0-9]+) ?/ ?([0-9]+)", r"\1\\frac{\2}{\3}", text)
 
 
@@ -145,17 +179,19 @@ def is_prose(text: str) -> bool:
     """Whether it has words, whose letters SymPy would read as a product of variables, in any order."""
     if text.strip().casefold() in _SHORT_WORDS:
         return True
-    without_names = re.sub(r"_\s*\{[^{}]*\}", "", _ARGUMENT.sub(" ", text))
+    without_names = _INDEX.sub("", _ARGUMENT.sub(" ", text))
     return any(word.casefold() not in _MATH_WORDS for word in _WORD.findall(without_names))
 
 
 def same_words(one: str, other: str) -> bool:
-    """Whether both are the same text except for case, spacing and text commands, and have a letter or digit."""
+    """Whether both are the same text except for case, spacing, layout and text commands, and have a letter or digit."""
     return _plain(one) == _plain(other) and any(map(str.isalnum, _plain(one)))
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", _TEXT.sub(r"\1", text)).casefold().split())
+    if "\\" in text:
+        text = _TEXT.sub(r"\1", _LAYOUT.sub("", text))
+    return " ".join(unicodedata.normalize("NFC", text.replace("=", " = ")).casefold().split())
 
 
 def _without_delimiters(text: str) -> str:

@@ -4,19 +4,15 @@ The cases are read from its source package. Where we differ, the list below says
 """
 
 import ast
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.locations import REPOSITORY
 from tests.source_packages import source_folder
+from tests.suites import Right, Verdict, check_disagreements, score_by_command
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -26,20 +22,20 @@ OF_OPTIONS = {
 }  # fmt: skip
 """Their tests of options that `math` does not have."""
 DIFFERENT = {
-    ("1,22", "1.22"): "math: 1,22 as a ground truth may be two numbers.",
-    ("9", "9"): "math: their case is about finding mathematics over several lines; the answers are the same.",
-    ("(1,3)", "{1,3}"): "math: a pair is no set.",
-    (
-        r"1 - \frac{1}{\mathrm{e}}",
-        r"1 + \frac{1}{\mathrm{e}}",
-    ): "math: plus is not minus; theirs records a fault.",
-    (
-        "10/9",
-        r"\frac{1}{2} \$ = \frac{10}{9}",
-    ): "theirs: it takes the last of several values; no single answer.",
-    ("34", "n"): "theirs: it finds a number elsewhere in the text; no single answer.",
+    ("1,22", "1.22"): Verdict(Right.scorer, "1,22 as a ground truth may be two numbers."),
+    ("9", "9"): Verdict(
+        Right.scorer, "Their case is about mathematics over several lines; the answers are the same."
+    ),
+    ("(1,3)", "{1,3}"): Verdict(Right.scorer, "A pair is no set."),
+    (r"1 - \frac{1}{\mathrm{e}}", r"1 + \frac{1}{\mathrm{e}}"): Verdict(
+        Right.scorer, "Plus is not minus; theirs records a fault."
+    ),
+    ("10/9", r"\frac{1}{2} \$ = \frac{10}{9}"): Verdict(
+        Right.peer, "It takes the last of several values; no single answer."
+    ),
+    ("34", "n"): Verdict(Right.peer, "It finds a number elsewhere in the text; no single answer."),
 }
-"""Cases that we judge otherwise, as (ground truth, answer), with who is right and why."""
+"""Cases that we judge otherwise, as (ground truth, answer)."""
 _SEGMENT = re.compile(r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
 
 
@@ -54,37 +50,13 @@ class Case(NamedTuple):
 def test_math_agrees_with_math_verify_s_own_cases(tmp_path: Path) -> None:
     cases = list(read_cases(source_folder(*SUITE) / "tests"))
     assert len(cases) > 150
-    file = tmp_path / "predictions.jsonl"
-    lines = [
-        {
-            "id": at,
-            "prediction": f"<answer>{case.answer}</answer>",
-            "answer": case.ground_truth,
-            "scorer": "math",
-        }
-        for at, case in enumerate(cases)
-    ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = subprocess.run(
-        [sys.executable, "-m", "aworld_train", "reward", "score", str(file), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    scores = {line["id"]: line["score"] for line in map(json.loads, done.stdout.splitlines())}
-    assert len(scores) == len(cases), done.stderr[-2000:]
-    different = {
+    scores = score_by_command([(case.answer, case.ground_truth) for case in cases], "math", tmp_path)
+    disagreements = {
         (case.ground_truth.strip(), case.answer.strip())
-        for at, case in enumerate(cases)
-        if (scores[at] == 1.0) is not case.right
+        for case, score in zip(cases, scores, strict=True)
+        if (score == 1.0) is not case.right
     }
-    assert different == set(DIFFERENT), sorted(different ^ set(DIFFERENT))
-    ours_wrong = {pair for pair in different if not DIFFERENT[pair].startswith("math:")}
-    agreement = 1 - len(ours_wrong) / len(cases)
-    counts = f"{len(cases)} cases, {len(cases) - len(different)} alike, {len(ours_wrong)} where we are wrong"
-    sys.stdout.write(f"math-verify: {counts}\n")
-    assert agreement >= 0.98
+    assert check_disagreements("math-verify, own cases", len(cases), disagreements, DIFFERENT) >= 0.98
 
 
 def read_cases(folder: Path) -> Iterator[Case]:
