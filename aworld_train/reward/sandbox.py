@@ -4,7 +4,8 @@ This file is sent there as source, so it uses only the standard library. The pro
 the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
 printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. The verdict is
 signed with a key that is used for one score, so other verdicts do not help to forge it. The answer's process never
-gets the key.
+gets the key: the kernel confines it by Landlock, so that it can read no other process. It gets the answer only after it
+has reported that it is confined, so no answer can report the opposite.
 """
 
 import ast
@@ -28,6 +29,8 @@ _NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
 _MAX_ROUNDS = 200
 BEGUN = "begun"
 """The text that is printed before the answer's code runs."""
+UNCONFINED = "the answer's code cannot be confined"
+"""How the reason begins where the kernel lacks what confines it."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
@@ -58,16 +61,13 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     except (SyntaxError, ValueError) as error:
         print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
         return
+    child, fault = _start_answer_process(source)
+    if fault:
+        print(signed(key, f"unusable: {UNCONFINED}: {fault}"), flush=True, file=output)
+        return
     print(signed(key, BEGUN), flush=True, file=output)
     signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
     try:
         verdict = _run(code, _modules_used(tree), child, answer)
     except TimeIsUp:
@@ -99,13 +99,16 @@ def _code(key: str, text: str) -> str:
 
 
 def serve() -> NoReturn:
-    """Run the answer's code and serve the requests of the tests until they end."""
+    """Report whether this process is confined; if so, run the answer's code and serve the tests until they end."""
     # The pipes get other descriptors, so that code which prints or reads does not use them by accident.
     reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    _restrict_process()
+    fault = _confine_process()
+    _write(writer, ["confined", fault])
+    if fault is not None:
+        sys.exit(1)
     objects: list[Any] = []
     module = types.ModuleType("solution")
     sys.modules["solution"] = module
@@ -149,6 +152,20 @@ def _do(request: list[Any], objects: list[Any]) -> list[Any]:
         }
         result = operations[action](target, *arguments)
     return ["result", pack(result, objects), [pack(value, objects) for value in arguments[:1]]]
+
+
+def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str | None]:
+    """The process that waits for the answer, and why it is not confined, if so."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    _, fault = _read(child.stdout)
+    return child, fault
 
 
 def _modules_used(tree: ast.Module) -> set[str]:
@@ -370,21 +387,32 @@ def _raise_time_is_up(number: int, frame: object) -> None:
     raise TimeIsUp
 
 
-def _restrict_process() -> None:
+def _confine_process() -> str | None:
     """Forbid this process to read the memory of others and, where the kernel supports it, to signal them.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
+
+    Returns:
+        Why the kernel refused; None if it did not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
-        return
+        return _without_landlock("landlock_create_ruleset")
     signals = 2 if version >= 6 else 0
     devices = 1 << 6  # a rule set must handle at least one right; making devices is one that no answer needs
     rules = (ctypes.c_uint64 * 3)(devices, 0, signals)
     size = 24 if version >= 6 else 8
     domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0)
-    if domain >= 0:
-        libc.syscall(_LANDLOCK_RESTRICT, domain, 0)
-        os.close(domain)
+    if domain < 0:
+        return _without_landlock("landlock_create_ruleset")
+    if libc.syscall(_LANDLOCK_RESTRICT, domain, 0) < 0:
+        return _without_landlock("landlock_restrict_self")
+    os.close(domain)
+    return None
+
+
+def _without_landlock(call: str) -> str:
+    cause = os.strerror(ctypes.get_errno())
+    return f"the kernel of this worker, {os.uname().sysname} {os.uname().release}, lacks Landlock ({call}: {cause})"
