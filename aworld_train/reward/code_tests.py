@@ -116,11 +116,11 @@ def check_code_tests_here() -> None:
         EnvironmentFailure: The test could not be run.
         RewardError: The kernel does not confine the answer's code.
     """
-    key, program = _program(_ATTACK, _ATTACKER)
+    key, source = program(_ATTACK, _ATTACKER)
     try:
         with tempfile.TemporaryDirectory(prefix="aworld-code-") as folder:
             file = Path(folder, "program.py")
-            file.write_text(program, "utf-8")
+            file.write_text(source, "utf-8")
             command = [sys.executable, "-B", str(file)]
             ran = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_HERE_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -184,12 +184,12 @@ async def _verdict(
     tests: CodeTests, code: str, tools: ToolSettings, url: str, token: str, seconds: float
 ) -> Score:
     """The score of a program by its tests, in a worker for scoring."""
-    key, program = _program(tests, code)
-    output, failure = await _run(program, tools, url, token, seconds)
+    key, source = program(tests, code)
+    output, failure = await _run(source, tools, url, token, seconds)
     return read_verdict(output, key, failure)
 
 
-def _program(tests: CodeTests, code: str) -> tuple[str, str]:
+def program(tests: CodeTests, code: str) -> tuple[str, str]:
     """The key of one score, and the Python that runs the tests and prints a verdict signed with it."""
     key = secrets.token_hex(32)
     source = Path(__file__).with_name("sandbox.py").read_text("utf-8")

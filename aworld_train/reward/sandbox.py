@@ -4,29 +4,42 @@ This file is sent there as source, so it uses only the standard library. The pro
 the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
 printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. The verdict is
 signed with a key that is used for one score, so other verdicts do not help to forge it. The answer's process never
-gets the key: the kernel confines it by Landlock, so that it can read no other process. It gets the answer only after it
-has reported that it is confined, so no answer can report the opposite.
+gets the key: the kernel confines it by Landlock, so that it can read no other process and can write to no library that
+the tests may import. It gets the answer only after it has reported that it is confined, so no answer can report the
+opposite.
 """
 
 import ast
 import builtins
 import contextlib
 import ctypes
+import faulthandler
 import hashlib
 import hmac
 import importlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from typing import IO, Any, NoReturn
 
-_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all architectures
-_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
-_MAX_ROUNDS = 200
+# System calls, the same on all architectures.
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
+_WRITE_FILE, _CHANGES, _REFER, _TRUNCATE = (
+    1 << 1,
+    0x1FF0,
+    1 << 13,
+    1 << 14,
+)  # rights; changes: remove and make anything
+_SOCKETS_AND_SIGNALS = 3  # scopes: abstract Unix sockets, and signals to processes outside
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL = 38, 36, 4, 1  # of prctl(2)
+_MAX_END_SECONDS = 3.0
+_GRACE_SECONDS = 1.0
 BEGUN = "begun"
 """The text that is printed before the answer's code runs."""
 UNCONFINED = "the answer's code cannot be confined"
@@ -68,6 +81,9 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     print(signed(key, BEGUN), flush=True, file=output)
     signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Compiled code that runs for long, such as sum(range(10**12)), lets no signal handler run; this ends it.
+    with open(os.devnull, "w") as null:  # noqa: PTH123
+        faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True, file=null)
     try:
         verdict = _run(code, _modules_used(tree), child, answer)
     except TimeIsUp:
@@ -77,6 +93,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     except BaseException as error:
         verdict = f"failed: {_describe(error)}"
     signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
     if not _end_children():
         verdict = "failed: the answer's code started processes that cannot be ended"
     print(signed(key, verdict), flush=True, file=output)
@@ -180,7 +197,8 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])
     names = pipe.receive()[1]
-    values = {name: unpack(value, pipe.mirror) for name, value in names.items()}
+    # Among names with underscores is `__builtins__`, which would decide what the tests' own functions are.
+    values = {name: unpack(value, pipe.mirror) for name, value in names.items() if not name.startswith("__")}
     # An answer that defines its own `math` must not decide whether two numbers are close.
     values |= {name: importlib.import_module(name) for name in modules & values.keys()}
     solution = types.ModuleType("solution")
@@ -194,7 +212,8 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
 
 def _end_children() -> bool:
     """Kill all processes that the answer started, orphans included; returns whether all have ended."""
-    for _ in range(_MAX_ROUNDS):
+    deadline = time.monotonic() + _MAX_END_SECONDS
+    while time.monotonic() < deadline:
         for folder in os.listdir("/proc"):  # noqa: PTH208
             if folder.isdigit() and _parent_of(folder) == os.getpid():
                 with contextlib.suppress(OSError):
@@ -388,7 +407,7 @@ def _raise_time_is_up(number: int, frame: object) -> None:
 
 
 def _confine_process() -> str | None:
-    """Forbid this process to read the memory of others and, where the kernel supports it, to signal them.
+    """Let this process write only below its own folders, read no other process and, with Linux 6.12, signal none.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
 
@@ -396,21 +415,35 @@ def _confine_process() -> str | None:
         Why the kernel refused; None if it did not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return _without_landlock("landlock_create_ruleset")
-    signals = 2 if version >= 6 else 0
-    devices = 1 << 6  # a rule set must handle at least one right; making devices is one that no answer needs
-    rules = (ctypes.c_uint64 * 3)(devices, 0, signals)
-    size = 24 if version >= 6 else 8
-    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0)
+    rights = _WRITE_FILE | _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rules = (ctypes.c_uint64 * 3)(rights, 0, _SOCKETS_AND_SIGNALS if version >= 6 else 0)
+    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
     if domain < 0:
         return _without_landlock("landlock_create_ruleset")
+    for folder, allowed in {"/dev": _WRITE_FILE, **dict.fromkeys(_own_folders(), rights)}.items():
+        descriptor = os.open(folder, os.O_PATH)
+        rule = struct.pack("=Qi", allowed, descriptor)
+        if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) < 0:
+            return _without_landlock("landlock_add_rule")
+        os.close(descriptor)
     if libc.syscall(_LANDLOCK_RESTRICT, domain, 0) < 0:
         return _without_landlock("landlock_restrict_self")
     os.close(domain)
     return None
+
+
+def _own_folders() -> list[str]:
+    """The folders in which the answer's code may write: none that holds the interpreter or its libraries."""
+    libraries = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.__file__)]
+    folders = {os.path.realpath(path) for path in (os.getcwd(), tempfile.gettempdir())}  # noqa: PTH109
+    return [
+        folder for folder in folders if all(os.path.commonpath([folder, one]) != folder for one in libraries)
+    ]
 
 
 def _without_landlock(call: str) -> str:
