@@ -1,4 +1,4 @@
-"""Programs that attack `code_tests` from inside its sandbox. The tests are of a function `add`, where a row has none."""
+"""Programs that attack `code_tests` from inside its sandbox. Where a row has no tests, they are of a function `add`."""
 
 from dataclasses import dataclass
 
