@@ -1,13 +1,12 @@
 """What a policy that bombs half of its answers costs: a training run of five steps against the same with wrong numbers.
 
-The runs alternate; each pair gives a ratio of the time of all steps, and the median of the ratios counts. Every bomb
-has to be trained on with the reward 0, and none is played again.
+The runs alternate, and the fastest of each kind counts, by the time of all its steps: what else the machine does can
+only add to it. Every bomb has to be trained on with the reward 0, and none is played again.
 """
 
 import json
 import os
 import shutil
-import statistics
 from typing import Any
 
 import pytest
@@ -50,21 +49,18 @@ def train(workspace: Workspace, kind: str) -> tuple[float, list[dict[str, Any]]]
 
 
 def test_a_policy_that_bombs_half_of_its_answers_takes_no_time_from_the_others(workspace: Workspace) -> None:
-    ratios = []
+    seconds: dict[str, list[float]] = {"ordinary": [], "bombing": []}
     for number in range(PAIRS):
         # The first of a pair has a colder machine.
-        order = ("bombing", "ordinary") if number % 2 else ("ordinary", "bombing")
-        runs = {kind: train(workspace, kind) for kind in order}
-        bombs = [line for line in runs["bombing"][1] if line["scoring"] == "too_hard"]
-        # Two of the ten bombs are only long, and compared with nothing.
-        assert len(bombs) >= 0.3 * len(runs["bombing"][1])
-        assert {line["reward"] for line in bombs} == {0.0}
-        assert all(line["treatment"] == "trained" for line in bombs)
-        assert not any(line["scoring"] == "too_hard" for line in runs["ordinary"][1])
-        ratios.append(runs["bombing"][0] / runs["ordinary"][0])
-        print(
-            f"five steps: {runs['bombing'][0]:.1f} s against {runs['ordinary'][0]:.1f} s, ratio {ratios[-1]:.3f}; "
-            f"{len(bombs)} of {len(runs['bombing'][1])} episodes bombed"
-        )
-    print(f"median ratio {statistics.median(ratios):.3f}")
-    assert statistics.median(ratios) <= 1.2
+        for kind in sorted(seconds, reverse=number % 2 == 0):
+            taken, episodes = train(workspace, kind)
+            seconds[kind].append(taken)
+            bombs = [line for line in episodes if line["scoring"] == "too_hard"]
+            assert {line["reward"] for line in bombs} <= {0.0}
+            assert all(line["treatment"] == "trained" for line in bombs)
+            # Every second answer; two of the ten bombs are only long, and compared with nothing.
+            assert len(bombs) == (0.4 * len(episodes) if kind == "bombing" else 0)
+        print(f"five steps: {seconds['bombing'][-1]:.1f} s against {seconds['ordinary'][-1]:.1f} s")
+    ratio = min(seconds["bombing"]) / min(seconds["ordinary"])
+    print(f"ratio of the fastest: {ratio:.3f}")
+    assert ratio <= 1.2
