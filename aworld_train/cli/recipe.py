@@ -112,17 +112,21 @@ def schema() -> None:
 
 def _check_code(loaded: "Recipe") -> None:
     """Check that the code of answers is confined, as far as that can be known without starting anything."""
+    from aworld_train.errors import EnvironmentFailure
     from aworld_train.recipe.reward_settings import reward_settings
     from aworld_train.recipe.schema import EnvBackend
     from aworld_train.reward.code_tests import check_code_tests, check_code_tests_here
     from aworld_train.training.environment import find_environment
 
-    if loaded.env.docker_dir is None:
-        environment = find_environment(loaded)
-        settings = reward_settings(loaded).tools
-        check_code_tests(settings, loaded.env.ready_timeout, environment.url, environment.token)
-    elif loaded.env.backend is EnvBackend.process:
-        check_code_tests_here()
+    try:
+        if loaded.env.docker_dir is None:
+            environment = find_environment(loaded)
+            settings = reward_settings(loaded).tools
+            check_code_tests(settings, loaded.env.ready_timeout, environment.url, environment.token)
+        elif loaded.env.backend is EnvBackend.process:
+            check_code_tests_here()
+    except EnvironmentFailure as error:  # it may not run yet
+        note(f"whether the code of answers is confined was not checked: {error.message}")
 
 
 def _composed(loaded: Any) -> dict[str, Any]:

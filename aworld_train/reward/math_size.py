@@ -11,7 +11,8 @@ MAX_DEPTH = 12
 MAX_ELEMENTS = 100
 MAX_EXPONENT = 10_000
 MAX_EXPANDED = 200  # the exponent of a sum, which SymPy expands
-MAX_TERMS = 1_000  # of all powers of sums, multiplied out
+MAX_DEGREE = 300  # of all powers of sums together
+MAX_TERMS = 5_000  # of a polynomial of that degree in their variables
 MAX_MATRIX_EXPONENT = 20
 MAX_HEIGHT = 8  # exponents in an exponent
 MAX_SETS = 20
@@ -25,6 +26,7 @@ _FACTORIAL = re.compile(r"(?P<operand>[0-9]+|[)\]}])\s*(?P<signs>!+)(?!=)")
 _BINOMIAL = re.compile(r"\\[dt]?binom\s*\{(?P<number>[^{}]*)\}")
 _GAMMA = re.compile(r"\\Gamma\s*(?:\\left)?\s*[({](?P<number>[^(){}]*)")
 _EULER = re.compile(r"(?<![A-Za-z\\])e(?![A-Za-z])")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
 _SET_OPERATION = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|[∪∩]")
 
 
@@ -36,24 +38,28 @@ def too_large(latex: str) -> str | None:
         return f"has {elements} elements; {MAX_ELEMENTS} are compared"
     if (sets := len(_SET_OPERATION.findall(latex)) + 1) > MAX_SETS:
         return f"has {sets} sets; {MAX_SETS} are compared"
-    terms = 1
+    degree, variables = 0, set[str]()
     for base, exponent in _powers(latex):
-        summands = _summands(base)
-        limit = MAX_EXPANDED if summands > 1 else MAX_MATRIX_EXPONENT if "matrix" in base else MAX_EXPONENT
+        expanded = _is_expanded(base)
+        limit = MAX_EXPANDED if expanded else MAX_MATRIX_EXPONENT if "matrix" in base else MAX_EXPONENT
         if exponent.count("^") >= MAX_HEIGHT or (value := _value(exponent)) > limit:
             return f"has the exponent {exponent[:40]}; exponents up to {limit} are computed"
-        terms *= math.comb(value + summands - 1, summands - 1)
-        if terms > MAX_TERMS:
-            return f"has powers of sums that make more than {MAX_TERMS} terms"
+        if expanded:
+            degree += value
+            variables |= set(re.findall(r"[A-Za-z]", _COMMAND.sub("", base)))
+    if degree > MAX_DEGREE or math.comb(degree + len(variables), len(variables)) > MAX_TERMS:
+        return (
+            f"has powers of sums of the degree {degree} in {len(variables)} variables, which are not expanded"
+        )
     for operand in _factorial_operands(latex):
         if "!" in operand or _value(operand) > MAX_FACTORIAL:
             return f"has a factorial of {operand[:40]}; those of numbers up to {MAX_FACTORIAL} are computed"
     return None
 
 
-def _summands(base: str) -> int:
-    """How many terms the base of a power has, if it has letters; 1 for a number, whose powers SymPy does not expand."""
-    return len(_terms(base.lstrip("+-"))) if re.search(r"[A-Za-z]", base) else 1
+def _is_expanded(base: str) -> bool:
+    """Whether the base of a power is a sum with letters, whose powers SymPy expands."""
+    return len(_terms(base.lstrip("+-"))) > 1 and bool(re.search(r"[A-Za-z]", base))
 
 
 def _depth(latex: str) -> int:

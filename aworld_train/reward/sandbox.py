@@ -30,12 +30,9 @@ from typing import IO, Any, NoReturn
 
 # System calls, the same on all architectures.
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
-_WRITE_FILE, _CHANGES, _REFER, _TRUNCATE = (
-    1 << 1,
-    0x1FF0,
-    1 << 13,
-    1 << 14,
-)  # rights; changes: remove and make anything
+_WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14  # rights on files and folders
+_REMOVE_AND_MAKE = 0x1FF0  # anything, devices included
+_MAKE_DEVICES = 1 << 6 | 1 << 11
 _SOCKETS_AND_SIGNALS = 3  # scopes: abstract Unix sockets, and signals to processes outside
 _NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL = 38, 36, 4, 1  # of prctl(2)
 _MAX_END_SECONDS = 3.0
@@ -82,8 +79,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     # Compiled code that runs for long, such as sum(range(10**12)), lets no signal handler run; this ends it.
-    with open(os.devnull, "w") as null:  # noqa: PTH123
-        faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True, file=null)
+    faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True)
     try:
         verdict = _run(code, _modules_used(tree), child, answer)
     except TimeIsUp:
@@ -420,14 +416,17 @@ def _confine_process() -> str | None:
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return _without_landlock("landlock_create_ruleset")
-    rights = _WRITE_FILE | _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rights = (
+        _WRITE_FILE | _REMOVE_AND_MAKE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    )
     rules = (ctypes.c_uint64 * 3)(rights, 0, _SOCKETS_AND_SIGNALS if version >= 6 else 0)
     domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
     if domain < 0:
         return _without_landlock("landlock_create_ruleset")
-    for folder, allowed in {"/dev": _WRITE_FILE, **dict.fromkeys(_own_folders(), rights)}.items():
-        descriptor = os.open(folder, os.O_PATH)
-        rule = struct.pack("=Qi", allowed, descriptor)
+    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(_own_folders(), rights & ~_MAKE_DEVICES)}
+    for path, rights_there in allowed.items():
+        descriptor = os.open(path, os.O_PATH)
+        rule = struct.pack("=Qi", rights_there, descriptor)
         if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) < 0:
             return _without_landlock("landlock_add_rule")
         os.close(descriptor)
@@ -440,9 +439,11 @@ def _confine_process() -> str | None:
 def _own_folders() -> list[str]:
     """The folders in which the answer's code may write: none that holds the interpreter or its libraries."""
     libraries = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.__file__)]
-    folders = {os.path.realpath(path) for path in (os.getcwd(), tempfile.gettempdir())}  # noqa: PTH109
+    folders = {os.path.realpath(path) for path in (os.getcwd(), tempfile.gettempdir(), "/dev/shm")}  # noqa: PTH109
     return [
-        folder for folder in folders if all(os.path.commonpath([folder, one]) != folder for one in libraries)
+        folder
+        for folder in folders
+        if os.path.isdir(folder) and all(os.path.commonpath([folder, one]) != folder for one in libraries)  # noqa: PTH112
     ]
 
 

@@ -68,6 +68,7 @@ def run_environment(
 def _tools(
     recipe: Recipe, report_progress: Callable[[str], None], scorers: Iterable[str | None]
 ) -> Iterator[RunEnvironment]:
+    """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
     if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)

@@ -19,6 +19,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 _THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -78,11 +79,11 @@ def read_verdict(text: str, answer: str = "", code: str = "") -> JudgedVerdict:
     """
     if (data := _as_object(text.strip())) is not None:  # a reason in it may quote what looks like thinking
         return _verdict_in(data)
+    if (data := _object_after_thinking(text)) is not None:
+        return _verdict_in(data)
     visible = _after_thinking(text, answer).strip()
     if not visible:
         raise UnreadableVerdict("it said nothing")
-    if (data := _object_after_thinking(text)) is not None:
-        return _verdict_in(data)
     *reason, last = _without_confidence(visible.splitlines())
     match = _LINE.fullmatch(last.strip()[: _MAX_LINE_CHARS + 1])
     if match is None:
@@ -110,9 +111,8 @@ def _after_thinking(text: str, answer: str) -> str:
 
 def _object_after_thinking(text: str) -> dict[str, Any] | None:
     """The object that is all of the text after an end of thinking; another end may stand in its reason, as a quote."""
-    ends = [match.end() for match in _THOUGHT_ENDS.finditer(text)]
-    for end in [0, *ends[:_MAX_TRIED]]:
-        if (data := _as_object(text[end:].strip())) is not None:
+    for match in islice(_THOUGHT_ENDS.finditer(text), _MAX_TRIED):
+        if (data := _as_object(text[match.end() :].strip())) is not None:
             return data
     return None
 

@@ -263,6 +263,9 @@ ATTACKS: dict[str, Attack] = {
         why="File too large",
     ),
     "writes elsewhere": Attack("open('/etc/passwd', 'a')" + _WRONG, why="PermissionError"),
+    "makes a device of the memory": Attack(
+        "import os, stat\nos.mknod('memory', stat.S_IFCHR | 0o600, os.makedev(1, 1))", why="PermissionError"
+    ),
     "removes what it can": Attack(
         "import os, shutil\nshutil.rmtree(os.path.dirname(os.__file__) + '/wsgiref')" + _WRONG,
         why="PermissionError",
