@@ -14,7 +14,8 @@ _NAME_OF_DIGITS = re.compile(
 )
 _PRIME = re.compile(r"'|′|\^\s*\{?\s*(?:\\prime\s*)+\}?")
 _FUNCTION_PRIME = re.compile(r"[A-Za-z]\s*(?:'|′|\^\s*\{?\s*\\prime)")
-_ASSIGNED = re.compile(r"\s*[A-Za-z](?:_\{?[0-9a-z]\}?)?\s*=\s*(?P<value>[^=,]+?)\s*")
+_ASSIGNED = re.compile(r"\s*(?P<name>[A-Za-z](?:_\{?[0-9a-z]\}?)?)\s*=\s*(?P<value>[^=,]+?)\s*")
+_COORDINATES = {"x", "y", "z"}
 _PAIR = re.compile(r"(?:\\left)?\((?P<values>[^()]*?)(?:\\right)?\)")
 
 
@@ -49,6 +50,10 @@ def _primes(text: str) -> int:
 
 
 def _assigned(text: str) -> list[str]:
-    """The values of several assignments in their order; empty for anything else."""
-    matches = [_ASSIGNED.fullmatch(part) for part in text.split(",")]
-    return [match["value"] for match in matches if match] if len(matches) > 1 and all(matches) else []
+    """The values of several assignments in order: coordinates by their names; empty for anything else."""
+    matches = [match for part in text.split(",") if (match := _ASSIGNED.fullmatch(part))]
+    if not 1 < len(matches) == text.count(",") + 1:
+        return []
+    if _COORDINATES.issuperset(match["name"] for match in matches):
+        matches.sort(key=lambda match: str(match["name"]))
+    return [match["value"] for match in matches]

@@ -26,7 +26,7 @@ class Attack:
     @property
     def seconds(self) -> float:
         """The time limit."""
-        return 1.0 if self.hangs else 20.0
+        return 0.5 if self.hangs else 20.0
 
 
 # Finds the pipe to the tests, and the objects that they may call.
