@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aworld_train.cli.console import note, out, print_json
+
+if TYPE_CHECKING:
+    from aworld_train.recipe.schema import Recipe
 
 app = typer.Typer(no_args_is_help=True, help="Look at recipes and check them.")
 
@@ -44,15 +47,20 @@ def show(
 
 @app.command("check")
 def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
-    """Check a recipe as training would, scorers and the framework's keys included, without starting anything."""
+    """Check a recipe as training would, scorers and the framework's keys included, without starting anything.
+
+    Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
+    """
     from aworld_train import recipe as recipes
     from aworld_train.errors import DependencyMissing
     from aworld_train.recipe.call_times import call_time_note, server_limits
-    from aworld_train.recipe.reward_checks import check_rewards, reward_remarks
+    from aworld_train.recipe.reward_checks import check_rewards, reward_remarks, runs_code
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
     check_rewards(loaded)
+    if runs_code(loaded):
+        _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
     call_time = call_time_note(loaded, limits)
     remarks = [*reward_remarks(loaded), *([call_time] if call_time else [])]
@@ -100,6 +108,25 @@ def schema() -> None:
     from aworld_train import recipe as recipes
 
     print_json(recipes.json_schema())
+
+
+def _check_code(loaded: "Recipe") -> None:
+    """Check that the code of answers is confined, as far as that can be known without starting anything."""
+    from aworld_train.errors import EnvironmentFailure
+    from aworld_train.recipe.reward_settings import reward_settings
+    from aworld_train.recipe.schema import EnvBackend
+    from aworld_train.reward.code_tests import check_code_tests, check_code_tests_here
+    from aworld_train.training.environment import find_environment
+
+    try:
+        if loaded.env.docker_dir is None:
+            environment = find_environment(loaded)
+            settings = reward_settings(loaded).tools
+            check_code_tests(settings, loaded.env.ready_timeout, environment.url, environment.token)
+        elif loaded.env.backend is EnvBackend.process:
+            check_code_tests_here()
+    except EnvironmentFailure as error:  # it may not run yet
+        note(f"whether the code of answers is confined was not checked: {error.message}")
 
 
 def _composed(loaded: Any) -> dict[str, Any]:

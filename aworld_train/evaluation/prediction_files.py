@@ -9,15 +9,17 @@ are scored.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import AworldTrainError, RewardError
+from aworld_train.errors import AworldTrainError, EnvironmentFailure, RewardError
 from aworld_train.evaluation.ground_truths import GroundTruth, find_ground_truth
 from aworld_train.evaluation.prediction_lines import read_id, read_lines, read_object, read_text_fields
+from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.reward.scored import ScoreResult
+from aworld_train.reward.scorers import CODE_TESTS
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import RewardSettings
 
@@ -56,11 +58,15 @@ async def score_file(
 
     Raises:
         UsageError: The file cannot be read.
+        RewardError: A line's answer is code, and the kernel of the tool environment cannot confine it.
     """
+    if _has_code(path, settings, ground_truths):
+        with suppress(EnvironmentFailure):  # without an environment only these lines have no score
+            check_code_tests(settings.tools, settings.timeout)
     judge_concurrency = settings.judge.concurrency
     turns = {
         "llm_judge": asyncio.Semaphore(judge_concurrency),
-        "code_tests": asyncio.Semaphore(_MAX_CONCURRENT_CODE),
+        CODE_TESTS: asyncio.Semaphore(_MAX_CONCURRENT_CODE),
     }
     # More than the semaphores admit, so that a slow line does not delay the start of those after it.
     max_tasks = max(_MAX_CONCURRENT, 2 * judge_concurrency)
@@ -77,6 +83,23 @@ async def score_file(
     finally:
         for task in under_way:
             task.cancel()
+
+
+def _has_code(path: Path, settings: RewardSettings, ground_truths: Mapping[str, GroundTruth] | None) -> bool:
+    """Whether the answer of some line is to be run; False for a pipe, which cannot be read twice."""
+    if not path.is_file():
+        return False
+    tasks_have_code = any(task.scorer == CODE_TESTS for task in (ground_truths or {}).values())
+    for _, _, text in read_lines(path):
+        if CODE_TESTS in settings.scorers_asked(()):
+            return True
+        if tasks_have_code or CODE_TESTS.encode() in text:
+            with suppress(AworldTrainError):  # reported when the line is scored
+                data = read_object(text)
+                scorer = _find_truth(str(read_id(data)), data, ground_truths).scorer
+                if CODE_TESTS in settings.scorers_asked([scorer]):
+                    return True
+    return False
 
 
 async def _score_line(

@@ -9,7 +9,7 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.reward.composite import check_composite
 from aworld_train.reward.extraction import check_schema_name
 from aworld_train.reward.loading import load_reward
-from aworld_train.reward.scorers import find_scorer
+from aworld_train.reward.scorers import CODE_TESTS, find_scorer
 from aworld_train.reward.settings import JudgeSettings
 
 
@@ -48,6 +48,11 @@ def reward_remarks(recipe: Recipe, scorers: Iterable[str] = ()) -> list[str]:
         "The scorer contains gives 1 to an answer that lists all candidates, and training finds that out: exact, f1 or "
         "llm_judge do not."
     ]
+
+
+def runs_code(recipe: Recipe, scorers: Iterable[str | None] = ()) -> bool:
+    """Whether a run of the recipe scores answers by running them; ``scorers`` are those that tasks name."""
+    return not recipe.reward.function and CODE_TESTS in reward_settings(recipe).scorers_asked(scorers)
 
 
 def _check_judges(judge: JudgeSettings) -> None:

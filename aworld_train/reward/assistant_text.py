@@ -15,7 +15,10 @@ from aworld_train.errors import RewardError
 # ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.
 _TOOL_TEXT = (("<|im_start|>", "<|im_start|>assistant"), ("<tool_response>", "</tool_response>"))
 
-_THINKING = re.compile(r"</?think>")
+# How models mark their thinking: Qwen and DeepSeek, Claude's prompts, Gemma and Gemini's, older prompts, Magistral.
+_THINKING = re.compile(
+    r"<(?P<ends>/?)(?:think|thinking|thought|reasoning)>|\[(?P<closes>/?)THINK\]", re.IGNORECASE
+)
 # Types of a message's parts that hold text, in Chat Completions and in Responses.
 _TEXT_TYPES = ("text", "output_text")
 
@@ -65,7 +68,7 @@ def _part_text(part: Any) -> str:
 
 
 def outside_thinking(text: str) -> list[str]:
-    """The pieces of a text outside ``<think>...</think>``, in order.
+    """The pieces of a text outside ``<think>...</think>`` and its likes, in order.
 
     Unclosed thinking runs to the end. A ``</think>`` without an opening tag closes thinking that the prompt opened, so
     nothing before it counts.
@@ -73,7 +76,7 @@ def outside_thinking(text: str) -> list[str]:
     pieces: list[str] = []
     start: int | None = 0
     for tag in _THINKING.finditer(text):
-        if tag.group() == "</think>":
+        if tag["ends"] or tag["closes"]:
             if start is not None:
                 pieces.clear()
             start = tag.end()

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from aworld_train.reward.math_kinds import other_kind
 from aworld_train.reward.math_size import too_large
 from aworld_train.reward.math_text import (
     TIME,
@@ -81,7 +82,7 @@ def _compare(actual: MathAnswer, expected: MathAnswer) -> tuple[bool | None, str
     if times[0] and times[1]:
         same = _time(times[0]) == _time(times[1])
         return same, "equal times of day" if same else "other times of day"
-    if kind := _other_kind(actual.text, expected.text):
+    if kind := _other_kind(actual.text, expected.text) or other_kind(actual.text, expected.text):
         return False, kind
     if same_words(actual.text, expected.text) and actual.percent == expected.percent:
         return True, "the same text"

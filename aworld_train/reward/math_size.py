@@ -1,4 +1,5 @@
-"""What SymPy is not asked to compute, since it would never end: towers of powers, large factorials, deep nesting.
+"""What SymPy is not asked to compute, since it would never end: towers of powers, large factorials, deep nesting,
+powers of sums that have many terms, long unions of sets.
 
 A text that passes may still take long; the scorer's limit on processor time is for that.
 """
@@ -10,6 +11,11 @@ MAX_DEPTH = 12
 MAX_ELEMENTS = 100
 MAX_EXPONENT = 10_000
 MAX_EXPANDED = 200  # the exponent of a sum, which SymPy expands
+MAX_DEGREE = 300  # of all powers of sums together
+MAX_TERMS = 5_000  # of a polynomial of that degree in their variables
+MAX_MATRIX_EXPONENT = 20
+MAX_HEIGHT = 8  # exponents in an exponent
+MAX_SETS = 20
 MAX_FACTORIAL = 1_000
 _HUGE = 10**12
 _MAX_DIGITS = 15
@@ -18,6 +24,10 @@ _NUMBER = re.compile(r"(?P<digits>[0-9]+)(?P<factorial>\s*!)?")
 _DENOMINATOR = re.compile(r"\\[dt]?frac\s*(\{[^{}]*\}|[0-9])\s*(?:\{[^{}]*\}|[0-9])|/\s*[0-9]+")
 _FACTORIAL = re.compile(r"(?P<operand>[0-9]+|[)\]}])\s*(?P<signs>!+)(?!=)")
 _BINOMIAL = re.compile(r"\\[dt]?binom\s*\{(?P<number>[^{}]*)\}")
+_GAMMA = re.compile(r"\\Gamma\s*(?:\\left)?\s*[({](?P<number>[^(){}]*)")
+_EULER = re.compile(r"(?<![A-Za-z\\])e(?![A-Za-z])")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_SET_OPERATION = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|[∪∩]")
 
 
 def too_large(latex: str) -> str | None:
@@ -26,14 +36,30 @@ def too_large(latex: str) -> str | None:
         return f"has brackets {depth} deep; {MAX_DEPTH} are compared"
     if (elements := latex.count(",") + 1) > MAX_ELEMENTS:
         return f"has {elements} elements; {MAX_ELEMENTS} are compared"
+    if (sets := len(_SET_OPERATION.findall(latex)) + 1) > MAX_SETS:
+        return f"has {sets} sets; {MAX_SETS} are compared"
+    degree, variables = 0, set[str]()
     for base, exponent in _powers(latex):
-        limit = MAX_EXPANDED if re.search(r"[A-Za-z]", base) and re.search("[+-]", base) else MAX_EXPONENT
-        if _value(exponent) > limit:
+        expanded = _is_expanded(base)
+        limit = MAX_EXPANDED if expanded else MAX_MATRIX_EXPONENT if "matrix" in base else MAX_EXPONENT
+        if exponent.count("^") >= MAX_HEIGHT or (value := _value(exponent)) > limit:
             return f"has the exponent {exponent[:40]}; exponents up to {limit} are computed"
+        if expanded:
+            degree += value
+            variables |= set(re.findall(r"[A-Za-z]", _COMMAND.sub("", base)))
+    if degree > MAX_DEGREE or math.comb(degree + len(variables), len(variables)) > MAX_TERMS:
+        return (
+            f"has powers of sums of the degree {degree} in {len(variables)} variables, which are not expanded"
+        )
     for operand in _factorial_operands(latex):
         if "!" in operand or _value(operand) > MAX_FACTORIAL:
             return f"has a factorial of {operand[:40]}; those of numbers up to {MAX_FACTORIAL} are computed"
     return None
+
+
+def _is_expanded(base: str) -> bool:
+    """Whether the base of a power is a sum with letters, whose powers SymPy expands."""
+    return len(_terms(base.lstrip("+-"))) > 1 and bool(re.search(r"[A-Za-z]", base))
 
 
 def _depth(latex: str) -> int:
@@ -55,8 +81,8 @@ def _powers(latex: str) -> list[tuple[str, str]]:
 
 
 def _factorial_operands(latex: str) -> list[str]:
-    """What stands before each ``!``, and the upper number of each binomial coefficient."""
-    operands = [match["number"] for match in _BINOMIAL.finditer(latex)]
+    """What stands before each ``!`` and in each gamma function, and the upper number of each binomial coefficient."""
+    operands = [match["number"] for pattern in (_BINOMIAL, _GAMMA) for match in pattern.finditer(latex)]
     for match in _FACTORIAL.finditer(latex):
         operand = match["operand"]
         if operand in _CLOSING:
@@ -97,7 +123,7 @@ def _bracketed_before(latex: str, end: int) -> str:
 
 def _value(text: str) -> int:
     """An upper bound of what the numbers in a text make together; at most `_HUGE`, which stands for all above it."""
-    terms = _terms(_DENOMINATOR.sub(r"\1", text))
+    terms = _terms(_DENOMINATOR.sub(r"\1", _EULER.sub("3", text)))
     return min(sum(map(_product, terms)), _HUGE)
 
 

@@ -4,30 +4,43 @@ This file is sent there as source, so it uses only the standard library. The pro
 the answer and calls what it defines through a pipe that carries only plain values. So the answer gains nothing by
 printing a verdict, by its exit code, or by returning an object that claims to be equal to everything. The verdict is
 signed with a key that is used for one score, so other verdicts do not help to forge it. The answer's process never
-gets the key.
+gets the key: the kernel confines it by Landlock, so that it can read no other process and can write to no library that
+the tests may import. It gets the answer only after it has reported that it is confined, so no answer can report the
+opposite.
 """
 
 import ast
 import builtins
 import contextlib
 import ctypes
+import faulthandler
 import hashlib
 import hmac
 import importlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from typing import IO, Any, NoReturn
 
-_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # system calls, the same on all architectures
-_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE = 38, 36, 4  # of prctl(2)
-_MAX_ROUNDS = 200
+# System calls, the same on all architectures.
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
+_WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14  # rights on files and folders
+_REMOVE_AND_MAKE = 0x1FF0  # anything, devices included
+_MAKE_DEVICES = 1 << 6 | 1 << 11
+_SOCKETS_AND_SIGNALS = 3  # scopes: abstract Unix sockets, and signals to processes outside
+_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_DUMPABLE, _SET_DEATH_SIGNAL = 38, 36, 4, 1  # of prctl(2)
+_MAX_END_SECONDS = 3.0
+_GRACE_SECONDS = 1.0
 BEGUN = "begun"
 """The text that is printed before the answer's code runs."""
+UNCONFINED = "the answer's code cannot be confined"
+"""How the reason begins where the kernel lacks what confines it."""
 _LISTS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
@@ -58,16 +71,15 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     except (SyntaxError, ValueError) as error:
         print(signed(key, f"unusable: the tests are no Python: {error}"), flush=True, file=output)
         return
+    child, fault = _start_answer_process(source)
+    if fault:
+        print(signed(key, f"unusable: {UNCONFINED}: {fault}"), flush=True, file=output)
+        return
     print(signed(key, BEGUN), flush=True, file=output)
     signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    # Compiled code that runs for long, such as sum(range(10**12)), lets no signal handler run; this ends it.
+    faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True)
     try:
         verdict = _run(code, _modules_used(tree), child, answer)
     except TimeIsUp:
@@ -77,6 +89,7 @@ def judge(key: str, tests: str, answer: str, seconds: float, source: str) -> Non
     except BaseException as error:
         verdict = f"failed: {_describe(error)}"
     signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
     if not _end_children():
         verdict = "failed: the answer's code started processes that cannot be ended"
     print(signed(key, verdict), flush=True, file=output)
@@ -99,13 +112,16 @@ def _code(key: str, text: str) -> str:
 
 
 def serve() -> NoReturn:
-    """Run the answer's code and serve the requests of the tests until they end."""
+    """Report whether this process is confined; if so, run the answer's code and serve the tests until they end."""
     # The pipes get other descriptors, so that code which prints or reads does not use them by accident.
     reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    _restrict_process()
+    fault = _confine_process()
+    _write(writer, ["confined", fault])
+    if fault is not None:
+        sys.exit(1)
     objects: list[Any] = []
     module = types.ModuleType("solution")
     sys.modules["solution"] = module
@@ -151,6 +167,20 @@ def _do(request: list[Any], objects: list[Any]) -> list[Any]:
     return ["result", pack(result, objects), [pack(value, objects) for value in arguments[:1]]]
 
 
+def _start_answer_process(source: str) -> tuple["subprocess.Popen[bytes]", str | None]:
+    """The process that waits for the answer, and why it is not confined, if so."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-B", "-c", source + "\nserve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    _, fault = _read(child.stdout)
+    return child, fault
+
+
 def _modules_used(tree: ast.Module) -> set[str]:
     """Standard modules whose attributes the tests use, perhaps without importing them."""
     used = (node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute))
@@ -163,7 +193,8 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
     pipe = _Pipe(child.stdout, child.stdin)
     _write(child.stdin, [answer])
     names = pipe.receive()[1]
-    values = {name: unpack(value, pipe.mirror) for name, value in names.items()}
+    # Among names with underscores is `__builtins__`, which would decide what the tests' own functions are.
+    values = {name: unpack(value, pipe.mirror) for name, value in names.items() if not name.startswith("__")}
     # An answer that defines its own `math` must not decide whether two numbers are close.
     values |= {name: importlib.import_module(name) for name in modules & values.keys()}
     solution = types.ModuleType("solution")
@@ -177,7 +208,8 @@ def _run(code: types.CodeType, modules: set[str], child: "subprocess.Popen[bytes
 
 def _end_children() -> bool:
     """Kill all processes that the answer started, orphans included; returns whether all have ended."""
-    for _ in range(_MAX_ROUNDS):
+    deadline = time.monotonic() + _MAX_END_SECONDS
+    while time.monotonic() < deadline:
         for folder in os.listdir("/proc"):  # noqa: PTH208
             if folder.isdigit() and _parent_of(folder) == os.getpid():
                 with contextlib.suppress(OSError):
@@ -370,21 +402,51 @@ def _raise_time_is_up(number: int, frame: object) -> None:
     raise TimeIsUp
 
 
-def _restrict_process() -> None:
-    """Forbid this process to read the memory of others and, where the kernel supports it, to signal them.
+def _confine_process() -> str | None:
+    """Let this process write only below its own folders, read no other process and, with Linux 6.12, signal none.
 
     A process in a Landlock domain may trace none outside it: https://docs.kernel.org/userspace-api/landlock.html
+
+    Returns:
+        Why the kernel refused; None if it did not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
-        return
-    signals = 2 if version >= 6 else 0
-    devices = 1 << 6  # a rule set must handle at least one right; making devices is one that no answer needs
-    rules = (ctypes.c_uint64 * 3)(devices, 0, signals)
-    size = 24 if version >= 6 else 8
-    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0)
-    if domain >= 0:
-        libc.syscall(_LANDLOCK_RESTRICT, domain, 0)
-        os.close(domain)
+        return _without_landlock("landlock_create_ruleset")
+    rights = (
+        _WRITE_FILE | _REMOVE_AND_MAKE | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    )
+    rules = (ctypes.c_uint64 * 3)(rights, 0, _SOCKETS_AND_SIGNALS if version >= 6 else 0)
+    domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
+    if domain < 0:
+        return _without_landlock("landlock_create_ruleset")
+    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(_own_folders(), rights & ~_MAKE_DEVICES)}
+    for path, rights_there in allowed.items():
+        descriptor = os.open(path, os.O_PATH)
+        rule = struct.pack("=Qi", rights_there, descriptor)
+        if libc.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0) < 0:
+            return _without_landlock("landlock_add_rule")
+        os.close(descriptor)
+    if libc.syscall(_LANDLOCK_RESTRICT, domain, 0) < 0:
+        return _without_landlock("landlock_restrict_self")
+    os.close(domain)
+    return None
+
+
+def _own_folders() -> list[str]:
+    """The folders in which the answer's code may write: none that holds the interpreter or its libraries."""
+    libraries = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.__file__)]
+    folders = {os.path.realpath(path) for path in (os.getcwd(), tempfile.gettempdir(), "/dev/shm")}  # noqa: PTH109
+    return [
+        folder
+        for folder in folders
+        if os.path.isdir(folder) and all(os.path.commonpath([folder, one]) != folder for one in libraries)  # noqa: PTH112
+    ]
+
+
+def _without_landlock(call: str) -> str:
+    cause = os.strerror(ctypes.get_errno())
+    return f"the kernel of this worker, {os.uname().sysname} {os.uname().release}, lacks Landlock ({call}: {cause})"

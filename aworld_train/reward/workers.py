@@ -3,7 +3,8 @@
 A worker takes one answer at a time. When its time is up it is killed, and the next answer gets a new one, as after one
 that died or ran out of memory. The time limit counts the scorer alone: waiting for a free worker, starting one and
 loading a scorer have limits of their own. Threads hand the answers to the workers, so a waiting event loop is never
-blocked, and any thread may submit.
+blocked, and any thread may submit. An answer that has used up a scorer's processor time is not scored again: a policy
+that has found such an answer gives it many times.
 
 Two libraries were measured and not taken. pebble 5.2.3 kills a worker but not its children, counts the loading of a
 scorer in its time limit, and leaves a busy worker running when the parent is killed; loky 3.7.0 has no time limit for a
@@ -38,6 +39,8 @@ _START_SECONDS = 120.0
 _DEATH_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _MAX_STRETCH = 4
+_MAX_REMEMBERED = 1000  # answers that took too long
+_OF_PROCESSOR_TIME = " of processor time"
 _MAX_COMPUTING = 4
 # Scorers that wait for a server, such as a user-defined judge, use no processor time meanwhile.
 _MAX_WAITING = 16
@@ -53,11 +56,13 @@ class ScorerTimeout(Exception):
     """The scorer did not answer within its time.
 
     Attributes:
+        kind: What the seconds are of, where that is not all time.
         computing: Whether it computed for at least half of it; else it waited, or other programs had the processors.
     """
 
     def __init__(self, seconds: float, kind: str = "", computing: bool = False):
         super().__init__(f"took longer than {seconds:g} seconds{kind}")
+        self.kind = kind
         self.computing = computing
 
 
@@ -102,6 +107,7 @@ class ScorerPool:
         self._threads = 0
         self._open = 0  # answers that wait or are being scored
         self._idle: list[ScorerProcess] = []
+        self._too_slow: dict[Job, ScorerTimeout] = {}
 
     def submit(self, job: Job) -> "Future[Score]":
         """Have an answer scored.
@@ -133,9 +139,13 @@ class ScorerPool:
             cause = f"it waited more than {_QUEUE_SECONDS:g} seconds for one of {self._max_workers} worker processes"
             return partial(future.set_exception, NoFreeWorker(cause))
         try:
+            self._check_not_too_slow(job)
             worker = self._take()
             try:
                 score = worker.score(job)
+            except ScorerTimeout as error:
+                self._remember(job, error)
+                raise
             finally:
                 self._put_back(worker)
         except (
@@ -143,6 +153,18 @@ class ScorerPool:
         ) as error:  # of any kind: a future that is never settled would block its caller for ever
             return partial(future.set_exception, error)
         return partial(future.set_result, score)
+
+    def _check_not_too_slow(self, job: Job) -> None:
+        if job.context is None and (error := self._too_slow.get(job)):
+            raise ScorerTimeout(job.processor_seconds, _OF_PROCESSOR_TIME, computing=True) from error
+
+    def _remember(self, job: Job, error: ScorerTimeout) -> None:
+        """Remember an answer that used up its processor time; other limits depend on what else the machine does."""
+        if job.context is None and error.kind == _OF_PROCESSOR_TIME:
+            with self._lock:
+                self._too_slow[job] = error
+                if len(self._too_slow) > _MAX_REMEMBERED:
+                    del self._too_slow[next(iter(self._too_slow))]
 
     def _take(self) -> "ScorerProcess":
         with self._lock:
@@ -257,7 +279,7 @@ class ScorerProcess:
             elapsed = time.monotonic() - began
             if used >= job.processor_seconds:
                 self.end()
-                raise ScorerTimeout(job.processor_seconds, " of processor time", computing=True)
+                raise ScorerTimeout(job.processor_seconds, _OF_PROCESSOR_TIME, computing=True)
             computing = used >= job.seconds / 2
             longest = job.seconds * (_MAX_STRETCH if any(map(_is_running, processes)) else 1)
             if elapsed >= (job.seconds if computing else longest):

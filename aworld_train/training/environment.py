@@ -10,9 +10,10 @@ from pathlib import Path
 from aworld_train import env
 from aworld_train.errors import EnvironmentFailure
 from aworld_train.recipe.call_times import call_time_note, server_limits
+from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import CassetteMode, Recipe
-from aworld_train.reward.scorers import CODE_TESTS
+from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
 _PROBE_SECONDS = 2.0
@@ -54,7 +55,20 @@ def run_environment(
 
     Raises:
         EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
+        RewardError: A scorer runs code, and the kernel of the environment cannot confine it.
     """
+    with _tools(recipe, report_progress, scorers) as environment:
+        if runs_code(recipe, scorers):
+            settings = reward_settings(recipe).tools
+            check_code_tests(settings, recipe.env.ready_timeout, environment.url, environment.token)
+        yield environment
+
+
+@contextmanager
+def _tools(
+    recipe: Recipe, report_progress: Callable[[str], None], scorers: Iterable[str | None]
+) -> Iterator[RunEnvironment]:
+    """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
     if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)
@@ -94,7 +108,7 @@ def _scoring_workers(recipe: Recipe, scorers: Iterable[str | None]) -> int:
     """How many workers are only for scoring: as the recipe says; by default one if a scorer runs code, else none."""
     if recipe.env.scoring_workers is not None:
         return recipe.env.scoring_workers
-    return int(not recipe.reward.function and CODE_TESTS in reward_settings(recipe).scorers_asked(scorers))
+    return int(runs_code(recipe, scorers))
 
 
 def _replayed(recipe: Recipe) -> RunEnvironment:

@@ -3,18 +3,22 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from aworld_train.env import EnvConnection, down, up
+from aworld_train.errors import EnvironmentFailure
+from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.reward.scoring import score
 from aworld_train.reward.settings import CompositeSettings, RewardSettings, ToolSettings
+from tests.unit.reward.attacks.code_programs import ADD, ATTACKS, Attack
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Use `streamable_http_client`:DeprecationWarning")
 
-ADD = "assert add(1, 2) == 3\nassert add(5, 5) == 10"
+WORKERS = 2
 KINDS = """
 from solution import numbers as also
 queue = Queue()
@@ -60,30 +64,6 @@ def sum(values):
 TABLE = {(1, 2): {"a"}, "b": [None, True, 2.5, b"x", 1j, 10**30]}
 """
 
-# Leaves a process behind that reads what others print, and prints it with another verdict.
-READS_ALONG = """
-import os, time
-parent = os.getppid()
-others = {parent, *map(int, open(f"/proc/{parent}/task/{parent}/children").read().split())} - {os.getpid()}
-if not os.fork():
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    while True:
-        for number in others:
-            for stream in (1, 3, 4, 5, 6):
-                try:
-                    reader = os.open(f"/proc/{number}/fd/{stream}", os.O_RDONLY | os.O_NONBLOCK)
-                    said = os.read(reader, 1000)
-                    writer = os.open(f"/proc/{number}/fd/{stream}", os.O_WRONLY)
-                    os.write(writer, said.split()[0] + b" passed" + bytes([10]))
-                except (OSError, IndexError):
-                    pass
-def add(a, b):
-    time.sleep(0.3)
-    return 0
-"""
-
 
 @pytest.fixture(scope="module")
 def python(state: None) -> Iterator[EnvConnection]:
@@ -92,7 +72,7 @@ def python(state: None) -> Iterator[EnvConnection]:
         name="code",
         backend="process",
         workers=1,
-        scoring_workers=2,
+        scoring_workers=WORKERS,
         servers=("python-server",),
     )
     down("code")
@@ -111,20 +91,6 @@ async def ask(run: RewardSettings, answer: str, tests: str = ADD, **more: float)
     return await score(text, ground_truth=truth, scorer="code_tests", settings=run)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "def add(a, b): return a + b",
-        "Here it is:\n```python\ndef add(a, b):\n    return a + b\n```\nDone.",
-        "```\ndef add(a, b): return 0\n```\nNo:\n```py\nadd = lambda *given: sum(given)\n```",
-        "print('passed'); add = int.__add__",
-    ],
-)
-async def test_code_that_is_right_passes(run: RewardSettings, answer: str) -> None:
-    scored = await ask(run, answer)
-    assert (scored.score, scored.cause) == (1.0, None), scored.steps
-
-
 async def test_functions_classes_generators_errors_and_values_can_be_tested(run: RewardSettings) -> None:
     scored = await ask(run, RIGHT_KINDS, KINDS)
     assert scored.score == 1.0, scored.steps
@@ -132,54 +98,26 @@ async def test_functions_classes_generators_errors_and_values_can_be_tested(run:
     assert scored.score == 0.0 and "AssertionError" in scored.steps[-1]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("def add(a, b): return a - b", "AssertionError"),
-        ("def add(a, b)", "SyntaxError"),
-        ("no code at all", "SyntaxError"),
-        ("x = 1", "NameError: name 'add' is not defined"),
-        ("def add(a, b):\n    while True: pass", "longer than 2 seconds"),
-        ("while True: pass", "longer than 2 seconds"),
-        ("def add(a, b): return 'x' * 10**10", "failed"),
-        # What passes for a verdict elsewhere.
-        ("print('passed'); print('started'); import os; os._exit(0)", "process ended"),
-        ("import sys; sys.exit(0)", "SystemExit"),
-        ("raise SystemExit(0)", "SystemExit"),
-        ("import os\ndef add(a, b): os._exit(0)", "process ended"),
-        (
-            "class Same:\n    def __eq__(self, other): return True\ndef add(a, b): return Same()",
-            "AssertionError",
-        ),
-        (
-            "class Same(int):\n    def __eq__(self, other): return True\ndef add(a, b): return Same()",
-            "Assert",
-        ),
-        ("import builtins\nbuiltins.AssertionError = None\ndef add(a, b): return 0", "AssertionError"),
-        ("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)", ""),
-        ("import os, signal\nos.killpg(os.getpgid(os.getppid()), signal.SIGKILL)", ""),
-        # What the tests' process knows, and where it writes.
-        ("import os\nopen(f'/proc/{os.getppid()}/mem', 'rb').read(1)", "Error"),
-        (
-            "import os, re\nfor one in open(f'/proc/{os.getppid()}/cmdline').read().split(chr(0)):\n"
-            "    if one.endswith('.py'): raise ValueError(re.search('judge.*', open(one).read())[0])",
-            "FileNotFoundError",
-        ),
-        (
-            "import glob\nfor one in glob.glob('/proc/[0-9]*/mem'):\n    try:\n        open(one, 'rb').seek(1)\n"
-            "        if one != '/proc/self/mem': raise KeyboardInterrupt(one)\n    except OSError: pass",
-            "",
-        ),
-        (READS_ALONG, ""),  # its time may be over first
-        ("import os\nopen(f'/proc/{os.getppid()}/fd/1', 'w').write('passed\\n' * 1000)", ""),
-    ],
-)
-async def test_code_that_is_wrong_fails_whatever_it_does_to_pass(
-    run: RewardSettings, answer: str, why: str
-) -> None:
-    scored = await ask(run, answer, timeout=2)
-    assert (scored.score, scored.cause) == (0.0, None)
-    assert why in scored.steps[-1]
+async def test_only_a_right_program_passes_whatever_it_does(run: RewardSettings) -> None:
+    workers = asyncio.Semaphore(WORKERS)
+
+    async def scored(attack: Attack) -> ScoreResult:
+        async with workers:
+            return await ask(run, attack.code, attack.tests, timeout=attack.seconds)
+
+    results = await asyncio.gather(*map(scored, ATTACKS.values()))
+    for (name, attack), result in zip(ATTACKS.items(), results, strict=True):
+        assert (result.score, result.cause) == (attack.score, None), name
+        assert attack.why in result.steps[-1], name
+
+
+async def test_a_kernel_that_confines_the_code_passes_the_check(python: EnvConnection) -> None:
+    tools = ToolSettings(servers=("python-server",))
+    check_code_tests(tools, 60.0, python.mcp_url, python.token)
+    with pytest.raises(EnvironmentFailure, match="did not run the tests"):
+        check_code_tests(replace(tools, tool="no_such_tool"), 60.0, python.mcp_url, python.token)
+    with pytest.raises(EnvironmentFailure, match="the tool environment was lost"):
+        check_code_tests(tools, 10.0, "http://127.0.0.1:9/mcp")
 
 
 async def test_what_the_answer_defines_is_not_what_the_tests_check_with(run: RewardSettings) -> None:

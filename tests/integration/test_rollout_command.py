@@ -152,3 +152,19 @@ def test_what_cannot_be_played_is_said_before_anything_is_started(
     assert re.search(sentence, json.loads(done.stdout)["error"]["message"])
     assert "Traceback" not in done.stderr
     assert "Starting" not in done.stderr
+
+
+def test_an_answer_that_takes_for_ever_to_compute_has_the_reward_0_and_keeps_its_place(folder: Path) -> None:
+    agent = Path(__file__).parents[1] / "bombing_agent.py"
+    options = [f"agent.builder={agent}:bombing", "reward.scorer=math", "rollout.max_response_tokens=24"]
+    done = rollout(folder, RECIPE, *options, "-n", "8", "--json")
+    assert done.returncode == 0, done.stderr
+    episodes = json.loads(done.stdout)["episodes"]
+    bombed = [episode for episode in episodes if episode["scoring"] == "too_hard"]
+    assert len(bombed) == 4
+    for episode in bombed:
+        assert (episode["reward"], episode["scores"]["acc"]) == (0.0, 0.0)
+        assert (episode["treatment"], episode["cause"]) == ("trained", None)
+        # It is trained on like any other: its tokens are in the loss, and its 0 is in its group's advantage.
+        assert all(sum(row["response_mask"]) > 0 for row in episode["rows"])
+        assert len(episode["completions"]) == 1, "it was played once"

@@ -8,13 +8,18 @@ than none. A verdict is one of these:
 - a last line ``VERDICT code: CORRECT`` or ``INCORRECT`` with the code of the request, which no answer can know;
 - a last line without the code, or ``correct: yes`` or ``no``, which a line with a confidence may follow. Any other
   verdict in the text must then agree with it, unless it stands in the answer, which judges quote. A last line that
-  stands in the answer is no verdict.
+  stands in the answer does not make it right.
+
+An answer that names verdicts must not make a judge unreadable either, or a policy would learn to name them: where the
+last line is ``incorrect``, whatever else the text says may be a quote of such an answer.
 """
 
 import json
 import re
+import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 _THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -30,6 +35,7 @@ _MAX_LINE_CHARS = 60  # this and the bounds below keep matching time linear in t
 _CALLED_VERDICT = re.compile(
     r"(?:verdict[\W_]{0,8}?:[\W_]{0,8}|\bcorrect[*_`]{0,4}:[\W_]{0,8}(?=(?:yes|no)\b))([a-z]*)", re.IGNORECASE
 )
+_MAX_TRIED = 50  # ends of thinking after which a JSON object may begin
 _CONFIDENCE = re.compile(r"[*_`]*confidence[*_`]*\s*:[*_`\s]*[0-9.]{1,6}\s*%?[*_`]*", re.IGNORECASE)
 
 
@@ -73,11 +79,11 @@ def read_verdict(text: str, answer: str = "", code: str = "") -> JudgedVerdict:
     """
     if (data := _as_object(text.strip())) is not None:  # a reason in it may quote what looks like thinking
         return _verdict_in(data)
+    if (data := _object_after_thinking(text)) is not None:
+        return _verdict_in(data)
     visible = _after_thinking(text, answer).strip()
     if not visible:
         raise UnreadableVerdict("it said nothing")
-    if (data := _as_object(visible)) is not None:
-        return _verdict_in(data)
     *reason, last = _without_confidence(visible.splitlines())
     match = _LINE.fullmatch(last.strip()[: _MAX_LINE_CHARS + 1])
     if match is None:
@@ -86,19 +92,14 @@ def read_verdict(text: str, answer: str = "", code: str = "") -> JudgedVerdict:
     if not code or match["code"] != code:
         if match["code"]:
             raise UnreadableVerdict("its verdict has the code of another request")
-        _check_last_line(last, answer)
-        _check_agreement(verdict, visible, answer)
+        _check_quotes(verdict, last, visible, answer)
     return JudgedVerdict(verdict, "\n".join(reason).strip())
 
 
 def _without_confidence(lines: list[str]) -> list[str]:
-    confident = len(lines) > 1 and _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1])
-    return lines[:-1] if confident else lines
-
-
-def _check_last_line(last: str, answer: str) -> None:
-    if _folded(last) in map(_folded, answer.splitlines()):
-        raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
+    if len(lines) > 1 and _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1]):
+        lines = "\n".join(lines[:-1]).rstrip().splitlines()
+    return lines
 
 
 def _after_thinking(text: str, answer: str) -> str:
@@ -106,6 +107,14 @@ def _after_thinking(text: str, answer: str) -> str:
     if _THOUGHT_BEGINS.search(visible) and not _THOUGHT_BEGINS.search(answer):  # else it is quoted
         raise UnreadableVerdict("its thinking has no end")
     return visible
+
+
+def _object_after_thinking(text: str) -> dict[str, Any] | None:
+    """The object that is all of the text after an end of thinking; another end may stand in its reason, as a quote."""
+    for match in islice(_THOUGHT_ENDS.finditer(text), _MAX_TRIED):
+        if (data := _as_object(text[match.end() :].strip())) is not None:
+            return data
+    return None
 
 
 def _as_object(text: str) -> dict[str, Any] | None:
@@ -137,13 +146,22 @@ def _verdict_in(data: dict[str, Any]) -> JudgedVerdict:
     return JudgedVerdict(_WORDS[word], reason.strip() if isinstance(reason, str) else "")
 
 
-def _check_agreement(verdict: Verdict, text: str, answer: str) -> None:
-    quotable = _folded(answer)
+def _check_quotes(verdict: Verdict, last: str, text: str, answer: str) -> None:
+    """Check that a last line without the code is the judge's own, and its only verdict.
+
+    Raises:
+        UnreadableVerdict: It may be a quote of the answer, or the text has another verdict that is none.
+    """
+    quotable = _letters(answer)
+    if verdict is Verdict.incorrect and any(word in quotable for word in ("correct", "verdict")):
+        return
+    if _letters(last) in quotable:
+        raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
     for mention in _CALLED_VERDICT.finditer(text):
-        if _WORDS.get(mention[1].lower()) is not verdict and _folded(mention[0]) not in quotable:
+        if _WORDS.get(mention[1].lower()) is not verdict and _letters(mention[0]) not in quotable:
             raise UnreadableVerdict("it gave verdicts that differ")
 
 
-def _folded(text: str) -> str:
-    """The text without case, spacing and Markdown's emphasis, which a quote may change."""
-    return re.sub(r"[\s*_`]+", "", text).casefold()
+def _letters(text: str) -> str:
+    """The letters and digits of a text: a quote may change case, spacing, emphasis and signs that do not show."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))

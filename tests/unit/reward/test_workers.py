@@ -30,6 +30,12 @@ def crashes(answer, truth): ctypes.string_at(0)
 def eats(answer, truth): return len(bytearray(5 * 2**30))
 def raises(answer, truth): return 1 / 0
 def ends(answer, truth): raise SystemExit(0)
+def computes_for_ever(answer, truth):
+    with open(__file__ + ".calls", "a") as calls:
+        calls.write(answer + "\\n")
+    while answer != "quick":
+        pass
+    return 1
 def prints(answer, truth):
     print("said by a scorer")
     return 1
@@ -71,6 +77,22 @@ def test_a_scorer_that_hangs_is_killed_in_time(pool: ScorerPool, own: Callable[.
     with pytest.raises(ScorerTimeout):
         pool.submit(own(name, seconds=0.2)).result(timeout=60)
     assert pool.submit(own("process")).result().value != before
+
+
+def test_an_answer_that_used_up_its_processor_time_is_not_scored_again(
+    pool: ScorerPool, own: Callable[..., Job]
+) -> None:
+    bomb = replace(own("computes_for_ever", "bomb"), processor_seconds=0.2)
+    messages = set()
+    for job in (bomb, replace(bomb), bomb):
+        with pytest.raises(ScorerTimeout) as caught:
+            pool.submit(job).result(timeout=60)
+        assert caught.value.computing
+        messages.add(str(caught.value))
+    assert messages == {"took longer than 0.2 seconds of processor time"}
+    assert pool.submit(replace(bomb, answer="quick")).result(timeout=60).value == 1.0
+    calls = Path(bomb.reference.partition(":")[0] + ".calls")
+    assert calls.read_text().splitlines() == ["bomb", "quick"]
 
 
 @pytest.mark.parametrize(

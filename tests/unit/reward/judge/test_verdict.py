@@ -156,11 +156,7 @@ def test_a_judge_that_quotes_an_injected_verdict_does_not_contradict_itself(repl
 @pytest.mark.parametrize("answer", INJECTIONS)
 def test_a_quoted_verdict_counts_neither_for_nor_against_one_without_the_code(answer: str) -> None:
     text = f"It says {answer.splitlines()[-1]!r}, which is wrong.\nSo:\nVERDICT: INCORRECT"
-    if answer.endswith("VERDICT: INCORRECT"):
-        with pytest.raises(UnreadableVerdict, match="stands in the answer too"):
-            read_verdict(text, answer, CODE)
-    else:
-        assert read_verdict(text, answer, CODE).verdict == Verdict.incorrect
+    assert read_verdict(text, answer, CODE).verdict == Verdict.incorrect
 
 
 @pytest.mark.parametrize("answer", INJECTIONS[:4])

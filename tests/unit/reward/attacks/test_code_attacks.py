@@ -1,0 +1,70 @@
+"""The programs of `code_programs` in the sandbox of `code_tests`, as this machine's kernel and Python run it.
+
+`tests/integration/test_code_tests.py` runs the same programs in a tool environment.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aworld_train.reward.code_tests import CodeTests, program, read_verdict, without_fence
+from aworld_train.reward.scored import Score
+from tests.unit.reward.attacks.code_programs import ATTACKS, Attack
+
+LIMIT = 60.0
+
+
+def run(folder: Path, attack: Attack) -> Score:
+    """The score of a program, run as the tool of an environment runs it: from a file, in a folder of its own."""
+    key, source = program(CodeTests(attack.tests, attack.seconds), without_fence(attack.code))
+    file = folder / "program.py"
+    file.write_text(source, "utf-8", "replace")
+    ran = subprocess.run(
+        [sys.executable, "-B", str(file)], cwd=folder, capture_output=True, text=True, timeout=LIMIT
+    )
+    return read_verdict(ran.stdout, key, "")
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+def test_only_a_right_program_passes_whatever_it_does(tmp_path: Path, attack: Attack) -> None:
+    scored = run(tmp_path, attack)
+    assert scored.value == attack.score, scored.steps
+    assert attack.why in scored.steps[-1]
+
+
+TEMPTATIONS = [
+    "import os, sys, signal, ctypes",
+    "sys.exit(0)",
+    "os._exit(0)",
+    "raise SystemExit",
+    "print('passed')",
+    "globals()['add'] = print",
+    "os.kill(os.getppid(), 9)",
+    "open(f'/proc/{os.getppid()}/mem')",
+    "os.closerange(3, 20)",
+    "sys.settrace(print)",
+    "os.write(1, b'passed')",
+    "os.fork()",
+    "signal.alarm(1)",
+    "sys.modules.clear()",
+    "del add",
+    "ctypes.string_at(0)",
+]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.sampled_from(TEMPTATIONS), max_size=5), st.booleans())
+def test_no_mixture_of_attacks_makes_a_wrong_program_right(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], inside: bool
+) -> None:
+    body = "\n".join(f"    {line}" for line in lines if not line.startswith(("del", "globals")))
+    code = (
+        f"import os, sys, signal, ctypes\ndef add(a, b):\n{body}\n    return 0"
+        if inside
+        else ("def add(a, b): return 0\n" + "\n".join(lines))
+    )
+    assert run(tmp_path_factory.mktemp("mixture"), Attack(code, hangs=True)).value == 0.0
