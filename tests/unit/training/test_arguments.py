@@ -67,7 +67,18 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("bare.yaml", {"max_turns": 4}),
         ({"max_turns": 2}, {"max_turns": 2}),
     ],
-    ids=str,
+    ids=[
+        "none",
+        "function",
+        "class",
+        "file",
+        "file's class",
+        "module",
+        "aworld",
+        "section file",
+        "bare",
+        "mapping",
+    ],
 )
 def test_an_agent_becomes_a_section(agent: Any, expected: dict[str, Any]) -> None:
     assert agent_argument(agent).section == expected
