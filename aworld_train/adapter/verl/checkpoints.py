@@ -1,8 +1,8 @@
 """VeRL's checkpoints: which of them are whole, and which one VeRL takes up.
 
 VeRL names its last checkpoint in a file of its own, which may be lost, empty, or older than the last whole checkpoint
-when a run is killed. So the checkpoints are looked at themselves: PyTorch's files are zip archives, which end with their
-directory, and a safetensors file says in its header how long it is; a file that was cut off has neither.
+when a run is killed. So the checkpoints themselves are looked at: PyTorch's files are zip archives, which end with
+their directory, and a safetensors file says in its header how long it is; a file that was cut off has neither.
 """
 
 import json
