@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aworld_train.errors import AworldTrainError
+
 
 class JsonLinesTail:
     """Reads a growing file of JSON lines: each line once, and only when it is complete."""
@@ -22,9 +24,40 @@ class JsonLinesTail:
             return []
         whole, newline, _ = data.rpartition(b"\n")
         self._offset += len(whole) + len(newline)
-        return [json.loads(line) for line in whole.splitlines() if line.strip()]
+        try:
+            return [json.loads(line) for line in whole.split(b"\n") if line.strip()]
+        except ValueError as error:
+            raise AworldTrainError(f"{self._path} has a line that is no JSON: {error}.") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All complete lines of a file of JSON lines; none if it does not exist."""
+    """All complete lines of a file of JSON lines; none if it does not exist.
+
+    Raises:
+        AworldTrainError: A line is no JSON.
+    """
     return JsonLinesTail(path).read()
+
+
+def split_lines(path: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The objects in a file that processes may have been killed while writing, and its lines that are none.
+
+    A process that was killed, or that found the disk full, leaves a part of a line, and the next one writes after it.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return [], []
+    objects: list[dict[str, Any]] = []
+    broken: list[bytes] = []
+    for line in content.split(b"\n"):
+        try:
+            value = json.loads(line) if line.strip() else None
+        except ValueError:
+            broken.append(line)
+            continue
+        if isinstance(value, dict):
+            objects.append(value)
+        elif value is not None:
+            broken.append(line)
+    return objects, broken

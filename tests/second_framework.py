@@ -61,6 +61,9 @@ class Counting:
         steps = [int(path.parent.name) for path in folder.glob("*/whole")]
         return Checkpoint(max(steps), folder / str(max(steps)) / "model") if steps else None
 
+    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
+        return []
+
     def model_in(self, checkpoint: Path) -> Path | None:
         return checkpoint / "model" if (checkpoint / "model" / "config.json").is_file() else None
 

@@ -153,6 +153,13 @@ class TrainingFramework(Protocol):
     def last_checkpoint(self, folder: Path) -> Checkpoint | None:
         """The last complete checkpoint below a run's ``checkpoints``."""
 
+    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
+        """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
+
+        Returns:
+            What is wrong with newer checkpoints, in sentences.
+        """
+
     def model_in(self, checkpoint: Path) -> Path | None:
         """The model, in Hugging Face's format, that a folder of the framework's checkpoints holds."""
 

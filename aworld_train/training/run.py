@@ -73,7 +73,7 @@ def train(
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
-                for remark in reward_remarks(recipe, scorers):
+                for remark in [*attempt.notes, *reward_remarks(recipe, scorers)]:
                     progress.note(remark)
                 with (
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
@@ -132,6 +132,7 @@ class _Attempt:
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
         self.record = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self.notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self.record.notes]
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
@@ -141,6 +142,8 @@ class _Attempt:
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout)
         self._shown = (self.record.rows.last_trained, 0)
+        # An attempt that fails before it begins leaves the figures of those before it.
+        self._refresh()
 
     def run(self, environment: RunEnvironment, progress: Progress) -> None:
         """Start the framework and wait until it ends.
@@ -243,10 +246,10 @@ class _Attempt:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM, with which a scheduler ends a job, end a run as Ctrl-C does.
+    """Let SIGTERM, with which a scheduler ends a job, and SIGHUP, with which a terminal does, end a run as Ctrl-C does.
 
-    SIGINT is handled too, because a shell starts background jobs with SIGINT ignored: without a handler Ctrl-C or
-    ``kill -INT`` would have no effect.
+    Under ``nohup``, which ignores SIGHUP, the run goes on without a terminal. SIGINT is handled too, because a shell
+    starts background jobs with SIGINT ignored: without a handler Ctrl-C or ``kill -INT`` would have no effect.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -255,7 +258,10 @@ def terminate_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set signal handlers
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:

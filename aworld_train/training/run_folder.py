@@ -57,6 +57,11 @@ class RunFolder:
         return self.path / "traces" / "episodes.jsonl"
 
     @property
+    def superseded(self) -> Path:
+        """The file with the episodes that a resumed run plays again."""
+        return self.path / "traces" / "superseded.jsonl"
+
+    @property
     def log(self) -> Path:
         """The log of the framework."""
         return log_file(self.path, self.framework)

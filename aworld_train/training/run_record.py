@@ -1,13 +1,14 @@
 """The record of a run: reads the files that the framework and the episodes append to, and sums them up."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aworld_train.atomic import write_text
-from aworld_train.json_lines import JsonLinesTail, read_lines
+from aworld_train.atomic import write_bytes, write_text
+from aworld_train.json_lines import JsonLinesTail, split_lines
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
@@ -92,6 +93,9 @@ class RunRecord:
         summary: The summary that ``refresh`` updates.
         metrics_file: The file to which the framework appends its metrics in this attempt.
         from_step: The step of the checkpoint from which this attempt resumes; later steps are dropped from the record.
+
+    Attributes:
+        notes: What was set aside of an earlier attempt, in sentences.
     """
 
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
@@ -101,8 +105,8 @@ class RunRecord:
         self.from_step = from_step
         self.training: dict[int, EpisodeCounts] = {}
         self.validation: dict[int, EpisodeCounts] = {}
+        self.notes = _take_up_episodes(folder, from_step)
         self.rows.load(folder.metrics, from_step)
-        _drop_later_episodes(folder.episodes, from_step)
         write_text(folder.metrics, self.rows.text())
         self._steps = folder.framework.step_rows(metrics_file)
         self._episodes = JsonLinesTail(folder.episodes)
@@ -215,11 +219,32 @@ def _validation(tally: EpisodeCounts) -> Validation:
     )
 
 
-def _drop_later_episodes(episodes: Path, step: int) -> None:
-    """Drop the episodes of steps after ``step``, because a resumed run plays them again."""
-    lines = read_lines(episodes)
-    remaining = [line for line in lines if line["step"] <= step]
-    if step == 0:
-        remaining = []
-    if len(remaining) != len(lines):
-        write_text(episodes, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in remaining))
+def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
+    """Set aside the episodes after ``step``, which a resumed run plays again, and lines that cannot be read.
+
+    Returns:
+        What was set aside, in sentences.
+    """
+    lines, broken = split_lines(folder.episodes)
+    kept: list[bytes] = []
+    later: list[bytes] = []
+    for line in lines:
+        (kept if 0 < step >= line.get("step", step + 1) else later).append(_encoded(line))
+    if not later and not broken:
+        return []
+    with folder.superseded.open("ab") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.writelines([*later, *(line + b"\n" for line in broken)])
+        file.flush()
+        os.fsync(file.fileno())
+    write_bytes(folder.episodes, b"".join(kept))
+    notes = []
+    if later:
+        notes.append(f"{len(later)} episodes after step {step} are played again.")
+    if broken:
+        notes.append(f"{len(broken)} lines of {folder.episodes.name} were cut off when they were written.")
+    return [*notes, f"What was set aside is in {folder.superseded}."]
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"

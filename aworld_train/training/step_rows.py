@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.base import StepRow
-from aworld_train.json_lines import read_lines
+from aworld_train.json_lines import split_lines
 
 
 class StepRows:
@@ -27,7 +27,7 @@ class StepRows:
 
     def load(self, metrics: Path, last_step: int) -> None:
         """Load the rows of an earlier attempt up to ``last_step``, the step of its checkpoint."""
-        for line in read_lines(metrics):
+        for line in split_lines(metrics)[0]:
             if line["step"] <= last_step:
                 self.rows[line["step"]] = line
 

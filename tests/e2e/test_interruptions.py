@@ -1,5 +1,6 @@
 """What a run does when something dies: the driver, the user's patience, the tool server, the disk."""
 
+import json
 import os
 import signal
 import subprocess
@@ -64,13 +65,23 @@ def test_a_killed_run_and_an_interrupted_one_go_on_where_they_were(workspace: Wo
     assert workspace.summary("kill")["status"] == "interrupted"
     assert_all_gone(everything)
 
-    # and to the end
+    # and to the end, although a machine that went down left a file empty and a line half written
+    run = workspace.runs / "kill"
+    (run / "checkpoints/latest_checkpointed_iteration.txt").write_text("")
+    with (run / "traces/episodes.jsonl").open("a") as file:
+        file.write('{"step": 3, "validate": fal')
     done = workspace.run("train", "recipes/quickstart.yaml", "name=kill", *SMALL, "--resume", "--quiet")
     assert done.returncode == 0, done.stderr
     summary = workspace.summary("kill")
     assert summary["status"] == "completed"
     assert summary["steps_done"] == summary["steps_planned"] == 4
     assert [row["step"] for row in workspace.metrics("kill")] == [0, 1, 2, 3, 4]
+    attempts = json.loads((run / "manifest.json").read_text())["attempts"]
+    assert [attempt["from_step"] for attempt in attempts[:3]] == sorted(
+        attempt["from_step"] for attempt in attempts[:3]
+    )
+    assert attempts[2]["from_step"] >= reached
+    assert '{"step": 3, "validate": fal\n' in (run / "traces/superseded.jsonl").read_text()
     assert summary["val"]["before"]["n"] == summary["val"]["after"]["n"] == 16
     played = [line for line in workspace.episodes("kill") if not line["validate"]]
     assert {step: sum(line["step"] == step for line in played) for step in (1, 2, 3, 4)} == dict.fromkeys(

@@ -156,8 +156,10 @@ def _append(line: dict[str, Any]) -> None:
     file = Path(folder) / "traces" / "episodes.jsonl"
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        # One write with O_APPEND, so that lines of several processes do not mix.
-        os.write(descriptor, (json.dumps(masked(line), ensure_ascii=False) + "\n").encode())
+        # One write with O_APPEND, so that lines of several processes do not mix; a full disk may take a part of it.
+        rest = (json.dumps(masked(line), ensure_ascii=False) + "\n").encode()
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     finally:
         os.close(descriptor)
 

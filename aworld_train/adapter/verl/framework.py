@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
-from aworld_train.adapter.verl import log, own_config
+from aworld_train.adapter.verl import checkpoints, log, own_config
 from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
 from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, OWNED_KEYS, agent_file, compose
 from aworld_train.adapter.verl.metrics import VerlStepReader
@@ -62,20 +62,16 @@ class VerlFramework:
         return VerlStepReader(file)
 
     def last_checkpoint(self, folder: Path) -> Checkpoint | None:
-        """As ``TrainingFramework.last_checkpoint``; VeRL names a checkpoint only once it is whole."""
-        try:
-            step = int((folder / "latest_checkpointed_iteration.txt").read_text())
-        except (OSError, ValueError):
-            return None
-        model = self.model_in(folder / f"global_step_{step}")
-        return Checkpoint(step, model) if model else None
+        """As ``TrainingFramework.last_checkpoint``."""
+        return checkpoints.last_checkpoint(folder)
+
+    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
+        """As ``TrainingFramework.prepare_resume``."""
+        return checkpoints.prepare_resume(folder, checkpoint)
 
     def model_in(self, checkpoint: Path) -> Path | None:
         """As ``TrainingFramework.model_in``."""
-        for folder in (checkpoint / "actor" / "huggingface", checkpoint / "huggingface"):
-            if (folder / "config.json").is_file():
-                return folder
-        return None
+        return checkpoints.model_in(checkpoint)
 
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
         """As ``TrainingFramework.load_model``."""

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def checkpoint(folder: RunFolder, step: int) -> None:
     model = folder.checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")
-    (folder.checkpoints / "latest_checkpointed_iteration.txt").write_text(str(step))
+    with zipfile.ZipFile(folder.checkpoints / f"global_step_{step}" / "data.pt", "w") as file:
+        file.writestr("data.pkl", b"")
 
 
 def episode(

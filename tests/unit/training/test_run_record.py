@@ -152,3 +152,45 @@ def test_a_mean_lies_within_what_it_is_the_mean_of(lines: list[dict[str, Any]]) 
     for name, mean in found.part_means.items():
         values = [line["parts"][name] for line in lines if name in line.get("parts", {})]
         assert min(values) - 1e-9 <= mean <= max(values) + 1e-9
+
+
+# What a resumed run takes up
+
+
+def taken_up(account: RunRecord, content: bytes, step: int) -> RunRecord:
+    account.folder.episodes.write_bytes(content)
+    return RunRecord(account.folder, RunSummary("r"), account.folder.path / "verl.jsonl", step)
+
+
+def lines(*steps: int) -> bytes:
+    return b"".join(json.dumps(scored(step)).encode() + b"\n" for step in steps)
+
+
+def test_a_line_that_was_cut_off_does_not_take_the_next_one_with_it(account: RunRecord) -> None:
+    resumed = taken_up(account, lines(1, 2) + lines(2)[:25], 2)
+    assert account.folder.episodes.read_bytes() == lines(1, 2)
+    assert account.folder.superseded.read_bytes() == lines(2)[:25] + b"\n"
+    assert resumed.notes[0] == "1 lines of episodes.jsonl were cut off when they were written."
+    refreshed(resumed, scored(3))
+    assert resumed.summary.episodes == 3
+
+
+def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account: RunRecord) -> None:
+    resumed = taken_up(account, lines(1) + lines(1)[:9] + lines(1, 2), 2)
+    assert resumed.notes[0].startswith("1 lines")
+    assert account.folder.episodes.read_bytes() == lines(1, 2)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0, b""), (1, lines(1)), (2, lines(1, 2))])
+def test_episodes_that_are_played_again_are_set_aside(account: RunRecord, step: int, kept: bytes) -> None:
+    resumed = taken_up(account, lines(1, 2, 3), step)
+    assert account.folder.episodes.read_bytes() == kept
+    assert kept + account.folder.superseded.read_bytes() == lines(1, 2, 3)
+    assert account.folder.superseded.stat().st_mode & 0o777 == 0o600
+    count = 3 - len(kept.splitlines())
+    assert resumed.notes[0] == f"{count} episodes after step {step} are played again."
+
+
+def test_a_file_that_is_whole_is_left_alone(account: RunRecord) -> None:
+    resumed = taken_up(account, lines(1, 2), 2)
+    assert resumed.notes == [] and not account.folder.superseded.exists()
