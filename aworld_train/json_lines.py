@@ -27,7 +27,7 @@ class JsonLinesTail:
         try:
             return [json.loads(line) for line in whole.split(b"\n") if line.strip()]
         except ValueError as error:
-            raise AworldTrainError(f"{self._path} has a line that is no JSON: {error}.") from error
+            raise AworldTrainError(f"{self._path} cannot be read: {error}.") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

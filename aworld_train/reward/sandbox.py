@@ -423,7 +423,11 @@ def _confine_process() -> str | None:
     domain = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
     if domain < 0:
         return _without_landlock("landlock_create_ruleset")
-    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(_own_folders(), rights & ~_MAKE_DEVICES)}
+    folders = _own_folders()
+    if os.path.realpath(tempfile.gettempdir()) not in folders:
+        # Python is installed below it, so temporary files go where the answer may write.
+        tempfile.tempdir = os.environ["TMPDIR"] = os.getcwd()  # noqa: PTH109
+    allowed = {os.devnull: _WRITE_FILE, **dict.fromkeys(folders, rights & ~_MAKE_DEVICES)}
     for path, rights_there in allowed.items():
         descriptor = os.open(path, os.O_PATH)
         rule = struct.pack("=Qi", rights_there, descriptor)

@@ -36,6 +36,13 @@ def test_only_a_right_program_passes_whatever_it_does(tmp_path: Path, attack: At
     assert attack.why in scored.steps[-1]
 
 
+def test_a_program_has_temporary_files_where_python_is_below_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(Path(sys.base_prefix).parent))
+    assert run(tmp_path, ATTACKS["right, and writes files"]).value == 1.0
+
+
 TEMPTATIONS = [
     "import os, sys, signal, ctypes",
     "sys.exit(0)",
