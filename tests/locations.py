@@ -6,5 +6,3 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = REPOSITORY / "tests" / "data"
 GSM8K_ODD = DATA / "gsm8k_odd.jsonl"
 """Lines in GSM8K's form that differ from it in one way each."""
-GSM8K_BESIDE = REPOSITORY.parent / "shared" / "data" / "gsm8k"
-"""GSM8K's own files, on machines that have them; tests that need them are skipped elsewhere."""

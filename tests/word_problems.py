@@ -10,6 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+LIBRARY = (
+    "The library of a small town lends every reader at most 4 books for 21 days, and a reader who brings a book "
+    "back late pays 15 cents for each day; how much does a reader pay for two books that are a week late?"
+)
+"""One of them, which tests change in small ways."""
 FIELDS = ("id", "question", "answer")
 SCHEMA = pa.schema([(name, pa.string()) for name in FIELDS])
 

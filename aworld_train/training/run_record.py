@@ -226,10 +226,10 @@ def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
         What was set aside, in sentences.
     """
     lines, broken = split_lines(folder.episodes)
-    kept: list[bytes] = []
+    remaining: list[bytes] = []
     later: list[bytes] = []
     for line in lines:
-        (kept if 0 < step >= line.get("step", step + 1) else later).append(_encoded(line))
+        (remaining if 0 < step >= line.get("step", step + 1) else later).append(_encoded(line))
     if not later and not broken:
         return []
     with folder.superseded.open("ab") as file:
@@ -237,12 +237,14 @@ def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
         file.writelines([*later, *(line + b"\n" for line in broken)])
         file.flush()
         os.fsync(file.fileno())
-    write_bytes(folder.episodes, b"".join(kept))
+    write_bytes(folder.episodes, b"".join(remaining))
     notes = []
     if later:
-        notes.append(f"{len(later)} episodes after step {step} are played again.")
+        notes.append(f"Episodes after step {step} that are played again: {len(later)}.")
     if broken:
-        notes.append(f"{len(broken)} lines of {folder.episodes.name} were cut off when they were written.")
+        notes.append(
+            f"{folder.episodes.name} had lines that were cut off when they were written: {len(broken)}."
+        )
     return [*notes, f"What was set aside is in {folder.superseded}."]
 
 

@@ -7,20 +7,16 @@ Sixty real questions are the evaluation set. Each comes again in thirteen ways, 
 do with them must not be found. Set AWORLD_TRAIN_GSM8K to the folder of GSM8K's files.
 """
 
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import pytest
 
+from tests import gsm8k
 from tests.bench.contamination_kinds import KINDS
-from tests.locations import GSM8K_BESIDE
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
-GSM8K = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
 THRESHOLD = 0.8
 QUESTIONS = 60
 UNRELATED = 1500
@@ -37,14 +33,9 @@ Shingler = Callable[[str], set[str]]
 
 @pytest.fixture(scope="module")
 def questions() -> dict[str, list[str]]:
-    if not all((GSM8K / name).is_file() for name in ("train.jsonl", "test.jsonl")):
-        pytest.skip(
-            "GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl"
-        )
-    return {
-        name: [json.loads(line)["question"] for line in (GSM8K / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("train", "test")
-    }
+    if gsm8k.ABSENT:
+        pytest.skip(gsm8k.REASON)
+    return {name: gsm8k.questions(f"{name}.jsonl") for name in ("train", "test")}
 
 
 def exact_search(questions: Iterable[tuple[str, str]]) -> Search:

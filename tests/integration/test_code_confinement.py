@@ -124,8 +124,8 @@ def test_no_line_of_a_file_is_scored(folder: Path, unconfined: dict[str, Any]) -
 def test_recipe_check_knows_the_kernel_of_processes_that_a_run_would_start(folder: Path) -> None:
     check = ["recipe", "check", QUICKSTART, "env.docker_dir=gaia-mcp-server", *CODE]
     assert_refused(run(folder, *WITHOUT_LANDLOCK, *CLI, *check), "on this machine")
-    here = run(folder, *CLI, *check)
-    assert here.returncode == 0, here.stderr
+    confined = run(folder, *CLI, *check)
+    assert confined.returncode == 0, confined.stderr
 
 
 async def test_no_answer_is_run_where_it_is_not_confined(

@@ -42,9 +42,9 @@ def carried(agent: Any, folder: Path) -> Any:
     """The agent as a worker process has it."""
     reference = carry(agent, folder / "data", "t-agent")
     assert (folder / "data/t-agent.pickle").stat().st_mode & 0o777 == 0o600
-    found = agent_from({"builder": reference})
-    found.check()
-    return found
+    loaded = agent_from({"builder": reference})
+    loaded.check()
+    return loaded
 
 
 NO_MODEL = [

@@ -70,10 +70,10 @@ def fault(checkpoint: Path) -> str:
 
 def _all(folder: Path) -> list[tuple[int, Path]]:
     """All checkpoints with their steps, in order."""
-    found = [
+    numbered = [
         (match, path) for path in folder.glob("global_step_*") if (match := _FOLDER.fullmatch(path.name))
     ]
-    return sorted((int(match[1]), path) for match, path in found)
+    return sorted((int(match[1]), path) for match, path in numbered)
 
 
 def _expected(checkpoint: Path) -> list[str]:

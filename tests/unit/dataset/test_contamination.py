@@ -1,12 +1,9 @@
 """Evaluation questions are found in other texts whatever is put around them, and nothing else is found."""
 
 import itertools
-import json
-import os
 import random
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,18 +12,9 @@ from hypothesis import strategies as st
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
-from tests.locations import GSM8K_BESIDE
+from tests.gsm8k import needs_gsm8k, questions
+from tests.word_problems import LIBRARY
 
-GSM8K = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
-needs_gsm8k = pytest.mark.skipif(
-    not all((GSM8K / name).is_file() for name in ("train.jsonl", "test.jsonl")),
-    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
-)
-
-LIBRARY = (
-    "The library of a small town lends every reader at most 4 books for 21 days, and a reader who brings a book "
-    "back late pays 15 cents for each day; how much does a reader pay for two books that are a week late?"
-)
 OTHER = (
     "A baker sells 12 rolls in the morning and 30 in the afternoon, each for 40 cents. How much does she earn in "
     "one day if she gives every tenth roll away?"
@@ -44,10 +32,6 @@ def kind(text: str, *questions: str) -> MatchKind | None:
     evaluation = evaluation_of(questions)
     match = evaluation.match(shingles(text))
     return match and match.kind
-
-
-def questions(name: str) -> list[str]:
-    return [json.loads(line)["question"] for line in (GSM8K / name).read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """Near-duplicates: every reported one is true, few are missed, and a different figure is a different task."""
 
-import json
 import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,18 +15,9 @@ from aworld_train.dataset.matches import Match, MatchKind
 from aworld_train.dataset.near import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
-from tests.locations import GSM8K_BESIDE
+from tests.gsm8k import needs_gsm8k, questions
+from tests.word_problems import LIBRARY
 
-GSM8K = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
-needs_gsm8k = pytest.mark.skipif(
-    not all((GSM8K / name).is_file() for name in ("train.jsonl", "test.jsonl")),
-    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
-)
-
-LIBRARY = (
-    "The library of a small town lends every reader at most 4 books for 21 days, and a reader who brings a book "
-    "back late pays 15 cents for each day; how much does a reader pay for two books that are a week late?"
-)
 WORDS = st.lists(
     st.sampled_from(["red", "blue", "green", "old", "new", "cat", "dog", "sees", "the", "a", "and"]),
     max_size=40,
@@ -48,10 +37,6 @@ def seen(near: NearDuplicates, text: str, name: str) -> tuple[str, float] | None
     if match is None or match.kind is MatchKind.figure_variant:
         return None
     return match.name, match.share
-
-
-def questions(name: str) -> list[str]:
-    return [json.loads(line)["question"] for line in (GSM8K / name).read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """GSM8K's final answers scored against themselves and against corrupted ones, where the files are at hand."""
 
 import json
-import os
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +10,11 @@ from aworld_train.reward.gaia import gaia
 from aworld_train.reward.number import number
 from aworld_train.reward.scored import ScoringContext
 from aworld_train.reward.texts import exact
-from tests.locations import GSM8K_BESIDE
+from tests.gsm8k import FILES, GSM8K, needs_gsm8k
 
-FOLDER = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
-FILES = ("train.jsonl", "test.jsonl")
 CORRUPTED = 1000
 
-pytestmark = pytest.mark.skipif(
-    not all((FOLDER / name).is_file() for name in FILES),
-    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
-)
+pytestmark = needs_gsm8k
 
 SCORERS: dict[str, Callable[[str, str], float | None]] = {
     "gaia": lambda answer, truth: gaia(answer, truth).value,
@@ -33,7 +26,7 @@ SCORERS: dict[str, Callable[[str, str], float | None]] = {
 @pytest.fixture(scope="module")
 def finals() -> list[str]:
     """What stands after ``####``, in all rows."""
-    lines = [line for name in FILES for line in (FOLDER / name).read_text("utf-8").splitlines()]
+    lines = [line for name in FILES for line in (GSM8K / name).read_text("utf-8").splitlines()]
     return [json.loads(line)["answer"].rpartition("####")[2].strip() for line in lines]
 
 

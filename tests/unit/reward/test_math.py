@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +12,8 @@ from hypothesis import strategies as st
 from aworld_train.reward.math import math, plain_number
 from aworld_train.reward.math_text import as_latex, is_prose, quantity
 from aworld_train.reward.scoring import score
-from tests.locations import GSM8K_BESIDE
+from tests.gsm8k import FILES, GSM8K, needs_gsm8k
 from tests.unit.test_imports import imported_by
-
-GSM8K = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
 
 # An answer, a ground truth that is the same; how MATH's answers and GSM8K's are written, and models' ways to.
 SAME = [
@@ -223,12 +219,9 @@ def test_plain_numbers_need_no_computer_algebra() -> None:
     assert imported_by(script, ["sympy", "math_verify"]) == "[]"
 
 
-@pytest.mark.skipif(
-    not all((GSM8K / name).is_file() for name in ("train.jsonl", "test.jsonl")),
-    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
-)
+@needs_gsm8k
 async def test_all_of_gsm8k_is_right_against_itself_and_nothing_that_was_changed_is() -> None:
-    lines = [line for name in ("train.jsonl", "test.jsonl") for line in (GSM8K / name).open(encoding="utf-8")]
+    lines = [line for name in FILES for line in (GSM8K / name).open(encoding="utf-8")]
     answers = [json.loads(line)["answer"].rpartition("####")[2].strip() for line in lines]
     assert len(answers) == 8292
     # As many at a time as a trainer would have.

@@ -170,25 +170,27 @@ def test_a_line_that_was_cut_off_does_not_take_the_next_one_with_it(account: Run
     resumed = taken_up(account, lines(1, 2) + lines(2)[:25], 2)
     assert account.folder.episodes.read_bytes() == lines(1, 2)
     assert account.folder.superseded.read_bytes() == lines(2)[:25] + b"\n"
-    assert resumed.notes[0] == "1 lines of episodes.jsonl were cut off when they were written."
+    assert resumed.notes[0] == "episodes.jsonl had lines that were cut off when they were written: 1."
     refreshed(resumed, scored(3))
     assert resumed.summary.episodes == 3
 
 
 def test_a_line_that_was_cut_off_in_the_middle_of_the_file_is_set_aside(account: RunRecord) -> None:
     resumed = taken_up(account, lines(1) + lines(1)[:9] + lines(1, 2), 2)
-    assert resumed.notes[0].startswith("1 lines")
+    assert resumed.notes[0].endswith(": 1.")
     assert account.folder.episodes.read_bytes() == lines(1, 2)
 
 
-@pytest.mark.parametrize(("step", "kept"), [(0, b""), (1, lines(1)), (2, lines(1, 2))])
-def test_episodes_that_are_played_again_are_set_aside(account: RunRecord, step: int, kept: bytes) -> None:
+@pytest.mark.parametrize(("step", "remaining"), [(0, b""), (1, lines(1)), (2, lines(1, 2))])
+def test_episodes_that_are_played_again_are_set_aside(
+    account: RunRecord, step: int, remaining: bytes
+) -> None:
     resumed = taken_up(account, lines(1, 2, 3), step)
-    assert account.folder.episodes.read_bytes() == kept
-    assert kept + account.folder.superseded.read_bytes() == lines(1, 2, 3)
+    assert account.folder.episodes.read_bytes() == remaining
+    assert remaining + account.folder.superseded.read_bytes() == lines(1, 2, 3)
     assert account.folder.superseded.stat().st_mode & 0o777 == 0o600
-    count = 3 - len(kept.splitlines())
-    assert resumed.notes[0] == f"{count} episodes after step {step} are played again."
+    count = 3 - len(remaining.splitlines())
+    assert resumed.notes[0] == f"Episodes after step {step} that are played again: {count}."
 
 
 def test_a_file_that_is_whole_is_left_alone(account: RunRecord) -> None:

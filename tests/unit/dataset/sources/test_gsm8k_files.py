@@ -1,7 +1,6 @@
 """All records of GSM8K, where its files are present."""
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,22 +10,17 @@ import pytest
 from aworld_train.dataset import BuildReport, build, check_file
 from aworld_train.dataset.expressions import evaluate, normalize
 from aworld_train.reward import numeric_match
-from tests.locations import GSM8K_BESIDE
+from tests.gsm8k import GSM8K, needs_gsm8k
 
-FOLDER = Path(os.environ.get("AWORLD_TRAIN_GSM8K") or GSM8K_BESIDE)
-
-pytestmark = pytest.mark.skipif(
-    not all((FOLDER / name).is_file() for name in ("train.jsonl", "test.jsonl")),
-    reason="GSM8K is not here: set AWORLD_TRAIN_GSM8K to the folder of its train.jsonl and test.jsonl",
-)
+pytestmark = needs_gsm8k
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[BuildReport, BuildReport]:
     """The unseen test set, and the training set that leaves it out."""
     folder = tmp_path_factory.mktemp("gsm8k")
-    test = build("gsm8k", folder / "test", files=[FOLDER / "test.jsonl"], splits={"test": 1.0})
-    train = build("gsm8k", folder / "train", files=[FOLDER / "train.jsonl"], against=[folder / "test"])
+    test = build("gsm8k", folder / "test", files=[GSM8K / "test.jsonl"], splits={"test": 1.0})
+    train = build("gsm8k", folder / "train", files=[GSM8K / "train.jsonl"], against=[folder / "test"])
     return test, train
 
 
@@ -36,7 +30,7 @@ def rows(report: BuildReport) -> list[dict[str, object]]:
 
 def test_the_account_of_every_annotation_adds_up(built: tuple[BuildReport, BuildReport]) -> None:
     for name, report in zip(("test.jsonl", "train.jsonl"), built, strict=True):
-        answers = [json.loads(line)["answer"] for line in (FOLDER / name).read_text("utf-8").splitlines()]
+        answers = [json.loads(line)["answer"] for line in (GSM8K / name).read_text("utf-8").splitlines()]
         pieces = sum(max(1, answer.count("<<")) for answer in answers)
         assert report.seen == pieces
         assert report.kept + sum(report.dropped.values()) == report.seen
@@ -76,9 +70,9 @@ def test_the_files_pass_the_check_before_training(built: tuple[BuildReport, Buil
 
 def test_every_problem_becomes_a_question_with_its_final_answer(tmp_path: Path) -> None:
     report = build(
-        "gsm8k", tmp_path / "out", files=[FOLDER / "test.jsonl"], tasks="questions", splits={"test": 1}
+        "gsm8k", tmp_path / "out", files=[GSM8K / "test.jsonl"], tasks="questions", splits={"test": 1}
     )
-    texts = [json.loads(line) for line in (FOLDER / "test.jsonl").read_text("utf-8").splitlines()]
+    texts = [json.loads(line) for line in (GSM8K / "test.jsonl").read_text("utf-8").splitlines()]
     finals = {text["question"].strip(): text["answer"].rpartition("####")[2].strip() for text in texts}
     assert report.rows == {"test": report.seen} == {"test": len(texts)}
     for row in rows(report):
