@@ -72,7 +72,7 @@ def load_user_code(spec: str, role: str, error: type[AworldTrainError] = UsageEr
     origin, name = user_code_location(spec, role, error)
     find_user_modules()
     try:
-        module = _run(origin) if isinstance(origin, Path) else importlib.import_module(origin)
+        module = _run(origin) if isinstance(origin, Path) else _imported(origin)
     except _MissingFile as missing:
         raise error(f"The {role} {spec!r}: {missing}.") from missing
     except (Exception, SystemExit) as raised:
@@ -116,6 +116,20 @@ def user_code_location(
 
 class _MissingFile(Exception):
     """There is no file to run, or none that Python can import; the message says which."""
+
+
+def _imported(name: str) -> ModuleType:
+    token = _loading.set(True)
+    try:
+        spec = importlib.util.find_spec(name)
+        file = Path(spec.origin).resolve() if spec is not None and spec.origin else Path()
+        with _arguments_of(file):
+            return importlib.import_module(name)
+    except _StartsTraining:
+        # Python forgets a module whose import ends early; the same file, run by itself, stays.
+        return _run(file)
+    finally:
+        _loading.reset(token)
 
 
 def _run(path: Path) -> ModuleType:

@@ -150,19 +150,15 @@ print(trainer.train())
 """
 
 
-def test_a_script_without_a_main_guard_may_define_what_it_trains_with(tmp_path: Path) -> None:
-    Path("script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("agent", ["build", "'script:build'", "'script.py:build'"])
+def test_a_script_without_a_main_guard_may_define_what_it_trains_with(tmp_path: Path, agent: str) -> None:
+    Path("script.py").write_text(SCRIPT.replace("agent=build,", f"agent={agent},"))
+    command = [sys.executable, "script.py", "an argument"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    # The script runs again for its functions, each time up to the place where it makes its trainer.
-    assert done.stdout.split("\n")[:-1] == [
-        "before",
-        "before",
-        "agent str",
-        "before",
-        "reward True",
-        "trained",
-    ]
+    # The script runs again for what it defines, each time up to the place where it makes its trainer.
+    lines = [line for line in done.stdout.splitlines() if line != "before"]
+    assert lines == ["agent str", "reward True", "trained"]
 
 
 # Tasks
