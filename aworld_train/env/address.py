@@ -2,9 +2,14 @@
 
 import errno
 import ipaddress
+import random
 import socket
+from pathlib import Path
 
 from aworld_train.errors import EnvironmentFailure, UsageError
+
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_TRIES = 50
 
 
 def machine() -> str:
@@ -43,7 +48,14 @@ def public_address(listening: str) -> str:
 
 
 def free_port(address: str) -> int:
-    """A port that nothing listens on at this moment."""
+    """A port that nothing listens on at this moment.
+
+    If possible it is above those that the kernel gives to outgoing connections (61000 and above on Linux, by default):
+    while a server starts again, one of these would take its port.
+    """
+    for port in _ports_above_outgoing():
+        if is_free(address, port):
+            return port
     return _bind(address, 0)
 
 
@@ -74,6 +86,16 @@ def url(ip: str, port: int, path: str) -> str:
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a server that listens on ``host``."""
     return ipaddress.ip_address(listen_address(host)).is_loopback
+
+
+def _ports_above_outgoing() -> list[int]:
+    """Some of them, in random order: those who choose at the same time seldom choose the same."""
+    try:
+        _, last = map(int, _OUTGOING_PORTS.read_text().split())
+    except (OSError, ValueError):
+        return []
+    ports = range(last + 1, 1 << 16)
+    return random.sample(ports, min(_TRIES, len(ports)))
 
 
 def _bind(address: str, port: int) -> int:

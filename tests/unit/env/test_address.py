@@ -1,6 +1,8 @@
 """Addresses and ports: what is free is found, what is taken is named."""
 
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,31 @@ def test_a_port_in_use_is_an_error_that_names_it() -> None:
 def test_a_free_port_can_be_listened_on() -> None:
     with socket.create_server(("127.0.0.1", address.free_port("127.0.0.1"))):
         pass
+
+
+@pytest.mark.parametrize(
+    ("outgoing", "lowest"),
+    [
+        pytest.param("32768\t60999\n", 61000, id="linux-default"),
+        # One port is above these, and it is in use below.
+        pytest.param("1024\t65534\n", 0, id="one-left"),
+        pytest.param("1024\t65535\n", 0, id="none-left"),
+        pytest.param("", 0, id="unknown"),
+    ],
+)
+def test_a_free_port_is_above_those_of_outgoing_connections(
+    outgoing: str, lowest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = tmp_path / "ip_local_port_range"
+    setting.write_text(outgoing)
+    monkeypatch.setattr(address, "_OUTGOING_PORTS", setting)
+    with socket.socket() as taken:
+        with suppress(OSError):  # by another program, if not by this one
+            taken.bind(("127.0.0.1", 65535))
+            taken.listen()
+        chosen = {address.free_port("127.0.0.1") for _ in range(20)}
+    assert all(lowest <= port < 65535 for port in chosen)
+    assert len(chosen) > 1
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
