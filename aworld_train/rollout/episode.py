@@ -229,20 +229,22 @@ class Episode:
         if match.context is not None:
             return _Prepared(match, key, [], match.cause)
         if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
-            match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
+            match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
         else:
-            match, tokens = self._render(match, messages, tools)
+            match, tokens = self._render(match, messages, tools, key)
         return _Prepared(match, key, tokens, match.cause)
 
     def _render(
-        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
+        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]], key: str
     ) -> tuple[Match, list[int]]:
         """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
         template = self._model.template
         if match.node is not None:
             try:
-                last = match.node.tokens[-1]
-                return match, template.continuation(match.new, tools, last, match.node.ended)
+                history = [*messages[: len(messages) - len(match.new) - 1], *match.node.messages]
+                return match, template.continuation(
+                    history, match.new, tools, match.node.tokens, match.node.ended, key
+                )
             except CannotContinue:
                 match = Match(None, tuple(messages), None, "template")
         try:
@@ -298,7 +300,7 @@ class Episode:
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [ToolCall(call.name, call.arguments, _call_id()) for call in turn.calls]
+        calls = [ToolCall(call.name, call.arguments, call.call_id or _call_id()) for call in turn.calls]
         return ParsedTurn(content, turn.reasoning, calls if request.use_tools else (), turn.malformed)
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
