@@ -22,7 +22,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.template import CannotContinue, TemplateFailure
+from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
 _RANDOM = random.Random()  # not the global one, which programs seed
@@ -241,10 +241,11 @@ class Episode:
         template = self._model.template
         if match.node is not None:
             try:
-                history = [*messages[: len(messages) - len(match.new) - 1], *match.node.messages]
-                return match, template.continuation(
-                    history, match.new, tools, match.node.tokens, match.node.ended, key
-                )
+                *before, sent = messages[: len(messages) - len(match.new)]
+                (turn,) = match.node.messages
+                new = with_recorded_ids(match.new, sent, turn)
+                sampled, ended = match.node.tokens, match.node.ended
+                return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
             except CannotContinue:
                 match = Match(None, tuple(messages), None, "template")
         try:

@@ -143,8 +143,9 @@ class ChatTemplate:
         """The text of ``new`` after ``history``, from the shortest conversation that gives it."""
         turn = history[-1]
         roles = tuple([message.role for message in new])
-        said = tuple([message.content for message in history if message.role in ("system", "user")])
-        key = hash((roles, bool(turn.tool_calls), tools_key, said))
+        # A generation prompt may depend on what the system or a user wrote, such as "/no_think".
+        texts = tuple([message.content for message in history if message.role in ("system", "user")])
+        key = hash((roles, bool(turn.tool_calls), tools_key, texts))
         way = self._ways.get(key)
         if way is None:
             way, addition = self._find_way(history, new, tools)
@@ -315,6 +316,22 @@ class ChatTemplate:
         tokens = self._tokens_of(text)
         self.rendered_tokens += len(tokens)
         return tokens
+
+
+def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> list[Message]:
+    """Results with the identifiers of calls that the model was shown, where the program sent others back.
+
+    Args:
+        new: The messages after the turn.
+        sent: The turn as the program sent it back.
+        recorded: The turn as it was recorded, with the same calls.
+    """
+    pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
+    ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
+    return [
+        replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
+        for message in new
+    ]
 
 
 def _marked(turn: Message) -> Iterator[Message]:
