@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.rollout import frames
-from aworld_train.rollout.messages import Message
+from aworld_train.rollout.messages import Message, Role
 from aworld_train.rollout.tokens import encoder
 
 Tools = Sequence[Mapping[str, Any]]
@@ -41,7 +41,11 @@ class CannotContinue(Exception):
 
 
 class TemplateFailure(Exception):
-    """The chat template refuses these messages; the text has its error."""
+    """The chat template refuses these messages; the text has its error, alone in ``reason``."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"the model's chat template refuses the messages: {reason}")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class ChatTemplate:
         self._after_finished = lru_cache(maxsize=256)(self._find_after_finished)
         self._frames: dict[Hashable, frames.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
+        self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
         """Token ids of a conversation, up to the beginning of the assistant's turn.
@@ -123,6 +128,8 @@ class ChatTemplate:
         Raises:
             CannotContinue: the whole conversation has to be rendered instead.
         """
+        if new[0].role in self.anew:
+            raise CannotContinue(self.anew[new[0].role])
         addition = self._addition(history, new, tools, tools_key)
         if addition.closing and not ended:
             tokens = self._encode(addition.closing + addition.text)
@@ -130,12 +137,16 @@ class ChatTemplate:
         text = addition.text
         if not addition.closing:
             # In some families a turn ends with the token that begins the next one.
-            last = self._tokenizer.decode(list(sampled[-1:]))
+            last = self.text(sampled[-1:])
             begun = last and sampled[-1] in self.ends and text.lstrip().startswith(last)
             text = text.lstrip()[len(last) :] if begun else text
         if not text and not addition.closing:
             raise CannotContinue("the template adds nothing")
         return self._encode(text)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Decode tokens, special ones included."""
+        return str(self._tokenizer.decode(list(tokens)))
 
     def _addition(
         self, history: Sequence[Message], new: Sequence[Message], tools: Tools, tools_key: Hashable
@@ -263,7 +274,7 @@ class ChatTemplate:
 
         Some templates end their last turn with one token and earlier ones with another.
         """
-        token = self._tokenizer.decode(self._tokens_of(after)[:1])
+        token = self.text(self._tokens_of(after)[:1])
         finished = self._render(messages, tools, begin_turn=False)
         return token if token and finished.rstrip().endswith(token) else ""
 
@@ -288,7 +299,11 @@ class ChatTemplate:
 
     def _find_after_finished(self, marked: Message) -> str:
         """The text after the marker in a turn that nothing follows."""
-        return _parts(self._render([_STAND_IN, marked], [_STAND_IN_TOOL], begin_turn=False))[1]
+        messages = [_STAND_IN, marked]
+        try:
+            return _parts(self._render(messages, [_STAND_IN_TOOL], begin_turn=False))[1]
+        except TemplateFailure:  # some templates refuse tools
+            return _parts(self._render(messages, (), begin_turn=False))[1]
 
     def _render(self, messages: Sequence[Message], tools: Tools, begin_turn: bool) -> str:
         # Most templates read the arguments of calls as an object, some only as text.
@@ -308,9 +323,7 @@ class ChatTemplate:
             except Exception as error:
                 # Templates are programs that come with models, and may raise anything.
                 failure = failure or error
-        raise TemplateFailure(
-            f"the model's chat template refuses the messages: {type(failure).__name__}: {failure}"
-        ) from failure
+        raise TemplateFailure(f"{type(failure).__name__}: {failure}") from failure
 
     def _encode(self, text: str) -> list[int]:
         tokens = self._tokens_of(text)
