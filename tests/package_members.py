@@ -1,4 +1,4 @@
-"""Some files of other projects' packages, fetched with a checksum and read as data: much faster than pip for large ones.
+"""Some files of other projects' packages, fetched with a checksum and read as data, without pip.
 
 `source_packages` has whole packages. To download a source package pip runs its build, for vLLM's with torch.
 """
