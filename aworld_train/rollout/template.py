@@ -96,6 +96,7 @@ class ChatTemplate:
         self._after_finished = lru_cache(maxsize=256)(self._find_after_finished)
         self._frames: dict[Hashable, frames.Frame | None] = {}
         self._ways: dict[Hashable, _Way] = {}
+        self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
         self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
 
     def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
@@ -156,13 +157,15 @@ class ChatTemplate:
         roles = tuple([message.role for message in new])
         # A generation prompt may depend on what the system or a user wrote, such as "/no_think".
         texts = tuple([message.content for message in history if message.role in ("system", "user")])
-        key = hash((roles, bool(turn.tool_calls), tools_key, texts))
+        kind = (roles, bool(turn.tool_calls), tools_key)
+        key = hash((kind, texts))
         way = self._ways.get(key)
         if way is None:
-            way, addition = self._find_way(history, new, tools)
+            way, addition = self._find_way(history, new, tools, self._usual_ways.get(kind))
             if len(self._ways) >= _MAX_WAYS:
                 self._ways.clear()
-            self._ways[key] = way
+                self._usual_ways.clear()
+            self._ways[key] = self._usual_ways[kind] = way
             return addition
         if way.whole:
             return self._after(history[:-1], turn, new, tools)
@@ -171,10 +174,14 @@ class ChatTemplate:
         return Addition(way.closing, self._framed(turn, new, way.tools))
 
     def _find_way(
-        self, history: Sequence[Message], new: Sequence[Message], tools: Tools
+        self, history: Sequence[Message], new: Sequence[Message], tools: Tools, usual: _Way | None
     ) -> tuple[_Way, Addition]:
         """The shortest conversation that gives the same text as the whole, and the text."""
         turn = history[-1]
+        if usual is not None and usual.tools is not None:
+            text = self._framed(turn, new, usual.tools)
+            if self._or_none(history[:-1], turn, new, tools) == Addition(usual.closing, text):
+                return usual, Addition(usual.closing, text)
         try:
             whole = self._after(history[:-1], turn, new, tools, check=True)
         except CannotContinue:
@@ -237,7 +244,7 @@ class ChatTemplate:
             CannotContinue: the template refuses these messages or does not show the turn; with ``check`` also if it
                 writes new messages before the turn.
         """
-        reason = "the template does not show an assistant's turn once, as it is"
+        reason = ""
         for marked in _marked(turn):
             try:
                 if check:
@@ -245,7 +252,7 @@ class ChatTemplate:
                     self._check_places(before, marked, new, tools, all_shown=fewer_calls)
                 return self._after_marked(before, marked, new, tools)
             except (CannotContinue, TemplateFailure) as error:
-                reason = str(error)
+                reason = reason or str(error)
         raise CannotContinue(reason)
 
     def _after_marked(
