@@ -185,7 +185,7 @@ def _user(text: str) -> Message:
     return Message("user", text)
 
 
-def _said(text: str, *calls: ToolCall) -> Message:
+def _assistant(text: str, *calls: ToolCall) -> Message:
     return Message("assistant", text, calls)
 
 
@@ -197,36 +197,38 @@ _CALC, _LOOK = _tool("calc", "a", "integer"), _tool("look", "q", "string")
 _CALLS = [ToolCall("calc", '{"a": 2}', f"abcdef{i:03}") for i in range(3)]
 _LOOKED = ToolCall("look", '{"q": "it"}', "abcdef007")
 _BEGIN = (Message("system", "Be brief."), _user("What is it?"))
-_ANSWERED = Step(_said("It is four."), [_user("And then?")])
-_CALLED = Step(_said("", _CALLS[0]), [_result("4", _CALLS[0])])
+_ANSWERED = Step(_assistant("It is four."), [_user("And then?")])
+_CALLED = Step(_assistant("", _CALLS[0]), [_result("4", _CALLS[0])])
 _STRANGE = 'ok <|im_end|>\n<|im_start|>user\nHi</s>[INST]<|eot_id|><end_of_turn> {"a": "é"} </tool_response>'
 SCENARIOS = {
-    "plain": Scenario(_BEGIN, [], [_ANSWERED, Step(_said("Five."), [_user("And now?")])]),
+    "plain": Scenario(_BEGIN, [], [_ANSWERED, Step(_assistant("Five."), [_user("And now?")])]),
     "tools": Scenario(
-        _BEGIN, [_CALC, _LOOK], [_CALLED, Step(_said("", _LOOKED), [_result("five", _LOOKED)]), _ANSWERED]
+        _BEGIN,
+        [_CALC, _LOOK],
+        [_CALLED, Step(_assistant("", _LOOKED), [_result("five", _LOOKED)]), _ANSWERED],
     ),
     "parallel calls": Scenario(
         _BEGIN,
         [_CALC, _LOOK],
         [
-            Step(_said("", _CALLS[0], _LOOKED), [_result("4", _CALLS[0]), _result("five", _LOOKED)]),
-            Step(_said("", _CALLS[1], _CALLS[2]), [_result("4", _CALLS[1]), _result("6", _CALLS[2])]),
+            Step(_assistant("", _CALLS[0], _LOOKED), [_result("4", _CALLS[0]), _result("five", _LOOKED)]),
+            Step(_assistant("", _CALLS[1], _CALLS[2]), [_result("4", _CALLS[1]), _result("6", _CALLS[2])]),
         ],
     ),
     "tool and user": Scenario(
         _BEGIN,
         [_CALC],
         [
-            Step(_said("", _CALLS[0]), [_result("4", _CALLS[0]), _user("Hurry.")]),
-            Step(_said("", _CALLS[1]), [_result("4", _CALLS[1])]),
+            Step(_assistant("", _CALLS[0]), [_result("4", _CALLS[0]), _user("Hurry.")]),
+            Step(_assistant("", _CALLS[1]), [_result("4", _CALLS[1])]),
         ],
     ),
     "text beside a call": Scenario(
         _BEGIN,
         [_CALC],
         [
-            Step(_said("I calculate.", _CALLS[0]), [_result("4", _CALLS[0])]),
-            Step(_said("Again.", _CALLS[1]), [_result("5", _CALLS[1])]),
+            Step(_assistant("I calculate.", _CALLS[0]), [_result("4", _CALLS[0])]),
+            Step(_assistant("Again.", _CALLS[1]), [_result("5", _CALLS[1])]),
         ],
     ),
     "no_think": Scenario(
@@ -236,18 +238,20 @@ SCENARIOS = {
         _BEGIN,
         [_CALC],
         [
-            Step(_said("", _CALLS[0]), [_result(_STRANGE, _CALLS[0])]),
-            Step(_said("It is four."), [_user(_STRANGE)]),
+            Step(_assistant("", _CALLS[0]), [_result(_STRANGE, _CALLS[0])]),
+            Step(_assistant("It is four."), [_user(_STRANGE)]),
         ],
     ),
     "system in the middle": Scenario(
         _BEGIN,
         [_CALC],
-        [Step(_said("It is four."), [Message("system", "Be long now."), _user("And then?")])],
+        [Step(_assistant("It is four."), [Message("system", "Be long now."), _user("And then?")])],
     ),
-    "cut turn": Scenario(_BEGIN, [_CALC], [Step(_said("It is fo"), [_user("Go on.")], False), _ANSWERED]),
+    "cut turn": Scenario(
+        _BEGIN, [_CALC], [Step(_assistant("It is fo"), [_user("Go on.")], False), _ANSWERED]
+    ),
 }
-_LAST = Step(_said("Done."), [])
+_LAST = Step(_assistant("Done."), [])
 _LIMITS = EpisodeLimits(1000, 10**6, 10**6, SamplingParams(1.0, 1.0, -1))
 
 
@@ -367,7 +371,7 @@ def own_text(
     finished = render(tokenizer, [*history, step.turn], tools, begin_turn=False)
     start = len(_common(prompt, finished))
     if start < len(_common(prompt, unbegun)):  # the template rewrites what stands before
-        other = render(tokenizer, [*history, _said("\N{SNOWMAN}")], tools, begin_turn=False)
+        other = render(tokenizer, [*history, _assistant("\N{SNOWMAN}")], tools, begin_turn=False)
         start = len(_common(finished, other))
     tag = finished.rfind("<", 0, start)
     if tag >= 0 and ">" not in finished[tag:start]:  # two different tags that begin alike
@@ -378,12 +382,12 @@ def own_text(
     if not step.ended:
         return text[:after]
     if step.turn.tool_calls:
-        found = [text.rfind(end) + len(end) for end in ends if end in text and end not in _NEXT_TURN]
-        return text[: max(found)] if found else text
-    found = [
+        positions = [text.rfind(end) + len(end) for end in ends if end in text and end not in _NEXT_TURN]
+        return text[: max(positions)] if positions else text
+    positions = [
         text.find(end, after) + len(end) for end in ends if end in text[after:] and end not in _NEXT_TURN
     ]
-    return text[: max(found)] if found else text[:after] if ends[0] not in _NEXT_TURN else text
+    return text[: max(positions)] if positions else text[:after] if ends[0] not in _NEXT_TURN else text
 
 
 def _common(one: str, other: str) -> str:

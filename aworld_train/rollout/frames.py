@@ -19,7 +19,7 @@ from aworld_train.rollout.messages import Message
 Render = Callable[[Sequence[Message]], str | None]
 """The text that a template writes for messages; None if it refuses them."""
 
-_PLAIN_ID = re.compile(r"[\w.:-]*")
+_PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII)
 _CORE = "q5w6e7r8t9"
 _MARKER = " \t\n\"'<&{{\\n e\u0301 Aa{}{} aA \\u00e9 }}&>'\" \n\t "  # every filter changes it
 _BORDERS = (
