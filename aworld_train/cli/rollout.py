@@ -87,6 +87,7 @@ def rollout(
 
         console.note("loading the model")
         player = SingleEpisodes(loaded, Path(folder), model_url=model_url, greedy=greedy)
+        console.note(player.turns)
 
         async def play() -> "list[SingleEpisode]":
             try:

@@ -22,7 +22,7 @@ from aworld_train.rollout.messages import ChatRequest, Completion, Message, Requ
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.template import CannotContinue, TemplateFailure
+from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
 _RANDOM = random.Random()  # not the global one, which programs seed
@@ -229,20 +229,23 @@ class Episode:
         if match.context is not None:
             return _Prepared(match, key, [], match.cause)
         if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
-            match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
+            match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
         else:
-            match, tokens = self._render(match, messages, tools)
+            match, tokens = self._render(match, messages, tools, key)
         return _Prepared(match, key, tokens, match.cause)
 
     def _render(
-        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
+        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]], key: str
     ) -> tuple[Match, list[int]]:
         """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
         template = self._model.template
         if match.node is not None:
             try:
-                last = match.node.tokens[-1]
-                return match, template.continuation(match.new, tools, last, match.node.ended)
+                *before, sent = messages[: len(messages) - len(match.new)]
+                (turn,) = match.node.messages
+                new = with_recorded_ids(match.new, sent, turn)
+                sampled, ended = match.node.tokens, match.node.ended
+                return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
             except CannotContinue:
                 match = Match(None, tuple(messages), None, "template")
         try:
@@ -298,7 +301,7 @@ class Episode:
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [ToolCall(call.name, call.arguments, _call_id()) for call in turn.calls]
+        calls = [ToolCall(call.name, call.arguments, call.call_id or _call_id()) for call in turn.calls]
         return ParsedTurn(content, turn.reasoning, calls if request.use_tools else (), turn.malformed)
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:

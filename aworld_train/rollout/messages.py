@@ -73,15 +73,18 @@ class Message:
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
 
-    def for_template(self) -> dict[str, Any]:
-        """The message as chat templates read it: arguments as an object where they are a JSON object."""
+    def for_template(self, text_arguments: bool = False) -> dict[str, Any]:
+        """The message as chat templates read it: arguments as text, or as an object where they are a JSON object."""
         data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
             data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _object_or_text(call.arguments)},
+                    "function": {
+                        "name": call.name,
+                        "arguments": call.arguments if text_arguments else _object_or_text(call.arguments),
+                    },
                 }
                 for call in self.tool_calls
             ]

@@ -15,6 +15,7 @@ from aworld_train.adapter.base import RunPlan, TrainingFramework
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
 from aworld_train.masking import mask
+from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.reward_checks import reward_remarks
@@ -76,9 +77,12 @@ def train(
                 for remark in [*attempt.notes, *reward_remarks(recipe, scorers)]:
                     progress.note(remark)
                 with (
+                    TurnsCheck(str(recipe.model.path), plan.template_options) as turns,
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,
                 ):
+                    if line := turns.line():
+                        progress.note(line)
                     attempt.run(environment, progress)
             attempt.check_complete()
         summary.status = "completed"

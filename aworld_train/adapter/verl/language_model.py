@@ -18,6 +18,7 @@ from aworld_train.rollout.model import (
 )
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
+from aworld_train.rollout.template_proof import prove
 
 
 class VerlModel:
@@ -123,8 +124,10 @@ def _parser(name: str, tokenizer: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
-    """The template that all episodes of a process share, because it caches facts about itself."""
-    return ChatTemplate(tokenizer, ends, json.loads(options))
+    """The template that all episodes of a process share, because it caches facts about itself; it is proved."""
+    template = ChatTemplate(tokenizer, ends, json.loads(options))
+    prove(template)
+    return template
 
 
 @lru_cache(maxsize=8)
