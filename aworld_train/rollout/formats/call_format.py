@@ -69,7 +69,7 @@ class CallFormat:
     @cached_property
     def mark(self) -> re.Pattern[str]:
         """The beginning of a call, or a mark of a thought."""
-        return re.compile(f"(?P<thought>{thinking.PATTERN})|(?:{self.begins})")
+        return re.compile(f"(?P<thought>(?i:{thinking.PATTERN}))|(?:{self.begins})")
 
 
 def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | None = None) -> ParsedTurn:
@@ -85,13 +85,11 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
     )
     while True:
         if inside is not None:
-            end = text.find(inside.closes, position)
-            thoughts.append(
-                text[position : end if end >= 0 else len(text)].strip().removeprefix(inside.opens)
-            )
-            if end < 0:
+            end = inside.end.search(text, position)
+            thoughts.append(inside.thought(text[position : end.start() if end else len(text)]))
+            if end is None:
                 return ParsedTurn(joined(outside), joined(thoughts), calls, unfinished=True)
-            begin = position = end + len(inside.closes)
+            begin = position = end.end()
             inside = None
         mark = call_format.mark.search(text, position)
         if mark is None:
@@ -105,7 +103,7 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
         if mark["thought"] is not None:
             outside.append(before)
             begin = position
-            inside = thinking.BY_OPENING.get(mark["thought"])
+            inside = thinking.opened_at(mark["thought"])
             if inside is None:  # the prompt had opened a thought
                 thoughts += outside
                 outside, calls = [], []

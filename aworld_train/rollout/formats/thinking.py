@@ -6,18 +6,32 @@ agree on what an answer is. A thought that a template opened in the prompt is kn
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The texts that open and close a thought."""
+    """The texts that open and close a thought, in letters of any case."""
 
     opens: str
     closes: str
 
+    @cached_property
+    def end(self) -> re.Pattern[str]:
+        """The end of a thought."""
+        return re.compile(re.escape(self.closes), re.IGNORECASE)
+
+    def thought(self, text: str) -> str:
+        """A thought's text, without an opening mark that repeats the prompt's."""
+        text = text.strip()
+        return text[len(self.opens) :] if text.lower().startswith(self.opens.lower()) else text
+
 
 MARKS = (
     Marks("<think>", "</think>"),  # Qwen, DeepSeek, GLM, MiniMax, Kimi, Nemotron and most others
+    Marks("<thinking>", "</thinking>"),  # prompts for Claude
+    Marks("<thought>", "</thought>"),  # Gemini and Gemma 3
+    Marks("<reasoning>", "</reasoning>"),  # older prompts
     Marks("[THINK]", "[/THINK]"),  # Mistral
     Marks("<seed:think>", "</seed:think>"),  # Seed
     Marks("◁think▷", "◁/think▷"),  # Kimi-VL
@@ -29,9 +43,9 @@ MARKS = (
 )
 # Plain words, which only count where the prompt ends with the opening ones: Apriel.
 _IN_PROMPTS = (Marks("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),)
-BY_OPENING = {marks.opens: marks for marks in MARKS}
+_BY_OPENING = {marks.opens.lower(): marks for marks in MARKS}
 PATTERN = "|".join(re.escape(text) for marks in MARKS for text in (marks.opens, marks.closes))
-_ANY = re.compile(PATTERN)
+_ANY = re.compile(PATTERN, re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,19 +71,24 @@ def divide(text: str, opened: Marks | None = None) -> Thoughts:
     inside, position = opened, 0
     while True:
         if inside is not None:
-            end = text.find(inside.closes, position)
-            if end < 0:
+            end = inside.end.search(text, position)
+            if end is None:
                 return Thoughts(outside, [*thoughts, text[position:]], unfinished=True)
-            thoughts.append(text[position:end])
-            position = end + len(inside.closes)
+            thoughts.append(text[position : end.start()])
+            position = end.end()
         mark = _ANY.search(text, position)
         if mark is None:
             return Thoughts([*outside, text[position:]], thoughts)
         outside.append(text[position : mark.start()])
-        inside, position = BY_OPENING.get(mark.group()), mark.end()
+        inside, position = opened_at(mark.group()), mark.end()
         if inside is None:
             thoughts += outside
             outside = []
+
+
+def opened_at(mark: str) -> Marks | None:
+    """The marks of the thought that this one opens; None if it closes one."""
+    return _BY_OPENING.get(mark.lower())
 
 
 def opened_by(prompt_end: str) -> Marks | None:
