@@ -99,7 +99,7 @@ class StubEngine:
         await asyncio.sleep(self.delays[self.turn - 1])
         return SampledTokens(list(self.tokens), [-0.1] * len(self.tokens), True)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> Any:
         assert tokens == self.tokens
         return self.parsed
 

@@ -69,7 +69,7 @@ class CallFormat:
     @cached_property
     def mark(self) -> re.Pattern[str]:
         """The beginning of a call, or a mark of a thought."""
-        return re.compile(f"(?P<thought>(?i:{thinking.PATTERN}))|(?:{self.begins})")
+        return re.compile(f"(?P<thought>{thinking.PATTERN})|(?:{self.begins})")
 
 
 def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | None = None) -> ParsedTurn:

@@ -44,8 +44,13 @@ MARKS = (
 # Plain words, which only count where the prompt ends with the opening ones: Apriel.
 _IN_PROMPTS = (Marks("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),)
 _BY_OPENING = {marks.opens.lower(): marks for marks in MARKS}
-PATTERN = "|".join(re.escape(text) for marks in MARKS for text in (marks.opens, marks.closes))
-_ANY = re.compile(PATTERN, re.IGNORECASE)
+# The first character is no letter; where it is outside the part without case, texts are searched faster.
+PATTERN = "|".join(
+    f"{re.escape(text[0])}(?i:{re.escape(text[1:])})"
+    for marks in MARKS
+    for text in (marks.opens, marks.closes)
+)
+_ANY = re.compile(PATTERN)
 
 
 @dataclass(frozen=True)

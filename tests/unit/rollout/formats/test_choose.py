@@ -1,6 +1,7 @@
 """The format is chosen by what the chat template writes, and one that does not fit is refused with the reason."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from aworld_train.errors import ModelError
 from aworld_train.rollout.formats import FORMATS, unknown_name
 from aworld_train.rollout.formats.choose import Choice, choose
+from aworld_train.rollout.formats.thinking import MARKS
 from tests.unit.rollout.formats.test_families import BOTH
 
 
@@ -79,3 +81,11 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         chosen("qwen3_coda", HERMES)
     assert unknown_name("auto") is None
     assert all(unknown_name(name) is None for name in BOTH)
+
+
+def test_the_reference_lists_every_format_with_its_models() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "formats.md").read_text("utf-8")
+    for entry in FORMATS.values():
+        assert f"| `{entry.name}` | {entry.families} |" in page
+    for marks in MARKS:
+        assert f"`{marks.opens}` … `{marks.closes}`" in " ".join(page.split())
