@@ -8,12 +8,12 @@ call nor what follows it is an answer. Every reader takes linear time and raises
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from aworld_train.rollout.formats import thinking
-from aworld_train.rollout.formats.schemas import Tools
+from aworld_train.rollout.formats.schemas import Tools, tool_names
 from aworld_train.rollout.formats.thinking import Marks
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
@@ -59,7 +59,7 @@ class CallFormat:
     read: Reader
     families: str
     stops: tuple[str, ...] = ()
-    read_whole: Callable[[str, Tools], ParsedTurn] | None = field(default=None)
+    read_whole: Callable[[str, Tools], ParsedTurn] | None = None
 
     @cached_property
     def call(self) -> re.Pattern[str]:
@@ -80,9 +80,8 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
     thoughts: list[str] = []
     calls: list[ToolCall] = []
     inside: Marks | None = opened
-    begin = position = bare = (
-        0  # the text outside begins at ``begin``, and the next mark is looked for at ``position``
-    )
+    # The next piece outside begins at ``begin``; the next mark is looked for at ``position``.
+    begin = position = bare = 0
     while True:
         if inside is not None:
             end = inside.end.search(text, position)
@@ -121,7 +120,7 @@ def read_turn(text: str, call_format: CallFormat, tools: Tools, opened: Marks | 
 
 def _known(section: Calls | None, tools: Tools) -> bool:
     """Whether these are calls of tools that the agent has."""
-    names = {tool.get("function", tool).get("name") for tool in tools}
+    names = tool_names(tools)
     return section is not None and all(call.name in names for call in section.calls)
 
 

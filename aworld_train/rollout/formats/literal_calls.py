@@ -6,7 +6,7 @@ from typing import Any
 
 from aworld_train.rollout.formats.call_format import NONE, CallFormat, Calls, after, call_of, skip_space
 from aworld_train.rollout.formats.literals import Notation, delimited, pairs_at, python_string_at
-from aworld_train.rollout.formats.schemas import Tools, converted, parameter_schemas
+from aworld_train.rollout.formats.schemas import Tools, converted, parameter_schemas, tool_names
 from aworld_train.rollout.messages import ToolCall
 
 _PYTHON = Notation(python_string_at)
@@ -56,8 +56,7 @@ def _bare(text: str, begin: re.Match[str], tools: Tools) -> Calls | None:
     if not begin["bare"]:
         return _marked(text, begin, tools)
     section = _expressions(text, begin.start(), tools)
-    names = {tool.get("function", tool).get("name") for tool in tools}
-    if section is None and begin["name"] not in names:
+    if section is None and begin["name"] not in tool_names(tools):
         return NONE
     return section
 

@@ -13,15 +13,22 @@ _NUMBERS = {"integer", "number"}
 _MAX_LITERAL = 10_000  # characters of a value that is read as a Python literal
 
 
+def tool_names(tools: Tools) -> set[Any]:
+    """The names of the tools."""
+    return {function.get("name") for function in _functions(tools)}
+
+
 def parameter_schemas(tools: Tools, name: str) -> Mapping[str, Any]:
     """The schemas of a tool's arguments by name; empty for an unknown tool."""
-    for tool in tools:
-        function = tool.get("function", tool)
-        if isinstance(function, Mapping) and function.get("name") == name:
-            parameters = function.get("parameters")
-            properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
-            return properties if isinstance(properties, Mapping) else {}
-    return {}
+    function = next((function for function in _functions(tools) if function.get("name") == name), {})
+    parameters = function.get("parameters")
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _functions(tools: Tools) -> list[Mapping[str, Any]]:
+    functions = [tool.get("function", tool) for tool in tools]
+    return [function for function in functions if isinstance(function, Mapping)]
 
 
 def converted(text: str, schema: Any) -> Any:
