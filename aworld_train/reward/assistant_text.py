@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aworld_train.errors import RewardError
-from aworld_train.rollout.formats.thinking import divide
+from aworld_train.rollout.formats.thinking import closed, divide
 
 # The opening of a tool's text in a decoded response, and the last marker before the assistant's next text:
 # ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.
@@ -20,7 +20,7 @@ _TEXT_TYPES = ("text", "output_text")
 
 
 def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
-    """All text of the assistant, its messages joined by newlines, each without its thoughts.
+    """All text of the assistant, its messages joined by newlines; no message's thought runs into another message.
 
     Args:
         prediction: The final assistant text, which is returned as it is, or the messages of an episode. The content
@@ -40,7 +40,7 @@ def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
     texts = [
         _content_text(message.get("content")) for message in messages if message.get("role") == "assistant"
     ]
-    return "\n".join(piece for text in texts for piece in outside_thinking(text) if piece)
+    return "\n".join(closed(text) for text in texts if text)
 
 
 def _content_text(content: Any) -> str:

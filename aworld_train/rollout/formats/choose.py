@@ -86,7 +86,7 @@ def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
     turns = _turns_with_call(render)
     if not turns:
         return _unseen(name, marks())
-    fitting = [entry for entry in FORMATS.values() if any(_reads_call(entry, turn) for turn in turns)]
+    fitting = _reading(turns)
     # A template may print bare calls in a way that no model writes, such as texts without quotes.
     fitting = fitting or [
         entry for entry in FORMATS.values() if any(_begins_bare(entry, turn) for turn in turns)
@@ -102,7 +102,7 @@ def choose(name: str, render: Render, marks: Callable[[], str]) -> Choice:
     if fitting and FORMATS[name] not in fitting:
         raise ModelError(
             f"agent.tool_parser: {name} does not fit the model. Its chat template writes a call as {written!r}, which "
-            f"{' or '.join(entry.name for entry in fitting)} reads. Set agent.tool_parser to that, or to {AUTO}."
+            f"{fitting[0].name} reads. Set agent.tool_parser to that, or to {AUTO}."
         )
     return Choice(FORMATS[name], "by agent.tool_parser")
 
@@ -117,8 +117,18 @@ def _unseen(name: str, marks: str) -> Choice:
     return Choice(FORMATS[_DEFAULT], "for want of marks: the chat template shows no calls")
 
 
-def _reads_call(entry: CallFormat, turn: str) -> bool:
-    calls = read_turn(turn, entry, [_TOOL]).calls
+def _reading(turns: Sequence[str]) -> list[CallFormat]:
+    """The formats that read the call out of a turn and leave the least of the turn as text."""
+    lengths: dict[str, int] = {}
+    for entry in FORMATS.values():
+        read = [read_turn(turn, entry, [_TOOL]) for turn in turns]
+        rest = [len(turn.content) for turn in read if _is_the_call(turn.calls)]
+        lengths |= {entry.name: min(rest)} if rest else {}
+    least = min(lengths.values(), default=0)
+    return [FORMATS[name] for name, length in lengths.items() if length == least]
+
+
+def _is_the_call(calls: Sequence[ToolCall]) -> bool:
     return [(call.name, json.loads(call.arguments)) for call in calls] == [(_CALL.name, _ARGUMENTS)]
 
 
@@ -148,7 +158,10 @@ def _turns_with_call(render: Render) -> list[str]:
     return []
 
 
-def _shared(one: str, other: str) -> int:
-    """The length of the common beginning of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _shared(prompt: str, whole: str) -> int:
+    """The length of the prompt in the whole; a template may begin the turn otherwise once it is over."""
+    if whole.startswith(prompt):
+        return len(prompt)
+    pairs = enumerate(zip(prompt, whole, strict=False))
+    length = next((index for index, (a, b) in pairs if a != b), len(whole))
+    return max(whole.rfind(end, 0, length) for end in "\n>]") + 1

@@ -54,41 +54,44 @@ _ANY = re.compile(PATTERN)
 
 
 @dataclass(frozen=True)
-class Thoughts:
-    """A text, divided: the pieces outside thoughts and the thoughts, each in order; the last may be unfinished."""
+class Divided:
+    """A text, divided by its thoughts.
+
+    Attributes:
+        outside: The pieces outside thoughts, in order.
+        begin: Where the first of them begins; thought that the prompt opened stands before.
+        unfinished: The marks of the last thought, if it has no end.
+    """
 
     outside: list[str]
-    thoughts: list[str]
-    unfinished: bool = False
+    begin: int = 0
+    unfinished: Marks | None = None
 
 
-def divide(text: str, opened: Marks | None = None) -> Thoughts:
-    """Divide a text into thoughts and the rest; an unfinished thought runs to the end.
+def divide(text: str) -> Divided:
+    """Divide a text by its thoughts; an unfinished one runs to the end.
 
     A closing mark without an opening one closes a thought that the prompt opened: nothing before it is an answer.
-
-    Args:
-        text: The assistant's text.
-        opened: The marks of the thought that the prompt has opened.
     """
     outside: list[str] = []
-    thoughts: list[str] = []
-    inside, position = opened, 0
-    while True:
-        if inside is not None:
-            end = inside.end.search(text, position)
-            if end is None:
-                return Thoughts(outside, [*thoughts, text[position:]], unfinished=True)
-            thoughts.append(text[position : end.start()])
-            position = end.end()
-        mark = _ANY.search(text, position)
-        if mark is None:
-            return Thoughts([*outside, text[position:]], thoughts)
+    begin = position = 0
+    while mark := _ANY.search(text, position):
         outside.append(text[position : mark.start()])
         inside, position = opened_at(mark.group()), mark.end()
         if inside is None:
-            thoughts += outside
-            outside = []
+            outside, begin = [], position
+            continue
+        end = inside.end.search(text, position)
+        if end is None:
+            return Divided(outside, begin, inside)
+        position = end.end()
+    return Divided([*outside, text[position:]], begin)
+
+
+def closed(text: str) -> str:
+    """The text without a thought that the prompt opened, and with an end of its last thought."""
+    divided = divide(text)
+    return text[divided.begin :] + (divided.unfinished.closes if divided.unfinished else "")
 
 
 def opened_at(mark: str) -> Marks | None:

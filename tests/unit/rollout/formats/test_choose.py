@@ -58,6 +58,12 @@ def test_a_format_that_does_not_fit_is_refused_with_the_one_that_does() -> None:
         chosen("hermes", CODER)
 
 
+@pytest.mark.parametrize("name", ["granite", "llama3_json"])
+def test_a_format_that_leaves_marks_in_the_text_does_not_fit(name: str) -> None:
+    with pytest.raises(ModelError, match=f"{name} does not fit the model.* which hermes reads"):
+        chosen(name, HERMES)
+
+
 def test_a_notation_that_no_format_reads_is_refused() -> None:
     with pytest.raises(ModelError, match=r"none of the known formats reads.*CALL lookup"):
         chosen("auto", "CALL {name} WITH {word}")
