@@ -230,7 +230,7 @@ class BareRollout:
             self.tokens += template.initial(messages, body["tools"])
         sampled = await self.engine.generate("", list(self.tokens), None, 1)
         self.tokens += sampled.tokens
-        turn = await self.engine.parse(sampled.tokens, body["tools"])
+        turn = await self.engine.parse(sampled.tokens, body["tools"], ())
         return web.json_response({"choices": [{"message": _answer(turn)}]})
 
 
