@@ -66,10 +66,12 @@ def rollout(
     from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
+    from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
 
     loaded = recipes.read(recipe, overrides or []).recipe
     check_model(loaded.model.path)
+    tool_parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
     tasks = dataset or loaded.dataset.val or loaded.dataset.train
     if tasks is None:
         raise UsageError(
@@ -85,6 +87,8 @@ def rollout(
         os.environ |= environment.variables()
         from aworld_train.adapter.episodes.single import SingleEpisodes
 
+        if tool_parser:
+            console.note(tool_parser)
         console.note("loading the model")
         player = SingleEpisodes(loaded, Path(folder), model_url=model_url, greedy=greedy)
         console.note(player.turns)

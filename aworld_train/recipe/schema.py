@@ -128,7 +128,9 @@ class AgentSection:
     repetition: RepetitionSection = field(default_factory=RepetitionSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
     tool_parser: str = _doc(
-        "How the model writes tool calls (a parser of the framework: hermes, qwen3_coder, ...).", "hermes"
+        "How the model writes tool calls: the name of a format (hermes, qwen3_coder, llama3_json, ...), or auto, which "
+        "chooses by the chat template.",
+        "auto",
     )
     max_turns: int = _doc("Most assistant turns in one episode.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
@@ -288,7 +290,10 @@ class OutcomesSection:
     """How an episode is used, by its outcome."""
 
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
-    format: EpisodeUse = _doc("The last turn began a tool call that cannot be read.", EpisodeUse.trained)
+    format: EpisodeUse = _doc(
+        "The last turn began a tool call that cannot be read, or a thought that it did not end.",
+        EpisodeUse.trained,
+    )
     max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
     overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
     repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)

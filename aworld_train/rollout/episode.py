@@ -18,7 +18,7 @@ from typing import Any
 
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import Cause, ConversationGraph, Match, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
@@ -156,8 +156,15 @@ class Episode:
 
     @property
     def stopped(self) -> bool:
-        """Whether the agent's last request was refused because of a limit or a failure."""
-        return self.failure is not None or isinstance(self._newest, Outcome)
+        """Whether the agent's last request was refused because of a limit or a failure, or got a broken turn."""
+        match self._newest:
+            case Outcome():
+                return True
+            case Completion() as completion:
+                return (
+                    self.failure is not None or completion.malformed or completion.finish_reason == "length"
+                )
+        return self.failure is not None
 
     @property
     def outcome(self) -> Outcome:
@@ -185,10 +192,10 @@ class Episode:
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
-        """All text that the model sampled for ``agent``."""
+        """What the model answered ``agent`` in all its turns: the text outside thoughts and tool calls."""
         record = self.agents.get(agent)
-        texts = [self._model.text(completion.tokens) for completion in record.completions] if record else []
-        return "\n".join(texts)
+        texts = [completion.content for completion in record.completions] if record else []
+        return "\n".join(text for text in texts if text)
 
     def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
         """Training rows with their agents' names; of all agents, or of those named."""
@@ -266,7 +273,10 @@ class Episode:
         began = time.monotonic()
         try:
             sampled = await self._model.generate(
-                f"{self._request_id}-{record.name}", prompt, self._sampling(request), max_tokens
+                f"{self._request_id}-{record.name}",
+                prompt,
+                replace(self._sampling(request), stop=request.stop),
+                max_tokens,
             )
         finally:
             seconds = time.monotonic() - began
@@ -277,7 +287,7 @@ class Episode:
             tokens, ended = tokens[:cut], False
         logprobs = sampled.logprobs[: len(tokens)]
         finished = ended or cut is not None
-        turn = await self._parse_turn(tokens, request)
+        turn, cut_text = await self._parse_turn(tokens, request, prompt)
         completion = Completion(
             content=turn.content,
             reasoning=turn.reasoning,
@@ -287,22 +297,29 @@ class Episode:
             tokens=tokens,
             logprobs=logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            malformed=turn.malformed and finished,
+            malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
         )
         record.graph.add_sampled(context, tools, completion.message, tokens, logprobs, ended)
+        if cut_text:
+            # Some programs put the text at which they stopped the model back into its message.
+            whole = replace(completion.message, content=completion.content + cut_text)
+            record.graph.treat_as(whole, completion.message)
         record.completions.append(completion)
         self._newest = completion
         return completion
 
-    async def _parse_turn(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
-        """Parse sampled tokens into a turn for the agent."""
-        turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
+    async def _parse_turn(
+        self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
+    ) -> tuple[ParsedTurn, str]:
+        """Parse sampled tokens into a turn for the agent, and the text that a stop cut from its content."""
+        turn = await self._model.parse(tokens, request.tools if request.use_tools else (), prompt)
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [ToolCall(call.name, call.arguments, call.call_id or _call_id()) for call in turn.calls]
-        return ParsedTurn(content, turn.reasoning, calls if request.use_tools else (), turn.malformed)
+        calls = [replace(call, call_id=call_id) for call, call_id in zip(turn.calls, _ids(turn), strict=True)]
+        cut_text = next((stop for stop in request.stop if turn.content.startswith(stop, len(content))), "")
+        return replace(turn, content=content, calls=calls if request.use_tools else ()), cut_text
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
         """How many tokens the model may add.
@@ -363,6 +380,14 @@ class AgentConversation:
     async def complete(self, request: ChatRequest) -> Completion:
         """As ``Episode.complete``."""
         return await self.episode.complete(self.agent, request)
+
+
+def _ids(turn: ParsedTurn) -> list[str]:
+    """The calls' identifiers: those that the model wrote, and new ones where it wrote none or repeated one."""
+    ids: list[str] = []
+    for call in turn.calls:
+        ids.append(call.call_id if call.call_id and call.call_id not in ids else _call_id())
+    return ids
 
 
 def _call_id() -> str:

@@ -140,6 +140,9 @@ class ConversationGraph:
         self._tip_messages: tuple[Message, ...] = ()  # all messages up to the tip
         self._tip_keys: tuple[Any, ...] = ()  # their keys
         self._tip_tools: Any = None
+        self._treated_as: dict[
+            tuple[Any, ...], tuple[Any, ...]
+        ] = {}  # keys of messages with another's meaning
         self.branches: Counter[Cause] = Counter()
 
     def match(self, messages: Sequence[Message], tools: Any) -> Match:
@@ -147,7 +150,7 @@ class ConversationGraph:
         known = len(self._tip_messages)
         if tuple(messages[:known]) != self._tip_messages:
             known = 0
-        keys = (*self._tip_keys[:known], *[message.key for message in messages[known:]])
+        keys = (*self._tip_keys[:known], *[self._key(message) for message in messages[known:]])
         node, position = self._deepest_match(keys, tools)
         context = None
         if node is not None:
@@ -158,6 +161,10 @@ class ConversationGraph:
                 (root for known, root in self._roots if known == tools and root.keys == keys), None
             )
         return Match(node, tuple(messages[position:]), context, self._cause(keys, tools, node))
+
+    def treat_as(self, message: Message, sampled: Message) -> None:
+        """Let ``message`` have the meaning of a sampled message in the histories of all later requests."""
+        self._treated_as[message.key] = sampled.key
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
         """Add the new messages of ``match`` and their tokens to the graph."""
@@ -216,6 +223,9 @@ class ConversationGraph:
     def unique_tokens(self) -> int:
         """The number of tokens in the graph, each counted once."""
         return sum(len(node.tokens) for node in self.nodes())
+
+    def _key(self, message: Message) -> tuple[Any, ...]:
+        return self._treated_as.get(message.key, message.key)
 
     def _deepest_match(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
         """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""

@@ -28,7 +28,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool call as the model wrote it; ``arguments`` is JSON text that may be anything."""
+    """A tool call; ``arguments`` is JSON text that may be anything."""
 
     name: str
     arguments: str
@@ -152,7 +152,7 @@ class Completion:
         tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
         logprobs: The log-probability of each token.
         texts: The text of each token, if it was requested.
-        malformed: Whether a tool call begins that cannot be parsed.
+        malformed: Whether a tool call begins that cannot be parsed, or a thought has no end.
         seconds: The time of the model call.
     """
 

@@ -99,7 +99,7 @@ class StubEngine:
         await asyncio.sleep(self.delays[self.turn - 1])
         return SampledTokens(list(self.tokens), [-0.1] * len(self.tokens), True)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> Any:
         assert tokens == self.tokens
         return self.parsed
 
@@ -233,7 +233,7 @@ class BareRollout:
             self.tokens += template.initial(messages, body["tools"])
         sampled = await self.engine.generate("", list(self.tokens), None, 1)
         self.tokens += sampled.tokens
-        turn = await self.engine.parse(sampled.tokens, body["tools"])
+        turn = await self.engine.parse(sampled.tokens, body["tools"], ())
         self.history += [*messages, _spoken(turn)]
         return web.json_response({"choices": [{"message": _answer(turn)}]})
 
