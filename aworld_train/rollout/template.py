@@ -48,7 +48,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
         self._tokenizer = tokenizer
         self._tokens_of = encoder(tokenizer)
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         self._end_texts = [tokenizer.decode([token]) for token in ends]
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # the tokens of all calls together
@@ -64,6 +64,10 @@ class ChatTemplate:
         """
         data = [message.for_template() for message in messages]
         return self._encode(self._render(data, tools, begin_turn=True))
+
+    def plain(self, text: str) -> list[int]:
+        """Token ids of a text without a template, as the tokenizer begins texts."""
+        return list(self._tokenizer.encode(text))
 
     def continuation(
         self,
@@ -171,7 +175,7 @@ class ChatTemplate:
                     tools=list(tools) or None,
                     add_generation_prompt=begin_turn,
                     tokenize=False,
-                    **self._options,
+                    **self.options,
                 )
             )
         except Exception as error:
