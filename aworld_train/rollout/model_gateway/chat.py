@@ -21,6 +21,7 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
+from aworld_train.rollout.model_gateway.written_calls import split_calls
 from aworld_train.rollout.wishes import NO_WISHES, RequestRules, Wishes
 
 _READ = frozenset(
@@ -150,9 +151,13 @@ def _assistant(item: Json, where: str) -> Message:
     ]
     if item.get("function_call") is not None:
         calls.append(_named_call(item, "function_call", where))
+    text = "" if content is None else fields.joined_text(content, f"{where}.content")
+    if not calls:
+        text, written = split_calls(text)
+        calls += written
     return Message(
         "assistant",
-        "" if content is None else fields.joined_text(content, f"{where}.content"),
+        text,
         tuple(calls),
         # vLLM calls it `reasoning` since 0.11, and `reasoning_content` before, as DeepSeek does.
         reasoning=fields.text(item, "reasoning_content", f"{where}.reasoning_content")
