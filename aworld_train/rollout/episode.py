@@ -62,11 +62,11 @@ class EpisodeLimits:
 
 @dataclass(frozen=True)
 class _SampledTurn:
-    """A turn with the request that it answers, whose history and tools are those of its context."""
+    """A turn, and what it depended on beside its context."""
 
     completion: Completion
     node: Node
-    request: ChatRequest
+    options: tuple[Any, ...]
 
 
 @dataclass
@@ -114,7 +114,7 @@ class AgentRecord:
     def deliver_again(self, context: Node, request: ChatRequest) -> Completion | None:
         """An answer to this request that did not reach the client, for another attempt."""
         for index, turn in enumerate(self.lost):
-            if turn.node.parent is context and not turn.node.received and turn.request == _options(request):
+            if turn.node.parent is context and not turn.node.received and turn.options == _options(request):
                 turn.node.received = True
                 return self.lost.pop(index).completion
         return None
@@ -471,9 +471,10 @@ class AgentConversation:
         return await self.episode.count_tokens(self.agent, request)
 
 
-def _options(request: ChatRequest) -> ChatRequest:
-    """The request without what its context holds."""
-    return replace(request, messages=(), tools=())
+def _options(request: ChatRequest) -> tuple[Any, ...]:
+    """What the answer to a request depends on beside its context."""
+    sampling = (request.temperature, request.top_p, request.top_k)
+    return (request.use_tools, request.max_tokens, request.stop, request.logprobs, request.wishes, *sampling)
 
 
 def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:

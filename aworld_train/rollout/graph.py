@@ -188,24 +188,24 @@ class ConversationGraph:
         node, position = self._deepest_match(messages, keys, tools, is_known)
         new = tuple(messages[position:])
         is_wish_new = bool(wish) and (node is None or node.wish != wish)
-        match = Match(node, new, None, self._branch(messages, keys, tools, node), wish, is_wish_new)
-        return replace(match, context=context) if (context := self._context(match, tools)) else match
+        context = self._context(node, new, tools, wish)
+        return Match(node, new, context, self._branch(messages, keys, tools, node), wish, is_wish_new)
 
-    def _context(self, match: Match, tools: Any) -> Node | None:
-        """The recorded context of these new messages."""
-        node = match.node
+    def _context(self, node: Node | None, new: tuple[Message, ...], tools: Any, wish: str) -> Node | None:
+        """The recorded context of these messages after a turn, or of a conversation that begins with them."""
         nodes = node.children if node is not None else [root for known, root in self._roots if known == tools]
         if not nodes:
             return None
-        keys = tuple(message.key for message in match.new)
-        return next((each for each in nodes if each.wish == match.wish and each.means(match.new, keys)), None)
+        keys = tuple([message.key for message in new])
+        return next((each for each in nodes if each.wish == wish and each.means(new, keys)), None)
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
         """Add the new messages of ``match`` and their tokens to the graph, or find them there."""
         if match.node is not None:
             match.node.received = True
         # Another request may have added them since this one was matched.
-        if (context := self._context(match, tools)) is not None and context.tokens == tokens:
+        context = self._context(match.node, match.new, tools, match.wish)
+        if context is not None and context.tokens == tokens:
             return context
         node = Node(match.node, match.new, tokens, wish=match.wish)
         if match.node is None:
