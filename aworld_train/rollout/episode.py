@@ -280,8 +280,8 @@ class Episode:
             shorter = await record.view.shorten(request.messages, messages, ask)
             if shorter is not None:
                 prepared = await self._prepare(record, shorter, request)
-                if prepared.branch is not None:
-                    prepared = replace(prepared, branch=replace(prepared.branch, cause="reset"))
+                branch = prepared.branch or BranchPoint("reset", len(shorter), "", 0, "", "")
+                prepared = replace(prepared, branch=replace(branch, cause="reset"))
         if prepared.match.context is not None and record.lost:
             again = record.deliver_again(prepared.match.context, request)
             if again is not None:
