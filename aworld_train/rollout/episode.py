@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
@@ -60,8 +60,7 @@ class EpisodeLimits:
     context: ContextSettings = field(default_factory=ContextSettings)
 
 
-@dataclass(frozen=True)
-class _SampledTurn:
+class _SampledTurn(NamedTuple):
     """A turn, and what it depended on beside its context."""
 
     completion: Completion
@@ -367,6 +366,7 @@ class Episode:
         logprobs = sampled.logprobs[: len(tokens)]
         finished = ended or cut is not None
         turn = await self._parse_turn(tokens, request)
+        wishes = request.wishes
         completion = Completion(
             content=turn.content,
             reasoning=turn.reasoning,
@@ -379,14 +379,15 @@ class Episode:
             malformed=turn.malformed and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
-            misses=request.wishes.misses(turn.content, [call.name for call in turn.calls]),
+            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
         )
         node = record.graph.add_sampled(
             context, tools, completion.message, tokens, logprobs, ended, completion.stop
         )
         record.completions.append(completion)
         record.turns.append(_SampledTurn(completion, node, _options(request)))
-        record.misses.update(completion.misses)
+        if completion.misses:
+            record.misses.update(completion.misses)
         self._newest = completion
         return completion
 

@@ -153,13 +153,9 @@ class ModelGatewaySession:
 
     async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:
         """One answer."""
-
-        async def complete(conversation: Conversation) -> Completion:
-            completion = await conversation.complete(request)
-            delivery.add(conversation, completion)
-            return completion
-
-        return await self._call(agent, complete)
+        completion = await self._call(agent, lambda conversation: conversation.complete(request))
+        delivery.add(self._conversations[agent], completion)
+        return completion
 
     async def _count_tokens(self, agent: str, request: ChatRequest) -> int:
         return await self._call(agent, lambda conversation: conversation.count_tokens(request))

@@ -21,6 +21,8 @@ _TCP_CLOSE = (
 class Delivery:
     """The answers to one request, until it is known whether they arrived."""
 
+    __slots__ = ("_answers", "_failed", "_response")
+
     def __init__(self) -> None:
         self._answers: list[tuple[Conversation, Completion]] = []
         self._response: web.StreamResponse | None = None

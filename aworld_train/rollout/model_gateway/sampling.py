@@ -102,8 +102,11 @@ def refuse_other_template_options(body: Mapping[str, Any], rules: RequestRules) 
         RequestRefused: it has such.
     """
     name = "chat_template_kwargs"
+    options = body.get(name)
+    if not options:
+        return
     own = rules.template_options
-    for option, value in fields.as_object(body.get(name) or {}, name).items():
+    for option, value in fields.as_object(options, name).items():
         if rules.strict:
             raise fields.unsupported(name, _PROMPT)
         if option not in own or own[option] != value:
