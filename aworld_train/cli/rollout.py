@@ -185,7 +185,20 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
     ]
     if line["branches"]:
         facts.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
+    if line["format_misses"]:
+        misses = line["format_misses"].items()
+        facts.append("format misses " + ", ".join(f"{kind} {count}" for kind, count in misses))
+    if line["undelivered"]:
+        facts.append(f"{_count(line['undelivered'], 'answer')} that did not reach the agent")
     console.out.print(Text(" · ".join(facts)), soft_wrap=True)
+    for point in line["branch_points"]:
+        console.out.print(
+            Text(
+                f"branch of {point['agent']}: {point['cause']} at message {point['message']} {point['role']}, "
+                f"character {point['position']}: {mask(repr(point['recorded']))}, now {mask(repr(point['sent']))}"
+            ),
+            soft_wrap=True,
+        )
     if line.get("cause"):
         console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
 

@@ -66,6 +66,13 @@ class ModelSection:
     lora: LoraSection = field(default_factory=LoraSection)
 
 
+class Requests(Enum):
+    """What becomes of requests that want what the model is not forced to."""
+
+    relaxed = "relaxed"
+    strict = "strict"
+
+
 class ContextPolicy(Enum):
     """How a history that has grown too long is made shorter."""
 
@@ -123,6 +130,11 @@ class AgentSection:
     trainable: list[str] = _doc("Names of the agents that are trained; empty means all.", [])
     own_sampling: bool = _doc(
         "Let the agent choose temperature, top_p and top_k in training; validation stays as it is.", False
+    )
+    requests: Requests = _doc(
+        "Requests for a forced tool call, a JSON schema, or one call at a time, which the model is not forced to: "
+        "relaxed takes them as wishes and counts what is missed, strict refuses them.",
+        Requests.relaxed,
     )
     context: ContextSection = field(default_factory=ContextSection)
     repetition: RepetitionSection = field(default_factory=RepetitionSection)

@@ -88,7 +88,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
         self._tokenizer = tokenizer
         self._tokens_of = encoder(tokenizer)
-        self._options = dict(options or {})
+        self.options = dict(options or {})
         end_texts = [tokenizer.decode([token]) for token in ends]
         self._any_end = re.compile("|".join(re.escape(text) for text in end_texts if text) or "(?!)")
         self.ends = frozenset(ends)
@@ -106,6 +106,10 @@ class ChatTemplate:
             TemplateFailure: the template refuses it.
         """
         return self._encode(self._render(messages, tools, begin_turn=True))
+
+    def plain(self, text: str) -> list[int]:
+        """Token ids of a text without a template, as the tokenizer begins texts."""
+        return list(self._tokenizer.encode(text))
 
     def continuation(
         self,
@@ -324,7 +328,7 @@ class ChatTemplate:
                         tools=list(tools) or None,
                         add_generation_prompt=begin_turn,
                         tokenize=False,
-                        **self._options,
+                        **self.options,
                     )
                 )
             except Exception as error:
