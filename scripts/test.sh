@@ -31,5 +31,6 @@ python scripts/shape.py || true
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
 # Most tests wait most of the time, so more of them run at once than there are processors.
-python -m pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e -m "not bench and not install and not slow" || exit
+python -m pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e \
+    -m "not bench and not install and not slow and not frameworks" || exit
 ((${#failed[@]} == 0))

@@ -27,6 +27,20 @@ FRAMEWORKS = (
     "langgraph==1.2.22",
     "openai-agents==0.24.0",
 )
+CLIENTS = (
+    "anthropic==1.8.0",
+    "autogen-agentchat==0.7.5",
+    "autogen-ext[openai]==0.7.5",
+    "instructor==1.17.0",
+    "langchain==1.4.7",
+    "langchain-anthropic==1.7.7",
+    "langchain-openai==1.7.3",
+    "litellm==1.83.0",
+    "openai==3.3.0",
+    "openai-agents==0.24.0",
+    "pydantic-ai-slim[anthropic,openai]==2.38.0",
+    "smolagents[openai]==1.26.0",
+)
 _INSTALL_SECONDS = 600
 
 
@@ -44,6 +58,12 @@ def aworld_python() -> Path:
 def frameworks_python() -> Path:
     """An interpreter that has the agent frameworks of the examples."""
     return _layered("frameworks", list(FRAMEWORKS))
+
+
+@cache
+def clients_python() -> Path:
+    """An interpreter that has the frameworks whose loops are in tests/frameworks."""
+    return _layered("clients", list(CLIENTS))
 
 
 def _layered(name: str, requirements: list[str]) -> Path:

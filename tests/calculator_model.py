@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.model import tokenizer
-from aworld_train.rollout.messages import ToolCall
+from aworld_train.rollout.formats import FORMATS, read_turn
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.template import ChatTemplate
 
@@ -37,12 +37,8 @@ class CalculatorModel:
         ids = [*self.tokenizer.encode(turn), self.tokenizer.eos_token_id]
         return SampledTokens(ids, [-1.0] * len(ids), True)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        text = self.text(tokens)
-        found = [json.loads(call) for call in re.findall("<tool_call>(.*?)</tool_call>", text)]
-        return ParsedTurn(
-            text, calls=[ToolCall(call["name"], json.dumps(call["arguments"])) for call in found]
-        )
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> ParsedTurn:
+        return read_turn(self.text(tokens), FORMATS["hermes"], tools)
 
     def text(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))

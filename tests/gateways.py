@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model_gateway import ModelGateway, ModelGatewaySession
+from aworld_train.rollout.wishes import RequestRules
 
 MODEL = "test/model-1"
 Answer = Completion | BaseException | Callable[[ChatRequest], Completion]
@@ -22,6 +23,7 @@ class Scripted:
         requests: The requests that came.
         started: Set once a request has come.
         cancelled: Set once one was cancelled.
+        lost: The answers that did not reach the client.
     """
 
     answers: list[Answer]
@@ -29,6 +31,7 @@ class Scripted:
     requests: list[ChatRequest] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: list[Completion] = field(default_factory=list)
 
     async def complete(self, request: ChatRequest) -> Completion:
         answer = self.answers[min(len(self.requests), len(self.answers) - 1)]
@@ -44,6 +47,12 @@ class Scripted:
             raise answer
         return answer(request) if callable(answer) else answer
 
+    def undelivered(self, completion: Completion) -> None:
+        self.lost.append(completion)
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        return sum(len(message.content) for message in request.messages)
+
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[ModelGateway]:
@@ -58,12 +67,13 @@ async def serving() -> AsyncIterator[ModelGateway]:
 
 @asynccontextmanager
 async def rollout_session(
-    *answers: Answer, gate: asyncio.Event | None = None
+    *answers: Answer, gate: asyncio.Event | None = None, strict: bool = False
 ) -> AsyncIterator[tuple[ModelGatewaySession, Scripted]]:
     """A gateway in this event loop, and one rollout whose only agent has one conversation."""
     async with serving() as gateway:
         scripted = Scripted(list(answers), gate)
-        yield gateway.open_session(MODEL, lambda agent: scripted), scripted
+        rules = RequestRules(strict, {"enable_thinking": False})
+        yield gateway.open_session(MODEL, lambda agent: scripted, rules), scripted
 
 
 @contextmanager

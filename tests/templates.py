@@ -5,16 +5,14 @@ with the habits that make recording hard: thinking that disappears, trimmed text
 """
 
 import asyncio
-import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from aworld_train.rollout.messages import ToolCall
-from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, split_thinking
+from aworld_train.rollout.formats import FORMATS, read_turn
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 
 _FOLDER = Path(__file__).parent / "data" / "chat_templates"
@@ -37,7 +35,6 @@ _SPECIAL = [
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]"),
 ]
 _MARKUP = ["<tool_call>", "</tool_call>", "<think>", "</think>", "<tool_response>", "</tool_response>"]
-_CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 _LITTLE = (
     "the answer is what was asked and the tool said so " * 3,
     "assistant user system tool ipython\n\n" * 3,
@@ -74,25 +71,10 @@ def template(family: str, **options: Any) -> ChatTemplate:
     return ChatTemplate(copied_tokenizer, [copied_tokenizer.eos_token_id], options)
 
 
-def calls_in(text: str) -> list[ToolCall]:
-    """The tool calls in a text that can be read."""
-    calls = []
-    for found in _CALL.findall(text):
-        try:
-            written = json.loads(found)
-            calls.append(ToolCall(written["name"], json.dumps(written["arguments"])))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return calls
-
-
 def parse(family: str, tokens: Sequence[int]) -> ParsedTurn:
     """A turn in which tool calls are written as Qwen's models do, whatever the family."""
-    reasoning, text = split_thinking(tokenizer(family).decode(tokens))
-    text = text.replace(ENDS[family], "")
-    calls = calls_in(text)
-    malformed = text.count("<tool_call>") != len(calls)
-    return ParsedTurn(text.partition("<tool_call>")[0].strip(), reasoning, calls, malformed)
+    text = tokenizer(family).decode(tokens).replace(ENDS[family], "")
+    return read_turn(text, FORMATS["hermes"], ())
 
 
 def cut_up(tokenizer: Any, text: str, seed: int) -> list[int]:
@@ -134,7 +116,7 @@ class ScriptedModel:
         self.calls.append((prompt, SampledTokens(list(new), list(logprobs), ended)))
         return self.calls[-1][1]
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> ParsedTurn:
         return parse(self.family, tokens)
 
     def text(self, tokens: Sequence[int]) -> str:

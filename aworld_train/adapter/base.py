@@ -9,7 +9,7 @@ makes a framework of another package known; ``register`` makes one of this proce
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -54,6 +54,7 @@ class RunPlan:
         command: Program and arguments; its working directory is the run folder.
         environment: Fills the private folder of a start and returns the variables to add to this process's own.
         without_first_validation: Arguments that switch off the validation before the first step.
+        template_options: Further arguments of the model's chat template.
     """
 
     files: Mapping[str, str]
@@ -61,6 +62,7 @@ class RunPlan:
     command: Sequence[str]
     environment: Callable[[StartFiles], Mapping[str, str]]
     without_first_validation: Sequence[str] = ()
+    template_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StepRow(NamedTuple):

@@ -66,10 +66,12 @@ def rollout(
     from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
+    from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
 
     loaded = recipes.read(recipe, overrides or []).recipe
     check_model(loaded.model.path)
+    tool_parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
     tasks = dataset or loaded.dataset.val or loaded.dataset.train
     if tasks is None:
         raise UsageError(
@@ -85,8 +87,11 @@ def rollout(
         os.environ |= environment.variables()
         from aworld_train.adapter.episodes.single import SingleEpisodes
 
+        if tool_parser:
+            console.note(tool_parser)
         console.note("loading the model")
         player = SingleEpisodes(loaded, Path(folder), model_url=model_url, greedy=greedy)
+        console.note(player.turns)
 
         async def play() -> "list[SingleEpisode]":
             try:
@@ -180,7 +185,20 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
     ]
     if line["branches"]:
         facts.append("branches " + ", ".join(f"{cause} {count}" for cause, count in line["branches"].items()))
+    if line["format_misses"]:
+        misses = line["format_misses"].items()
+        facts.append("format misses " + ", ".join(f"{kind} {count}" for kind, count in misses))
+    if line["undelivered"]:
+        facts.append(f"{_count(line['undelivered'], 'answer')} that did not reach the agent")
     console.out.print(Text(" · ".join(facts)), soft_wrap=True)
+    for point in line["branch_points"]:
+        console.out.print(
+            Text(
+                f"branch of {point['agent']}: {point['cause']} at message {point['message']} {point['role']}, "
+                f"character {point['position']}: {mask(repr(point['recorded']))}, now {mask(repr(point['sent']))}"
+            ),
+            soft_wrap=True,
+        )
     if line.get("cause"):
         console.out.print(Text(f"cause: {mask(line['cause'])}"), soft_wrap=True)
 

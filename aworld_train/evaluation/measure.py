@@ -21,6 +21,7 @@ from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.json_lines import JsonLinesTail
 from aworld_train.masking import mask
 from aworld_train.model.check import check_model
+from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe, Recipe
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
@@ -162,11 +163,14 @@ class _Measurement:
         """
         began = time.monotonic()
         recipe = self._recipe
+        remark = check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
         plan = self._framework.compile(recipe, self._folder, RunMode.measure)
         with (
             run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
             progress,
         ):
+            if remark:
+                progress.note(remark)
             self._stall.reset()
             run_plan(
                 self._framework,

@@ -12,6 +12,7 @@ from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
 from aworld_train.recipe.schema import AgentSection, CassetteMode, ContextPolicy, Recipe
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
+from aworld_train.rollout.formats import unknown_name
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
@@ -132,6 +133,7 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _environment(recipe)
     yield from _cassette(recipe)
     yield from _agent(recipe)
+    yield from _tool_parser(recipe)
     yield from _endpoints(recipe)
     yield from _reward(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in faulty_keys):
@@ -249,6 +251,13 @@ def _agent_program(agent: AgentSection) -> Iterator[tuple[KeyPath, str]]:
             yield key, f"`{dotted(key)}` is set by the run for each episode; leave it out"
         elif not isinstance(value, str) or "\0" in value:
             yield key, f"`{dotted(key)}` must be text (put it in quotes) without the character NUL"
+
+
+def _tool_parser(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    name = recipe.agent.tool_parser
+    problem = unknown_name(name) if name.strip() else None
+    if problem is not None:
+        yield ("agent", "tool_parser"), f"`agent.tool_parser`: {problem}"
 
 
 def _endpoints(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

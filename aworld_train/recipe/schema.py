@@ -66,6 +66,13 @@ class ModelSection:
     lora: LoraSection = field(default_factory=LoraSection)
 
 
+class Requests(Enum):
+    """What becomes of requests that want what the model is not forced to."""
+
+    relaxed = "relaxed"
+    strict = "strict"
+
+
 class ContextPolicy(Enum):
     """How a history that has grown too long is made shorter."""
 
@@ -124,11 +131,18 @@ class AgentSection:
     own_sampling: bool = _doc(
         "Let the agent choose temperature, top_p and top_k in training; validation stays as it is.", False
     )
+    requests: Requests = _doc(
+        "Requests for a forced tool call, a JSON schema, or one call at a time, which the model is not forced to: "
+        "relaxed takes them as wishes and counts what is missed, strict refuses them.",
+        Requests.relaxed,
+    )
     context: ContextSection = field(default_factory=ContextSection)
     repetition: RepetitionSection = field(default_factory=RepetitionSection)
     system_prompt: str | None = _doc("Put before each task as a system message.")
     tool_parser: str = _doc(
-        "How the model writes tool calls (a parser of the framework: hermes, qwen3_coder, ...).", "hermes"
+        "How the model writes tool calls: the name of a format (hermes, qwen3_coder, llama3_json, ...), or auto, which "
+        "chooses by the chat template.",
+        "auto",
     )
     max_turns: int = _doc("Most assistant turns in one episode.", 8)
     max_tool_result_chars: int = _doc("A longer tool result is cut in the middle, and says so.", 8000)
@@ -288,7 +302,10 @@ class OutcomesSection:
     """How an episode is used, by its outcome."""
 
     answered: EpisodeUse = _doc("The agent came to an answer.", EpisodeUse.trained)
-    format: EpisodeUse = _doc("The last turn began a tool call that cannot be read.", EpisodeUse.trained)
+    format: EpisodeUse = _doc(
+        "The last turn began a tool call that cannot be read, or a thought that it did not end.",
+        EpisodeUse.trained,
+    )
     max_turns: EpisodeUse = _doc("The model used up its turns.", EpisodeUse.trained)
     overlong: EpisodeUse = _doc("The model used up its tokens.", EpisodeUse.trained)
     repetition: EpisodeUse = _doc("The model repeated itself.", EpisodeUse.trained)

@@ -5,26 +5,22 @@ from the first tool result to the last is cut out: a tag inside a tool's result 
 printed it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aworld_train.errors import RewardError
+from aworld_train.rollout.formats.thinking import closed, divide
 
 # The opening of a tool's text in a decoded response, and the last marker before the assistant's next text:
 # ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.
 _TOOL_TEXT = (("<|im_start|>", "<|im_start|>assistant"), ("<tool_response>", "</tool_response>"))
 
-# How models mark their thinking: Qwen and DeepSeek, Claude's prompts, Gemma and Gemini's, older prompts, Magistral.
-_THINKING = re.compile(
-    r"<(?P<ends>/?)(?:think|thinking|thought|reasoning)>|\[(?P<closes>/?)THINK\]", re.IGNORECASE
-)
 # Types of a message's parts that hold text, in Chat Completions and in Responses.
 _TEXT_TYPES = ("text", "output_text")
 
 
 def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
-    """All text of the assistant, its messages joined by newlines.
+    """All text of the assistant, its messages joined by newlines; no message's thought runs into another message.
 
     Args:
         prediction: The final assistant text, which is returned as it is, or the messages of an episode. The content
@@ -44,7 +40,7 @@ def assistant_text(prediction: str | Sequence[Mapping[str, Any]]) -> str:
     texts = [
         _content_text(message.get("content")) for message in messages if message.get("role") == "assistant"
     ]
-    return "\n".join(text for text in texts if text)
+    return "\n".join(closed(text) for text in texts if text)
 
 
 def _content_text(content: Any) -> str:
@@ -68,24 +64,12 @@ def _part_text(part: Any) -> str:
 
 
 def outside_thinking(text: str) -> list[str]:
-    """The pieces of a text outside ``<think>...</think>`` and its likes, in order.
+    """The pieces of a text outside thoughts, in order, by the marks of all families of models.
 
-    Unclosed thinking runs to the end. A ``</think>`` without an opening tag closes thinking that the prompt opened, so
-    nothing before it counts.
+    An unclosed thought runs to the end. A closing mark without an opening one closes a thought that the prompt opened,
+    so nothing before it counts.
     """
-    pieces: list[str] = []
-    start: int | None = 0
-    for tag in _THINKING.finditer(text):
-        if tag["ends"] or tag["closes"]:
-            if start is not None:
-                pieces.clear()
-            start = tag.end()
-        elif start is not None:
-            pieces.append(text[start : tag.start()])
-            start = None
-    if start is not None:
-        pieces.append(text[start:])
-    return pieces
+    return divide(text).outside
 
 
 def without_tool_text(response: str) -> str:

@@ -20,6 +20,7 @@ from aworld_train.errors import RewardError, nearest
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.scorers import find_scorer, register_scorer
 from aworld_train.reward.settings import SCORER, CompositeSettings
+from aworld_train.rollout.outcome import Outcome
 
 PARTS = ("correct", "format", "tool_use", "length", "cost")
 
@@ -71,7 +72,7 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
     correct = await score_extracted(scorer, answer, ground_truth, context)
     steps = [f"{scorer.name}: {step}" for step in correct.steps]
     parts = {
-        "format": float(answer is not None and not _malformed(context.text)),
+        "format": float(answer is not None and not (_broken_turn(context) or _malformed(context.text))),
         "tool_use": float(_count(context, "tool_call_count") > _count(context, "tool_error_count")),
         "length": _falling(len(context.text), settings.max_chars),
         "cost": _falling(_count(context, "tool_call_count"), settings.max_calls),
@@ -86,6 +87,11 @@ async def composite(answer: str | None, ground_truth: str, context: ScoringConte
     terms = " + ".join(f"{weight:g} x {name} {parts[name]:g}" for name, weight in settings.weights.items())
     steps += [f"{terms} = {total:g}", *(f"the gate {gate} is shut: 0" for gate in closed)]
     return Score(0.0 if closed else total, parts, tuple(steps))
+
+
+def _broken_turn(context: ScoringContext) -> bool:
+    """Whether the episode ended with a call that cannot be read; its text is not part of the answer's."""
+    return bool(context.episode.get("outcome") == Outcome.wrong_format.value)
 
 
 def _malformed(text: str) -> bool:

@@ -4,6 +4,9 @@ All requests, of the built-in loop in this process or of a program over HTTP, go
 of the agent's conversation graph that the request continues, gives the model exactly the recorded tokens and the new
 ones, and records exactly what was sampled. The trainer's sampling and the recipe's limits hold for every request.
 Whatever ends an episode sets ``over``, so that the agent can be stopped.
+
+A turn that did not reach its client is not trained on. When the same request comes again, it is answered with that turn
+rather than a new one: turns are lost where they take long, so sampling anew would prefer short ones.
 """
 
 import asyncio
@@ -14,19 +17,22 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
-from aworld_train.rollout.graph import Cause, ConversationGraph, Match, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.template import CannotContinue, TemplateFailure
+from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
+from aworld_train.rollout.wishes import NO_WISHES, RequestRules
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
 _RANDOM = random.Random()  # not the global one, which programs seed
 _MAX_INLINE_CHARS = 20_000  # longer texts are rendered outside the event loop
+_PLAIN = "plain text"  # in place of the key of the tools: no conversation has it
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class EpisodeLimits:
         max_response_tokens: Of a row, after its prompt.
         sampling: The trainer's.
         agents_sampling: Whether an agent may choose temperature, top_p and top_k itself.
+        strict_requests: Whether requests are refused that want what the trainer does not enforce.
         repetition: When an episode is ended because the model repeats itself.
         context: How histories are kept within the model's context.
     """
@@ -48,8 +55,17 @@ class EpisodeLimits:
     max_response_tokens: int
     sampling: SamplingParams
     agents_sampling: bool = False
+    strict_requests: bool = False
     repetition: RepetitionLimits = field(default_factory=RepetitionLimits)
     context: ContextSettings = field(default_factory=ContextSettings)
+
+
+class _SampledTurn(NamedTuple):
+    """A turn, and what it depended on beside its context."""
+
+    completion: Completion
+    node: Node
+    options: tuple[Any, ...]
 
 
 @dataclass
@@ -61,14 +77,22 @@ class AgentRecord:
         graph: Its conversations.
         view: Its history as the model sees it.
         completions: The model's answers, in order.
+        pending: How many model calls are under way.
+        misses: What the model did against clients' wishes, counted by kind.
         tools: The tools of the last request.
         tools_key: Their key, independent of their order.
+        turns: The answers with their requests.
+        lost: Those that did not reach the client.
     """
 
     name: str
     view: ContextView
     graph: ConversationGraph = field(default_factory=ConversationGraph)
     completions: list[Completion] = field(default_factory=list)
+    pending: int = 0
+    misses: Counter[str] = field(default_factory=Counter)
+    turns: list[_SampledTurn] = field(default_factory=list)
+    lost: list[_SampledTurn] = field(default_factory=list)
     tools: Sequence[Mapping[str, Any]] = ()
     tools_key: str = ""
 
@@ -79,6 +103,21 @@ class AgentRecord:
             self.tools_key = "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in tools))
         return self.tools_key
 
+    def lose(self, completion: Completion) -> None:
+        """Take note that an answer did not reach the client."""
+        turn = next((turn for turn in reversed(self.turns) if turn.completion is completion), None)
+        if turn is not None and turn.node.received:
+            turn.node.received = False
+            self.lost.append(turn)
+
+    def deliver_again(self, context: Node, request: ChatRequest) -> Completion | None:
+        """An answer to this request that did not reach the client, for another attempt."""
+        for index, turn in enumerate(self.lost):
+            if turn.node.parent is context and not turn.node.received and turn.options == _options(request):
+                turn.node.received = True
+                return self.lost.pop(index).completion
+        return None
+
 
 @dataclass(frozen=True)
 class _Prepared:
@@ -87,7 +126,7 @@ class _Prepared:
     match: Match
     tools: str
     tokens: list[int]
-    cause: Cause | None
+    branch: BranchPoint | None
 
     @property
     def length(self) -> int:
@@ -142,6 +181,23 @@ class Episode:
             raise self._over_refusal()
         return completion
 
+    async def count_tokens(self, agent: str, request: ChatRequest) -> int:
+        """The number of tokens that a request of ``agent`` would give the model; nothing is recorded.
+
+        Raises:
+            RequestRefused: the request cannot be rendered, or the episode is over.
+        """
+        if self.over.is_set():
+            raise self._over_refusal()
+        record = self.agents.get(agent) or AgentRecord(agent, ContextView(self._limits.context))
+        messages = request.messages if request.plain else await record.view.of(request.messages)
+        return (await self._prepare(record, list(messages), request)).length
+
+    def undelivered(self, agent: str, completion: Completion) -> None:
+        """Take note that an answer did not reach ``agent``."""
+        if agent in self.agents:
+            self.agents[agent].lose(completion)
+
     def fail(self, failure: EpisodeFailure) -> None:
         """End the episode with a failure; the first one counts."""
         if not self.over.is_set():
@@ -156,8 +212,15 @@ class Episode:
 
     @property
     def stopped(self) -> bool:
-        """Whether the agent's last request was refused because of a limit or a failure."""
-        return self.failure is not None or isinstance(self._newest, Outcome)
+        """Whether the agent's last request was refused because of a limit or a failure, or got a broken turn."""
+        match self._newest:
+            case Outcome():
+                return True
+            case Completion() as completion:
+                return (
+                    self.failure is not None or completion.malformed or completion.finish_reason == "length"
+                )
+        return self.failure is not None
 
     @property
     def outcome(self) -> Outcome:
@@ -180,15 +243,25 @@ class Episode:
         return sum(len(record.completions) for record in self.agents.values())
 
     @property
+    def rules(self) -> RequestRules:
+        """How requests are taken that want what the trainer does not enforce."""
+        return RequestRules(self._limits.strict_requests, self._model.template.options)
+
+    @property
+    def misses(self) -> Counter[str]:
+        """What the model did against clients' wishes, counted by kind."""
+        return sum((record.misses for record in self.agents.values()), Counter())
+
+    @property
     def branches(self) -> Counter[str]:
         """The number of requests that did not continue the newest turn, by cause."""
         return sum((Counter(record.graph.branches) for record in self.agents.values()), Counter())
 
     def text_of(self, agent: str) -> str:
-        """All text that the model sampled for ``agent``."""
+        """What the model answered ``agent`` in all its turns: the text outside thoughts and tool calls."""
         record = self.agents.get(agent)
-        texts = [self._model.text(completion.tokens) for completion in record.completions] if record else []
-        return "\n".join(texts)
+        texts = [completion.content for completion in record.completions] if record else []
+        return "\n".join(text for text in texts if text)
 
     def rows(self, trainable: Sequence[str] = ()) -> list[tuple[str, Row]]:
         """Training rows with their agents' names; of all agents, or of those named."""
@@ -200,53 +273,67 @@ class Episode:
         ]
 
     async def _complete(self, record: AgentRecord, request: ChatRequest) -> Completion:
-        messages = await record.view.of(request.messages)
-        prepared = await self._prepare(record, messages, request.tools)
+        messages = request.messages if request.plain else await record.view.of(request.messages)
+        prepared = await self._prepare(record, list(messages), request)
         context = self._limits.context
-        if context.policy is not None and prepared.length > context.budget:
+        if context.policy is not None and prepared.length > context.budget and not request.plain:
 
             async def ask(question: list[Message]) -> str:
-                part = replace(request, messages=question, use_tools=False, stop=())
-                prepared = await self._prepare(record, question, request.tools)
+                part = replace(request, messages=question, use_tools=False, stop=(), wishes=NO_WISHES)
+                prepared = await self._prepare(record, question, part)
                 return (await self._sample(record, part, prepared)).content
 
             shorter = await record.view.shorten(request.messages, messages, ask)
             if shorter is not None:
-                prepared = await self._prepare(record, shorter, request.tools)
-                prepared = replace(prepared, cause="reset")
+                prepared = await self._prepare(record, shorter, request)
+                branch = prepared.branch or BranchPoint("reset", len(shorter), "", 0, "", "")
+                prepared = replace(prepared, branch=replace(branch, cause="reset"))
+        if prepared.match.context is not None and record.lost:
+            again = record.deliver_again(prepared.match.context, request)
+            if again is not None:
+                self._newest = again
+                return again
         return await self._sample(record, request, prepared)
 
-    async def _prepare(
-        self, record: AgentRecord, messages: list[Message], tools: Sequence[Mapping[str, Any]]
-    ) -> _Prepared:
+    async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> _Prepared:
         """Find the history in the graph and render the new messages.
 
         Raises:
             RequestRefused: the chat template does not accept these messages.
         """
-        key = record.key_of(tools)
-        match = record.graph.match(messages, key)
+        tools = request.tools
+        key = _PLAIN if request.plain else record.key_of(tools)
+        match = record.graph.match(messages, key, request.wishes.prompt)
         if match.context is not None:
-            return _Prepared(match, key, [], match.cause)
+            return _Prepared(match, key, [], match.branch)
+        if request.plain:
+            return _Prepared(match, key, self._model.template.plain(messages[0].content), match.branch)
         if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
-            match, tokens = await asyncio.to_thread(self._render, match, messages, tools)
+            match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
         else:
-            match, tokens = self._render(match, messages, tools)
-        return _Prepared(match, key, tokens, match.cause)
+            match, tokens = self._render(match, messages, tools, key)
+        return _Prepared(match, key, tokens, match.branch)
 
     def _render(
-        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]]
+        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]], key: str
     ) -> tuple[Match, list[int]]:
         """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
         template = self._model.template
         if match.node is not None:
             try:
-                last = match.node.tokens[-1]
-                return match, template.continuation(match.new, tools, last, match.node.ended)
-            except CannotContinue:
-                match = Match(None, tuple(messages), None, "template")
+                *before, sent = messages[: len(messages) - len(match.new)]
+                (turn,) = match.node.messages
+                new: Sequence[Message] = with_recorded_ids(match.new, sent, turn)
+                if match.is_wish_new:
+                    new = _with_wish(new, match.wish)
+                sampled, ended = match.node.tokens, match.node.ended
+                return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
+            except CannotContinue as reason:
+                index = len(messages) - len(match.new)
+                branch = BranchPoint("template", index, messages[index].role, 0, "", str(reason)[:200])
+                match = Match(None, tuple(messages), None, branch, match.wish, bool(match.wish))
         try:
-            return match, template.initial(messages, tools)
+            return match, template.initial(_with_wish(messages, match.wish), tools)
         except TemplateFailure as error:
             raise RequestRefused(str(error), parameter="messages") from error
 
@@ -256,14 +343,32 @@ class Episode:
         max_tokens = min(room, request.max_tokens or room)
         tools = prepared.tools
         context = prepared.match.context or record.graph.add_context(prepared.match, tools, prepared.tokens)
-        if prepared.cause is not None:
-            record.graph.branches[prepared.cause] += 1
+        branch = prepared.branch
+        if branch is None and context.pending:
+            branch = BranchPoint("resampled", len(request.messages), "", 0, "", "")
+        if branch is not None:
+            record.graph.count_branch(branch)
+        record.pending += 1
+        context.pending += 1
+        try:
+            return await self._sample_after(record, request, context, tools, max_tokens)
+        finally:
+            record.pending -= 1
+            context.pending -= 1
+
+    async def _sample_after(
+        self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
+    ) -> Completion:
+        """Sample an answer after a context, and record it."""
         prompt = context.path_tokens
         self.given_tokens += len(prompt)
         began = time.monotonic()
         try:
             sampled = await self._model.generate(
-                f"{self._request_id}-{record.name}", prompt, self._sampling(request), max_tokens
+                f"{self._request_id}-{record.name}",
+                prompt,
+                replace(self._sampling(request), stop=request.stop),
+                max_tokens,
             )
         finally:
             seconds = time.monotonic() - began
@@ -274,7 +379,8 @@ class Episode:
             tokens, ended = tokens[:cut], False
         logprobs = sampled.logprobs[: len(tokens)]
         finished = ended or cut is not None
-        turn = await self._parse_turn(tokens, request)
+        turn = await self._parse_turn(tokens, request, prompt)
+        wishes = request.wishes
         completion = Completion(
             content=turn.content,
             reasoning=turn.reasoning,
@@ -284,22 +390,34 @@ class Episode:
             tokens=tokens,
             logprobs=logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            malformed=turn.malformed and finished,
+            malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
+            stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
+            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
         )
-        record.graph.add_sampled(context, tools, completion.message, tokens, logprobs, ended)
+        node = record.graph.add_sampled(
+            context, tools, completion.message, tokens, logprobs, ended, completion.stop
+        )
         record.completions.append(completion)
+        record.turns.append(_SampledTurn(completion, node, _options(request)))
+        if completion.misses:
+            record.misses.update(completion.misses)
         self._newest = completion
         return completion
 
-    async def _parse_turn(self, tokens: Sequence[int], request: ChatRequest) -> ParsedTurn:
+    async def _parse_turn(
+        self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
+    ) -> ParsedTurn:
         """Parse sampled tokens into a turn for the agent."""
-        turn = await self._model.parse(tokens, request.tools if request.use_tools else ())
+        if request.plain:
+            text = self._model.text(tokens)
+            return ParsedTurn(text.partition(_first_stop(text, request.stop))[0] if request.stop else text)
+        turn = await self._model.parse(tokens, request.tools if request.use_tools else (), prompt)
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [ToolCall(call.name, call.arguments, _call_id()) for call in turn.calls]
-        return ParsedTurn(content, turn.reasoning, calls if request.use_tools else (), turn.malformed)
+        calls = [replace(call, call_id=call_id) for call, call_id in zip(turn.calls, _ids(turn), strict=True)]
+        return replace(turn, content=content, calls=calls if request.use_tools else ())
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
         """How many tokens the model may add.
@@ -308,7 +426,7 @@ class Episode:
             RequestRefused: none, or the agent has no turn left.
         """
         limits = self._limits
-        if len(record.completions) >= limits.max_turns:
+        if len(record.completions) + record.pending >= limits.max_turns:
             raise self._limit_refusal(
                 Outcome.max_turns, f"all {limits.max_turns} turns of this agent are used up", "max_turns"
             )
@@ -360,6 +478,45 @@ class AgentConversation:
     async def complete(self, request: ChatRequest) -> Completion:
         """As ``Episode.complete``."""
         return await self.episode.complete(self.agent, request)
+
+    def undelivered(self, completion: Completion) -> None:
+        """As ``Episode.undelivered``."""
+        self.episode.undelivered(self.agent, completion)
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        """As ``Episode.count_tokens``."""
+        return await self.episode.count_tokens(self.agent, request)
+
+
+def _options(request: ChatRequest) -> tuple[Any, ...]:
+    """What the answer to a request depends on beside its context."""
+    sampling = (request.temperature, request.top_p, request.top_k)
+    return (request.use_tools, request.max_tokens, request.stop, request.logprobs, request.wishes, *sampling)
+
+
+def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
+    """The messages with a text about the answer's form: in the last of the user's, or as a message of its own."""
+    if not wish:
+        return messages
+    index = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)
+    if index < 0:
+        return [*messages, Message("user", wish)]
+    content = f"{messages[index].content}\n\n{wish}"
+    return [*messages[:index], replace(messages[index], content=content), *messages[index + 1 :]]
+
+
+def _first_stop(text: str, stops: Sequence[str]) -> str:
+    """The stop text that comes first; the longer one of two at the same place."""
+    found = [stop for stop in stops if stop in text]
+    return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
+
+
+def _ids(turn: ParsedTurn) -> list[str]:
+    """The calls' identifiers: those that the model wrote, and new ones where it wrote none or repeated one."""
+    ids: list[str] = []
+    for call in turn.calls:
+        ids.append(call.call_id if call.call_id and call.call_id not in ids else _call_id())
+    return ids
 
 
 def _call_id() -> str:

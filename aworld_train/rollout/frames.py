@@ -19,6 +19,7 @@ from aworld_train.rollout.messages import Message
 Render = Callable[[Sequence[Message]], str | None]
 """The text that a template writes for messages; None if it refuses them."""
 
+_PLAIN_ID = re.compile(r"[\w.:-]*", re.ASCII)
 _CORE = "q5w6e7r8t9"
 _MARKER = " \t\n\"'<&{{\\n e\u0301 Aa{}{} aA \\u00e9 }}&>'\" \n\t "  # every filter changes it
 _BORDERS = (
@@ -82,6 +83,8 @@ def shape(messages: Sequence[Message]) -> Hashable | None:
     found = []
     for message in messages:
         if message.role not in ("tool", "user") or not message.content or message.tool_calls:
+            return None
+        if not _PLAIN_ID.fullmatch(message.call_id):  # templates may escape others
             return None
         found.append((message.role, message.name, bool(message.call_id)))
     return tuple(found)

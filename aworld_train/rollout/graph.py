@@ -8,20 +8,20 @@ again.
 A request carries its whole history. The graph finds the longest recorded path with the same meaning and uses *its*
 tokens; only the messages after it are new. A history that was edited, cut or repeated becomes a branch, counted by
 cause. Each path to a leaf is a training row; a sampled token is trained on in the first row that holds it, and is
-context in the others.
+context in the others. A turn that no client received is in no row, unless a later request continues it.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
 
+from aworld_train.rollout.branches import BranchPoint, Cause, branch_point
 from aworld_train.rollout.messages import Message
 
-Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
-"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
-history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
-context policy shortened the history; the chat template could not continue a finished turn."""
+MAX_BRANCH_POINTS = 20
+"""How many branches of an agent are described; the others are only counted."""
 
 
 @dataclass(eq=False)
@@ -34,6 +34,10 @@ class Node:
         tokens: Token ids; those of context end where the assistant begins.
         logprobs: Of each sampled token; None for context.
         ended: Whether the model ended a sampled turn itself.
+        wish: The text about the answer's form that the model was shown last, in this context or before it.
+        stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
+        pending: How many model calls with this context are under way.
+        received: Whether a client received a sampled turn.
         keys: The messages' keys.
         root: The first node of its path.
         length: Tokens from the root up to and including this node.
@@ -45,6 +49,10 @@ class Node:
     tokens: list[int]
     logprobs: list[float] | None = None
     ended: bool = True
+    wish: str = ""
+    stop: str = ""
+    pending: int = 0
+    received: bool = True
     keys: tuple[Any, ...] = field(init=False)
     root: "Node" = field(init=False)
     length: int = field(init=False)
@@ -60,6 +68,23 @@ class Node:
     @property
     def sampled(self) -> bool:
         return self.logprobs is not None
+
+    @property
+    def is_received_turn(self) -> bool:
+        """Whether it is a sampled turn that a client received."""
+        return self.logprobs is not None and self.received
+
+    def means(self, messages: Sequence[Message], keys: tuple[Any, ...]) -> bool:
+        """Whether these messages, with these keys, are the node's own."""
+        if self.keys != keys and not (self.stop and keys == (self._key_with_stop,)):
+            return False
+        return all(sent.same_reasoning(own) for sent, own in zip(messages, self.messages, strict=True))
+
+    @cached_property
+    def _key_with_stop(self) -> tuple[Any, ...]:
+        """The key of a message that a client completed with the stop text."""
+        (message,) = self.messages
+        return replace(message, content=message.content + self.stop).key
 
     @property
     def path(self) -> list["Node"]:
@@ -86,13 +111,17 @@ class Match:
         node: The sampled node that its history leads to, or None for a new conversation.
         new: The messages after that node.
         context: The existing context node with exactly the new messages; None if there is none.
-        cause: Why it does not continue the newest turn; None if it does, or is the first request.
+        branch: Where it does not continue the newest turn; None if it does, or is the first request.
+        wish: The text about the answer's form that is in force.
+        is_wish_new: Whether the model has to be shown that text with the new messages.
     """
 
     node: Node | None
     new: tuple[Message, ...]
     context: Node | None
-    cause: Cause | None
+    branch: BranchPoint | None
+    wish: str = ""
+    is_wish_new: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,30 +170,53 @@ class ConversationGraph:
         self._tip_keys: tuple[Any, ...] = ()  # their keys
         self._tip_tools: Any = None
         self.branches: Counter[Cause] = Counter()
+        self.branch_points: list[BranchPoint] = []
 
-    def match(self, messages: Sequence[Message], tools: Any) -> Match:
-        """Find the node that a request continues; ``tools`` is any hashable value that is equal for equal tools."""
+    def match(self, messages: Sequence[Message], tools: Any, wish: str = "") -> Match:
+        """Find the node that a request continues.
+
+        Args:
+            messages: The whole history.
+            tools: Any hashable value that is equal for equal tools.
+            wish: The text about the answer's form that the model is to be shown, once in a conversation.
+        """
         known = len(self._tip_messages)
-        if tuple(messages[:known]) != self._tip_messages:
+        is_known = tuple(messages[:known]) == self._tip_messages
+        if not is_known:
             known = 0
         keys = (*self._tip_keys[:known], *[message.key for message in messages[known:]])
-        node, position = self._deepest_match(keys, tools)
-        context = None
-        if node is not None:
-            rest = keys[position:]
-            context = next((child for child in node.children if child.keys == rest), None)
-        else:
-            context = next(
-                (root for known, root in self._roots if known == tools and root.keys == keys), None
-            )
-        return Match(node, tuple(messages[position:]), context, self._cause(keys, tools, node))
+        node, position = self._deepest_match(messages, keys, tools, is_known)
+        new = tuple(messages[position:])
+        is_wish_new = bool(wish) and (node is None or node.wish != wish)
+        context = self._context(node, new, tools, wish)
+        return Match(node, new, context, self._branch(messages, keys, tools, node), wish, is_wish_new)
+
+    def _context(self, node: Node | None, new: tuple[Message, ...], tools: Any, wish: str) -> Node | None:
+        """The recorded context of these messages after a turn, or of a conversation that begins with them."""
+        nodes = node.children if node is not None else [root for known, root in self._roots if known == tools]
+        if not nodes:
+            return None
+        keys = tuple([message.key for message in new])
+        return next((each for each in nodes if each.wish == wish and each.means(new, keys)), None)
 
     def add_context(self, match: Match, tools: Any, tokens: list[int]) -> Node:
-        """Add the new messages of ``match`` and their tokens to the graph."""
-        node = Node(match.node, match.new, tokens)
+        """Add the new messages of ``match`` and their tokens to the graph, or find them there."""
+        if match.node is not None:
+            match.node.received = True
+        # Another request may have added them since this one was matched.
+        context = self._context(match.node, match.new, tools, match.wish)
+        if context is not None and context.tokens == tokens:
+            return context
+        node = Node(match.node, match.new, tokens, wish=match.wish)
         if match.node is None:
             self._roots.append((tools, node))
         return node
+
+    def count_branch(self, branch: BranchPoint) -> None:
+        """Count a branch that is about to be sampled, and describe it if not many were before it."""
+        self.branches[branch.cause] += 1
+        if len(self.branch_points) < MAX_BRANCH_POINTS:
+            self.branch_points.append(branch)
 
     def add_sampled(
         self,
@@ -174,6 +226,7 @@ class ConversationGraph:
         tokens: list[int],
         logprobs: list[float],
         ended: bool,
+        stop: str = "",
     ) -> Node:
         """Add the model's answer below its context.
 
@@ -186,7 +239,7 @@ class ConversationGraph:
             before = context.path[:-1]
             self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
-        self._tip = Node(context, (message,), tokens, logprobs, ended)
+        self._tip = Node(context, (message,), tokens, logprobs, ended, wish=context.wish, stop=stop)
         self._tip_messages = (*self._tip_messages, *context.messages, message)
         self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
         self._tip_tools = tools
@@ -201,11 +254,11 @@ class ConversationGraph:
             stack += reversed(node.children)
 
     def rows(self) -> list[Row]:
-        """One row per path that holds sampled tokens of its own."""
+        """One row per path that holds sampled tokens of its own and was received."""
         rows: list[Row] = []
         trained: set[int] = set()
         for node in self.nodes():
-            if not node.sampled or any(_has_sampled(child) for child in node.children):
+            if not node.is_received_turn or any(_has_received_turn(child) for child in node.children):
                 continue
             row = _row(node, trained)
             if any(row.mask):
@@ -214,44 +267,58 @@ class ConversationGraph:
 
     @property
     def unique_tokens(self) -> int:
-        """The number of tokens in the graph, each counted once."""
-        return sum(len(node.tokens) for node in self.nodes())
+        """The number of tokens in the graph, each counted once, without those that no client received."""
+        return sum(len(node.tokens) for node in self.nodes() if not node.sampled or node.received)
 
-    def _deepest_match(self, keys: tuple[Any, ...], tools: Any) -> tuple[Node | None, int]:
-        """The deepest sampled node that ``keys`` leads to, and how many keys that takes."""
+    @property
+    def undelivered(self) -> int:
+        """The number of turns that no client received."""
+        return sum(node.sampled and not node.received for node in self.nodes())
+
+    def _deepest_match(
+        self, messages: Sequence[Message], keys: tuple[Any, ...], tools: Any, is_known: bool
+    ) -> tuple[Node | None, int]:
+        """The deepest sampled node that the messages lead to, and how many of them that takes.
+
+        ``is_known``: whether they begin with all messages up to the newest turn, unchanged.
+        """
         tip = self._tip_keys
         newest = self._tip if tools == self._tip_tools and keys[: len(tip)] == tip else None
+        if newest is not None and not is_known and not _same_reasoning(messages, self._tip_messages):
+            newest = None
         # If no turn follows, no node is deeper; of turns with the same meaning the newest counts.
         if newest is not None and not any(key[0] == "assistant" for key in keys[len(tip) :]):
             return newest, len(tip)
         node, position = None, 0
         for root_tools, root in reversed(self._roots):
             if root_tools == tools:
-                found = _deepest_below(root, keys, 0)
+                found = _deepest_below(root, messages, keys)
                 if found is not None and found[1] > position:
                     node, position = found
         return node, position
 
-    def _cause(self, keys: tuple[Any, ...], tools: Any, node: Node | None) -> Cause | None:
-        """Why a request does not continue the newest turn."""
+    def _branch(
+        self, messages: Sequence[Message], keys: tuple[Any, ...], tools: Any, node: Node | None
+    ) -> BranchPoint | None:
+        """Where a request does not continue the newest turn."""
         if self._tip is None or node is self._tip:
             return None
-        if tools != self._tip_tools:
-            return "tools"
-        for position, (recorded, sent) in enumerate(zip(self._tip_keys, keys, strict=False)):
-            if recorded != sent:
-                return "new" if position == 0 else "rewritten" if recorded[0] == "assistant" else "edited"
-        return "resampled"
+        same_tools = tools == self._tip_tools
+        return branch_point(self._tip_messages, messages, None if same_tools else (self._tip_tools, tools))
 
 
-def _deepest_below(context: Node, keys: tuple[Any, ...], start: int) -> tuple[Node, int] | None:
-    """The deepest sampled node below ``context`` that ``keys`` leads to, and how many keys that takes."""
+def _same_reasoning(sent: Sequence[Message], recorded: Sequence[Message]) -> bool:
+    return all(each.same_reasoning(own) for each, own in zip(sent, recorded, strict=False))
+
+
+def _deepest_below(root: Node, messages: Sequence[Message], keys: tuple[Any, ...]) -> tuple[Node, int] | None:
+    """The deepest sampled node from ``root`` on that the messages lead to, and how many of them that takes."""
     best: tuple[Node, int] | None = None
-    stack = [(context, start)]
+    stack = [(root, 0)]
     while stack:
         node, begin = stack.pop()
         end = begin + len(node.keys)
-        if keys[begin:end] != node.keys:
+        if end > len(keys) or not node.means(messages[begin:end], keys[begin:end]):
             continue
         # Of turns with the same meaning the newest is visited last and wins.
         if node.sampled and (best is None or end >= best[1]):
@@ -260,8 +327,8 @@ def _deepest_below(context: Node, keys: tuple[Any, ...], start: int) -> tuple[No
     return best
 
 
-def _has_sampled(context: Node) -> bool:
-    return any(child.sampled for child in context.children)
+def _has_received_turn(context: Node) -> bool:
+    return any(child.is_received_turn for child in context.children)
 
 
 def _row(leaf: Node, trained: set[int]) -> Row:

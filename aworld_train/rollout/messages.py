@@ -1,8 +1,8 @@
 """Chat messages in one form, for agents' requests, chat templates and the matching of histories.
 
 The model gateway converts every dialect (OpenAI chat, OpenAI responses, Anthropic messages) to these. A message's
-``key`` is its meaning, without the parts that programs change when they send it back: the spacing of arguments, the
-split of content into parts, the model's thinking, and the identifier of a call.
+``key`` is its meaning: what the model was shown, without the parts that programs change when they send an answer back,
+such as the spacing of arguments and the identifier of a call.
 """
 
 import json
@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
+from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
+
 Role = Literal["system", "user", "assistant", "tool"]
+_MAX_EXACT_FLOAT = 1 << 53
 
 
 class RequestRefused(Exception):
@@ -28,7 +31,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool call as the model wrote it; ``arguments`` is JSON text that may be anything."""
+    """A tool call; ``arguments`` is JSON text that may be anything."""
 
     name: str
     arguments: str
@@ -69,19 +72,33 @@ class Message:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """The message's meaning; messages with equal keys are the same for a conversation."""
+        """The message's meaning; messages with equal keys are the same for a conversation.
+
+        The text of others is exact, since the model was shown it. The assistant's own is compared without the white
+        space around it, which clients remove, because its recorded tokens stay as they are. Its reasoning is left to
+        `same_reasoning`, since most clients do not send it back.
+        """
+        if self.role != "assistant":
+            return (self.role, self.content, ())
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
 
-    def for_template(self) -> dict[str, Any]:
-        """The message as chat templates read it: arguments as an object where they are a JSON object."""
+    def same_reasoning(self, recorded: "Message") -> bool:
+        """Whether the reasoning that was sent is the recorded one; none at all is taken for the recorded one."""
+        return not self.reasoning or self.reasoning.strip() == recorded.reasoning.strip()
+
+    def for_template(self, text_arguments: bool = False) -> dict[str, Any]:
+        """The message as chat templates read it: arguments as text, or as an object where they are a JSON object."""
         data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
             data["tool_calls"] = [
                 {
                     "id": call.call_id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _object_or_text(call.arguments)},
+                    "function": {
+                        "name": call.name,
+                        "arguments": call.arguments if text_arguments else _object_or_text(call.arguments),
+                    },
                 }
                 for call in self.tool_calls
             ]
@@ -123,6 +140,9 @@ class ChatRequest:
         top_p: As above.
         top_k: As above.
         logprobs: Whether the answer is to hold the text and log-probability of each token.
+        wishes: What is wanted of the answer and not enforced.
+        choices: How many answers are wanted; each is sampled by a call of its own.
+        plain: Whether the only message is a text to be continued, without a chat template.
     """
 
     messages: Sequence[Message]
@@ -134,6 +154,9 @@ class ChatRequest:
     top_p: float | None = None
     top_k: int | None = None
     logprobs: bool = False
+    wishes: Wishes = NO_WISHES
+    choices: int = 1
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,8 +172,10 @@ class Completion:
         tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
         logprobs: The log-probability of each token.
         texts: The text of each token, if it was requested.
-        malformed: Whether a tool call begins that cannot be parsed.
+        malformed: Whether a tool call begins that cannot be parsed, or a thought has no end.
         seconds: The time of the model call.
+        stop: The stop text that ended the turn, which is among the tokens and not in the content.
+        misses: What the model did against the client's wishes.
     """
 
     content: str
@@ -163,6 +188,8 @@ class Completion:
     texts: Sequence[str] = field(default=(), repr=False)
     malformed: bool = False
     seconds: float = 0.0
+    stop: str = ""
+    misses: Sequence[Miss] = ()
 
     @cached_property
     def message(self) -> Message:
@@ -180,14 +207,41 @@ class Conversation(Protocol):
             RequestRefused: with the status and code for the agent.
         """
 
+    def undelivered(self, completion: Completion) -> None:
+        """Take note that an answer did not reach the client."""
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        """The number of tokens that a request would give the model.
+
+        Raises:
+            RequestRefused: it cannot be rendered.
+        """
+
 
 @lru_cache(maxsize=8192)
 def canonical_arguments(arguments: str) -> str:
-    """Arguments as JSON with sorted keys and no spaces; text that is no JSON is only stripped."""
+    """Arguments as JSON with sorted keys, no spaces, and numbers as JavaScript has them; other text is only stripped.
+
+    JavaScript has only 64-bit floats: it writes 1.0 as 1, and whole numbers beyond 2**53 with other digits.
+    """
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        value = json.loads(arguments, parse_float=_number, parse_int=_integer)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
         return arguments.strip()
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _integer(text: str) -> float:
+    number = int(text)
+    try:
+        return number if abs(number) <= _MAX_EXACT_FLOAT else int(float(number))
+    except OverflowError:
+        return number
 
 
 def content_text(content: Any) -> str:

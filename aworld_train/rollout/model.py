@@ -1,14 +1,11 @@
 """The interface of a language model: a chat template, tokens in and out, and the parsing of tool calls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.template import ChatTemplate
-
-THINKING_ENDS = "</think>"
-_THINKING_BEGINS = "<think>"
 
 
 @dataclass(frozen=True)
@@ -25,25 +22,35 @@ class ParsedTurn:
     """An assistant's turn, parsed.
 
     Attributes:
-        content: The text without calls, thinking and end-of-turn tokens.
-        reasoning: The text in thinking tags before it.
-        calls: The tool calls.
-        malformed: Whether a call begins that cannot be parsed.
+        content: The text without calls, thoughts and special tokens.
+        reasoning: The thoughts; one that has no end is thought as well.
+        calls: The tool calls; ``call_id`` is what the model wrote, if it wrote one.
+        malformed: Whether a call begins that cannot be parsed; nothing after it is read.
+        unfinished: Whether a thought has no end.
     """
 
     content: str
     reasoning: str = ""
     calls: Sequence[ToolCall] = ()
     malformed: bool = False
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are sampled; ``top_k`` -1 and ``top_p`` 1 are off, temperature 0 takes the most likely token."""
+    """How tokens are sampled.
+
+    Attributes:
+        temperature: 0 takes the most likely token.
+        top_p: 1 is off.
+        top_k: -1 is off.
+        stop: Texts after which no more tokens are needed; an engine may go on.
+    """
 
     temperature: float
     top_p: float
     top_k: int
+    stop: tuple[str, ...] = ()
 
 
 class LanguageModel(Protocol):
@@ -60,21 +67,19 @@ class LanguageModel(Protocol):
             EpisodeFailure: the engine failed.
         """
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        """Parse an assistant's turn."""
+    async def parse(
+        self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
+    ) -> ParsedTurn:
+        """Parse an assistant's turn.
+
+        Args:
+            tokens: The turn.
+            tools: OpenAI function schemas, by which arguments get their types.
+            prompt: The tokens before the turn, which may have opened a thought.
+        """
 
     def text(self, tokens: Sequence[int]) -> str:
         """Decode tokens, without special ones."""
-
-
-def split_thinking(text: str) -> tuple[str, str]:
-    """Split a text into thinking and answer; unfinished thinking leaves an empty answer."""
-    thinking, end_tag, answer = text.partition(THINKING_ENDS)
-    if end_tag:
-        return thinking.replace(_THINKING_BEGINS, "", 1).strip(), answer.lstrip("\n")
-    if text.lstrip().startswith(_THINKING_BEGINS):
-        return text.replace(_THINKING_BEGINS, "", 1).strip(), ""
-    return "", text
 
 
 def cut_at_stop(

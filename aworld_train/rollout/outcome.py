@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 _MEANINGS = {
     Outcome.answered: "the agent came to an answer",
-    Outcome.wrong_format: "the model's last turn began a tool call that cannot be read",
+    Outcome.wrong_format: "the model's last turn began a call that cannot be read, or a thought without an end",
     Outcome.max_turns: "the model used up its turns",
     Outcome.overlong: "the model used up its tokens",
     Outcome.repetition: "the model repeated itself",

@@ -1,31 +1,39 @@
 """From messages to token ids through a model's chat template, each message once.
 
 A conversation that continues is never rendered again: only new messages become tokens. The text that a template writes
-between the model's last token and its next turn is found by rendering a short stand-in conversation, whose assistant
-turn holds a marker, with the new messages after it, and taking the text after the marker. The template only has to
-write turns one after the other; its treatment of earlier thinking, the tool list or the system message does not matter,
-because these come before the marker. If a template does not allow this, ``CannotContinue`` is raised and the caller
-renders the whole conversation as a new one.
+between the model's last token and its next turn is found by rendering the conversation with a marker in place of the
+last turn's text, and taking the text after the marker. What comes before it (earlier thinking, the tool list) does not
+matter. Most templates write the same text after a short stand-in conversation, which costs less: once per conversation
+and roles of the new messages, both are rendered and compared.
+
+If a template does not allow this, ``CannotContinue`` is raised and the caller renders the whole conversation as a new
+one.
 """
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from aworld_train.rollout import frames
-from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.messages import Message, Role
 from aworld_train.rollout.tokens import encoder
 
+Tools = Sequence[Mapping[str, Any]]
+
 _MARKER = "a1w2o3r4l5d6"
-_STAND_IN = "hello"
+_OTHER_MARKER = "b6t5r4a3i2n1"
+_STAND_IN = Message("user", "hello")
 _STAND_IN_TOOL: Mapping[str, Any] = {
     "type": "function",
     "function": {"name": "tool", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
-_FEW_TOOLS: Sequence[Sequence[Mapping[str, Any]]] = ((), (_STAND_IN_TOOL,))
+_FEW_TOOLS: Sequence[Tools] = ((), (_STAND_IN_TOOL,))
 _MAX_FRAMES = 256
-_CALL_ID = "a1b2c3d4e"  # nine letters and digits: one family of templates accepts no others
+_MAX_WAYS = 4096
+_MAX_OVERLAP = 16  # tokens
 
 
 class CannotContinue(Exception):
@@ -33,7 +41,39 @@ class CannotContinue(Exception):
 
 
 class TemplateFailure(Exception):
-    """The chat template refuses these messages; the text has its error."""
+    """The chat template refuses these messages; the text has its error, alone in ``reason``."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"the model's chat template refuses the messages: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The text between an assistant's turn and its next one.
+
+    Attributes:
+        closing: The end of the turn, which the model writes itself unless it is cut off; empty if there is none.
+        text: The text after it.
+    """
+
+    closing: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The shortest conversation after which the template writes what it writes after the real one.
+
+    Attributes:
+        closing: As in ``Addition``.
+        tools: The stand-in tools; None for the real ones, after the real first messages.
+        whole: Whether only the whole conversation will do.
+    """
+
+    closing: str
+    tools: Tools | None
+    whole: bool = False
 
 
 class ChatTemplate:
@@ -48,137 +88,253 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
         self._tokenizer = tokenizer
         self._tokens_of = encoder(tokenizer)
-        self._options = dict(options or {})
-        self._end_texts = [tokenizer.decode([token]) for token in ends]
+        self.options = dict(options or {})
+        end_texts = [tokenizer.decode([token]) for token in ends]
+        self._any_end = re.compile("|".join(re.escape(text) for text in end_texts if text) or "(?!)")
         self.ends = frozenset(ends)
         self.rendered_tokens = 0  # the tokens of all calls together
-        self._after_finished_turn = lru_cache(maxsize=256)(self._find_after_finished_turn)
+        self._after_finished = lru_cache(maxsize=256)(self._find_after_finished)
         self._frames: dict[Hashable, frames.Frame | None] = {}
-        self._enough_tools: dict[tuple[str, ...], Sequence[Mapping[str, Any]] | None] = {}
+        self._ways: dict[Hashable, _Way] = {}
+        self._usual_ways: dict[Hashable, _Way] = {}  # of the conversations before
+        self.anew: dict[Role, str] = {}  # why nothing is continued with messages of a role
 
-    def initial(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+    def initial(self, messages: Sequence[Message], tools: Tools) -> list[int]:
         """Token ids of a conversation, up to the beginning of the assistant's turn.
 
         Raises:
             TemplateFailure: the template refuses it.
         """
-        data = [message.for_template() for message in messages]
-        return self._encode(self._render(data, tools, begin_turn=True))
+        return self._encode(self._render(messages, tools, begin_turn=True))
+
+    def plain(self, text: str) -> list[int]:
+        """Token ids of a text without a template, as the tokenizer begins texts."""
+        return list(self._tokenizer.encode(text))
 
     def continuation(
         self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
-        last_token: int,
+        history: Sequence[Message],
+        new: Sequence[Message],
+        tools: Tools,
+        sampled: Sequence[int],
         ended: bool,
+        tools_key: Hashable,
     ) -> list[int]:
-        """Token ids that put ``messages`` after a sampled turn and let the assistant begin again.
+        """Token ids that put ``new`` after a sampled turn and let the assistant begin again.
 
         Args:
-            messages: The new messages; at least one.
+            history: The messages up to and including the turn.
+            new: The new messages; at least one.
             tools: The tools of the conversation.
-            last_token: The last token that was sampled.
-            ended: Whether the model ended its turn with it, rather than being cut off.
+            sampled: The tokens of the turn.
+            ended: Whether the model ended its turn with the last of them, rather than being cut off.
+            tools_key: A value that is equal for equal tools.
 
         Raises:
             CannotContinue: the whole conversation has to be rendered instead.
         """
-        text = self._new_text(messages, tools)
-        tokens = self._encode(text)
-        if not tokens:
+        if new[0].role in self.anew:
+            raise CannotContinue(self.anew[new[0].role])
+        addition = self._addition(history, new, tools, tools_key)
+        if addition.closing and not ended:
+            tokens = self._encode(addition.closing + addition.text)
+            return tokens[_overlap(sampled, tokens) :]
+        text = addition.text
+        if not addition.closing:
+            # In some families a turn ends with the token that begins the next one.
+            last = self.text(sampled[-1:])
+            begun = last and sampled[-1] in self.ends and text.lstrip().startswith(last)
+            text = text.lstrip()[len(last) :] if begun else text
+        if not text and not addition.closing:
             raise CannotContinue("the template adds nothing")
-        # The model may have sampled the template's first token itself: the end of its turn or, in some families, the
-        # beginning of the next.
-        closes = any(text.startswith(end) for end in self._end_texts)
-        if tokens[0] == last_token or (ended and closes):
-            tokens = tokens[1:]
-        return tokens
+        return self._encode(text)
 
-    def _new_text(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """The text of ``messages``.
+    def text(self, tokens: Sequence[int]) -> str:
+        """Decode tokens, special ones included."""
+        return str(self._tokenizer.decode(list(tokens)))
 
-        Few templates show the tool list again after a turn. With many tools, rendering the list costs more than all
-        else, so a test once per sequence of roles shows whether the text depends on all tools, any tool, or none.
-        """
-        if not tools:
-            return self._framed(messages, ())
-        roles = tuple([message.role for message in messages])
-        if roles in self._enough_tools:
-            enough = self._enough_tools[roles]
-            return self._after_turn(messages, tools) if enough is None else self._framed(messages, enough)
-        text = self._after_turn(messages, tools)
-        self._enough_tools[roles] = next(
-            (few for few in _FEW_TOOLS if self._text_or_none(few, messages) == text), None
-        )
-        return text
+    def _addition(
+        self, history: Sequence[Message], new: Sequence[Message], tools: Tools, tools_key: Hashable
+    ) -> Addition:
+        """The text of ``new`` after ``history``, from the shortest conversation that gives it."""
+        turn = history[-1]
+        roles = tuple([message.role for message in new])
+        # A generation prompt may depend on what the system or a user wrote, such as "/no_think".
+        texts = tuple([message.content for message in history if message.role in ("system", "user")])
+        kind = (roles, bool(turn.tool_calls), tools_key)
+        key = hash((kind, texts))
+        way = self._ways.get(key)
+        if way is None:
+            way, addition = self._find_way(history, new, tools, self._usual_ways.get(kind))
+            if len(self._ways) >= _MAX_WAYS:
+                self._ways.clear()
+                self._usual_ways.clear()
+            self._ways[key] = self._usual_ways[kind] = way
+            return addition
+        if way.whole:
+            return self._after(history[:-1], turn, new, tools)
+        if way.tools is None:
+            return self._after(_beginning(history), turn, new, tools)
+        return Addition(way.closing, self._framed(turn, new, way.tools))
 
-    def _framed(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """As ``_after_turn``, for a fixed tool list, with a frame where there is one."""
-        shape = frames.shape(messages)
-        source = getattr(self._tokenizer, "chat_template", None)
-        if shape is None or not source:
-            return self._after_turn(messages, tools)
-        key = (shape, bool(tools))
-        if key not in self._frames and len(self._frames) < _MAX_FRAMES:
-            self._frames[key] = frames.find(lambda other: self._text_or_none(tools, other), messages, source)
-        frame = self._frames.get(key)
-        return frame.render(messages) if frame is not None else self._after_turn(messages, tools)
-
-    def _text_or_none(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> str | None:
+    def _find_way(
+        self, history: Sequence[Message], new: Sequence[Message], tools: Tools, usual: _Way | None
+    ) -> tuple[_Way, Addition]:
+        """The shortest conversation that gives the same text as the whole, and the text."""
+        turn = history[-1]
+        if usual is not None and usual.tools is not None:
+            text = self._framed(turn, new, usual.tools)
+            if self._or_none(history[:-1], turn, new, tools) == Addition(usual.closing, text):
+                return usual, Addition(usual.closing, text)
         try:
-            return self._after_turn(messages, tools)
+            whole = self._after(history[:-1], turn, new, tools, check=True)
+        except CannotContinue:
+            # Some templates refuse a history that the model and its agent nevertheless have.
+            return _Way("", None), self._after(_beginning(history), turn, new, tools, check=True)
+        longer = [*history[:-1], *_with_other_ids(turn, new)]
+        if self._or_none(longer, turn, new, tools) == whole:  # else the text depends on the place
+            for some_tools in _FEW_TOOLS:
+                if self._or_none([_STAND_IN], turn, new, some_tools) == whole:
+                    return _Way(whole.closing, some_tools), whole
+            if self._or_none(_beginning(history), turn, new, tools) == whole:
+                return _Way(whole.closing, None), whole
+        return _Way(whole.closing, None, whole=True), whole
+
+    def _or_none(
+        self, before: Sequence[Message], turn: Message, new: Sequence[Message], tools: Tools
+    ) -> Addition | None:
+        try:
+            return self._after(before, turn, new, tools)
         except CannotContinue:
             return None
 
-    def _after_turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
-        """The text between the content of an assistant's turn and its next one, with ``messages`` in between."""
-        first = messages[0]
-        stand_in = _stand_in(first.role == "tool", first.name)
-        try:
-            whole = self._render(
-                [*stand_in, *(message.for_template() for message in messages)], tools, begin_turn=True
-            )
-        except TemplateFailure as error:
-            raise CannotContinue(str(error)) from error
-        after = _after_marker(whole)
-        if first.role != "tool":
-            return after
-        # The marker is inside a call's arguments; the end of the call was sampled with it.
-        finished = self._after_finished_turn(first.name)
-        if not after.startswith(finished):
+    def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
+        """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
+        shape = frames.shape(new)
+        source = getattr(self._tokenizer, "chat_template", None)
+        if shape is None or not source:
+            return self._after([_STAND_IN], turn, new, tools).text
+        key = (shape, tuple([call.name for call in turn.tool_calls]), bool(tools))
+        if key not in self._frames and len(self._frames) < _MAX_FRAMES:
+            self._frames[key] = frames.find(self._probe(turn, new, tools), new, source)
+        frame = self._frames.get(key)
+        return frame.render(new) if frame is not None else self._after([_STAND_IN], turn, new, tools).text
+
+    def _probe(self, turn: Message, new: Sequence[Message], tools: Tools) -> frames.Render:
+        """Render other messages in place of ``new``, after a turn with their calls."""
+        places = {message.call_id: i for i, message in enumerate(new) if message.call_id}
+
+        def render(other: Sequence[Message]) -> str | None:
+            calls = [
+                replace(call, call_id=other[places[call.call_id]].call_id) if call.call_id in places else call
+                for call in turn.tool_calls
+            ]
+            addition = self._or_none([_STAND_IN], replace(turn, tool_calls=tuple(calls)), other, tools)
+            return addition.text if addition is not None else None
+
+        return render
+
+    def _after(
+        self,
+        before: Sequence[Message],
+        turn: Message,
+        new: Sequence[Message],
+        tools: Tools,
+        check: bool = False,
+    ) -> Addition:
+        """The text between ``turn`` and the assistant's next turn, with ``new`` in between.
+
+        Raises:
+            CannotContinue: the template refuses these messages or does not show the turn; with ``check`` also if it
+                writes new messages before the turn.
+        """
+        reason = ""
+        for marked in _marked(turn):
+            try:
+                if check:
+                    fewer_calls = len(marked.tool_calls) < len(turn.tool_calls)
+                    self._check_places(before, marked, new, tools, all_shown=fewer_calls)
+                return self._after_marked(before, marked, new, tools)
+            except (CannotContinue, TemplateFailure) as error:
+                reason = reason or str(error)
+        raise CannotContinue(reason)
+
+    def _after_marked(
+        self, before: Sequence[Message], marked: Message, new: Sequence[Message], tools: Tools
+    ) -> Addition:
+        after = _parts(self._render([*before, marked, *new], tools, begin_turn=True))[1]
+        finished = self._after_finished(_numbered(marked))
+        both = _common_beginning(finished, after)
+        ends = [match.end() for match in self._any_end.finditer(both)]
+        if ends and marked.tool_calls:
+            return Addition(self._any_end.findall(both)[-1], after[ends[-1] :])
+        if ends:
+            return Addition(after[: ends[0]], after[ends[0] :])
+        if self._any_end.search(finished):
+            end = self._other_end(after[len(both) :], [*before, marked, *new], tools)
+            if end:
+                return Addition(end, after[len(both) + len(end) :])
+        if not marked.tool_calls:
+            return Addition("", after)
+        if both != finished:
             raise CannotContinue("the template writes a tool call differently once its result is there")
-        return self._closing(finished) + after[len(finished) :]
+        return Addition("", after[len(finished) :])
 
-    def _find_after_finished_turn(self, name: str) -> str:
-        """The text after the marker in a call of that tool without a result."""
+    def _other_end(self, after: str, messages: Sequence[Message], tools: Tools) -> str:
+        """The token at the beginning of ``after`` if it ends other messages too, and so the turn; else nothing.
+
+        Some templates end their last turn with one token and earlier ones with another.
+        """
+        token = self.text(self._tokens_of(after)[:1])
+        finished = self._render(messages, tools, begin_turn=False)
+        return token if token and finished.rstrip().endswith(token) else ""
+
+    def _check_places(
+        self,
+        before: Sequence[Message],
+        marked: Message,
+        new: Sequence[Message],
+        tools: Tools,
+        all_shown: bool,
+    ) -> None:
+        """Refuse a template that writes new messages before the turn, such as every system message at the front.
+
+        With ``all_shown`` it also has to write all of them, because it might leave out results of unknown calls.
+        """
+        other = [replace(message, content=_OTHER_MARKER) for message in new]
+        earlier, later = _parts(self._render([*before, marked, *other], tools, begin_turn=True))
+        if _OTHER_MARKER in earlier:
+            raise CannotContinue("the template writes new messages before the last turn")
+        if all_shown and later.count(_OTHER_MARKER) < len(new):
+            raise CannotContinue("the template does not write a result without its call")
+
+    def _find_after_finished(self, marked: Message) -> str:
+        """The text after the marker in a turn that nothing follows."""
+        messages = [_STAND_IN, marked]
         try:
-            return _after_marker(self._render(_stand_in(True, name), [_STAND_IN_TOOL], begin_turn=False))
-        except TemplateFailure as error:
-            raise CannotContinue(str(error)) from error
+            return _parts(self._render(messages, [_STAND_IN_TOOL], begin_turn=False))[1]
+        except TemplateFailure:  # some templates refuse tools
+            return _parts(self._render(messages, (), begin_turn=False))[1]
 
-    def _closing(self, finished: str) -> str:
-        """The end of a turn: ``finished`` from its last end token on; some templates have none."""
-        found = max((finished.rfind(end) for end in self._end_texts), default=-1)
-        return finished[found:] if found >= 0 else ""
-
-    def _render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], begin_turn: bool
-    ) -> str:
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    list(messages),
-                    tools=list(tools) or None,
-                    add_generation_prompt=begin_turn,
-                    tokenize=False,
-                    **self._options,
+    def _render(self, messages: Sequence[Message], tools: Tools, begin_turn: bool) -> str:
+        # Most templates read the arguments of calls as an object, some only as text.
+        has_calls = any(message.tool_calls for message in messages)
+        failure: Exception | None = None
+        for text_arguments in (False, True) if has_calls else (False,):
+            try:
+                return str(
+                    self._tokenizer.apply_chat_template(
+                        [message.for_template(text_arguments) for message in messages],
+                        tools=list(tools) or None,
+                        add_generation_prompt=begin_turn,
+                        tokenize=False,
+                        **self.options,
+                    )
                 )
-            )
-        except Exception as error:
-            # Templates are programs that come with models, and may raise anything.
-            raise TemplateFailure(
-                f"the model's chat template refuses the messages: {type(error).__name__}: {error}"
-            ) from error
+            except Exception as error:
+                # Templates are programs that come with models, and may raise anything.
+                failure = failure or error
+        raise TemplateFailure(f"{type(failure).__name__}: {failure}") from failure
 
     def _encode(self, text: str) -> list[int]:
         tokens = self._tokens_of(text)
@@ -186,18 +342,72 @@ class ChatTemplate:
         return tokens
 
 
-@lru_cache(maxsize=256)
-def _stand_in(calls: bool, name: str) -> tuple[Mapping[str, Any], ...]:
-    """A short conversation that ends with an assistant's turn: a call of the tool ``name``, or text."""
-    turn = Message("assistant", _MARKER)
-    if calls:
-        call = ToolCall(name or "tool", json.dumps({"value": _MARKER}), _CALL_ID)
-        turn = Message("assistant", "", (call,))
-    return Message("user", _STAND_IN).for_template(), turn.for_template()
+def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> list[Message]:
+    """Results with the identifiers of calls that the model was shown, where the program sent others back.
+
+    Args:
+        new: The messages after the turn.
+        sent: The turn as the program sent it back.
+        recorded: The turn as it was recorded, with the same calls.
+    """
+    pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
+    ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
+    return [
+        replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
+        for message in new
+    ]
 
 
-def _after_marker(text: str) -> str:
-    _before, marker, after = text.partition(_MARKER)
+def _marked(turn: Message) -> Iterator[Message]:
+    """The turn with the marker as its text or in its last call: a template shows at least one of them as it is."""
+    if not turn.tool_calls:
+        yield Message("assistant", _MARKER)
+        return
+    text = _STAND_IN.content if turn.content else ""
+    *calls, last = [replace(call, arguments="{}") for call in turn.tool_calls]
+    marked_call = replace(last, arguments=json.dumps({"value": _MARKER}))
+    yield Message("assistant", text, (*calls, marked_call))
+    yield Message("assistant", _MARKER, (*calls, last))
+    if calls:  # some templates refuse parallel calls
+        yield Message("assistant", text, (marked_call,))
+    yield Message("assistant", _MARKER)
+
+
+def _with_other_ids(turn: Message, new: Sequence[Message]) -> list[Message]:
+    """The same turn and messages with other identifiers of calls."""
+    calls = _numbered(turn).tool_calls
+    ids = {old.call_id: call.call_id for old, call in zip(turn.tool_calls, calls, strict=True)}
+    results = [replace(message, call_id=ids.get(message.call_id, message.call_id)) for message in new]
+    return [replace(turn, tool_calls=calls), *results]
+
+
+def _numbered(turn: Message) -> Message:
+    """The turn with numbers for its calls: nine letters and digits, because some templates accept no others."""
+    calls = [
+        replace(call, call_id=f"b{i:08}") if call.call_id else call for i, call in enumerate(turn.tool_calls)
+    ]
+    return replace(turn, tool_calls=tuple(calls))
+
+
+def _beginning(history: Sequence[Message]) -> Sequence[Message]:
+    """The messages before the first turn."""
+    first = next(i for i, message in enumerate(history) if message.role == "assistant")
+    return history[:first]
+
+
+def _parts(text: str) -> tuple[str, str]:
+    before, marker, after = text.partition(_MARKER)
     if not marker or _MARKER in after:
         raise CannotContinue("the template does not show an assistant's turn once, as it is")
-    return after
+    return before, after
+
+
+def _common_beginning(one: str, other: str) -> str:
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))]
+
+
+def _overlap(sampled: Sequence[int], tokens: Sequence[int]) -> int:
+    """How many of ``tokens`` the sampled turn already ends with."""
+    longest = min(len(sampled), len(tokens), _MAX_OVERLAP)
+    return next((n for n in range(longest, 0, -1) if list(sampled[-n:]) == list(tokens[:n])), 0)

@@ -14,6 +14,7 @@ from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_file
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.model.check import check_model
+from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.reward_checks import check_rewards
@@ -109,6 +110,7 @@ class FrameworkProcessor(TrainerProcessor):
         loaded = self._load(loaded, given) if given else loaded
         recipe = loaded.recipe
         check_model(recipe.model.path)
+        check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
         self.data = {split: _checked(recipe, split) for split in ("train", "val")}
         if self.data["train"].rows < recipe.trainer.batch_size:
             raise DatasetError(

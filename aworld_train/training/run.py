@@ -15,6 +15,8 @@ from aworld_train.adapter.base import RunPlan, TrainingFramework
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
 from aworld_train.masking import mask
+from aworld_train.model.tool_parser import check_tool_parser
+from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.reward_checks import reward_remarks
@@ -73,12 +75,17 @@ def train(
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
-                for remark in [*attempt.notes, *reward_remarks(recipe, scorers)]:
+                tool_parser = check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
+                remarks = [*attempt.notes, *reward_remarks(recipe, scorers), tool_parser]
+                for remark in filter(None, remarks):
                     progress.note(remark)
                 with (
+                    TurnsCheck(str(recipe.model.path), plan.template_options) as turns,
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,
                 ):
+                    if line := turns.line():
+                        progress.note(line)
                     attempt.run(environment, progress)
             attempt.check_complete()
         summary.status = "completed"

@@ -29,6 +29,8 @@ class EpisodeCounts:
     row_tokens: int = 0
     unique_tokens: int = 0
     branches: Counter[str] = field(default_factory=Counter)
+    format_misses: Counter[str] = field(default_factory=Counter)
+    undelivered: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     sampled_tokens: int = 0
@@ -50,6 +52,8 @@ class EpisodeCounts:
         self.tool_errors += line.get("tool_errors", 0)
         self.outcomes[line["outcome"]] += 1
         self.branches.update(line.get("branches", {}))
+        self.format_misses.update(line.get("format_misses", {}))
+        self.undelivered += line.get("undelivered", 0)
         if line.get("rows"):
             self.rows += line["rows"]
             self.row_tokens += line["prompt_tokens"] + line["response_tokens"]
@@ -161,6 +165,8 @@ class RunRecord:
                 "outcomes": dict(tally.outcomes),
                 "rows": tally.rows,
                 "branches": dict(tally.branches),
+                "format_misses": dict(tally.format_misses),
+                "undelivered": tally.undelivered,
                 # 1 if every conversation only grew; below 1, tokens that paths share are processed more than once.
                 "unique_tokens_share": tally.unique_tokens / tally.row_tokens if tally.row_tokens else None,
                 "reward_parts": tally.part_means,
@@ -174,6 +180,7 @@ class RunRecord:
                 "val_accuracy": tally.correct / tally.scored,
                 "val_n": tally.scored,
                 "val_errors": tally.episodes - tally.scored,
+                "val_format_misses": dict(tally.format_misses),
                 "val_reward_parts": tally.part_means,
             }
 

@@ -99,7 +99,7 @@ class StubEngine:
         await asyncio.sleep(self.delays[self.turn - 1])
         return SampledTokens(list(self.tokens), [-0.1] * len(self.tokens), True)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> Any:
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> Any:
         assert tokens == self.tokens
         return self.parsed
 
@@ -216,6 +216,7 @@ class BareRollout:
 
     engine: StubEngine
     tokens: list[int] = field(default_factory=list)
+    history: list[Any] = field(default_factory=list)
 
     async def complete(self, request: web.Request) -> web.Response:
         """The handler: it believes that the history is the one it has."""
@@ -225,12 +226,15 @@ class BareRollout:
         ]
         template, messages = self.engine.template, [_message(message) for message in new]
         if self.tokens:
-            self.tokens += template.continuation(messages, body["tools"], self.tokens[-1], ended=True)
+            self.tokens += template.continuation(
+                self.history, messages, body["tools"], self.tokens[-1:], ended=True, tools_key=""
+            )
         else:
             self.tokens += template.initial(messages, body["tools"])
         sampled = await self.engine.generate("", list(self.tokens), None, 1)
         self.tokens += sampled.tokens
-        turn = await self.engine.parse(sampled.tokens, body["tools"])
+        turn = await self.engine.parse(sampled.tokens, body["tools"], ())
+        self.history += [*messages, _spoken(turn)]
         return web.json_response({"choices": [{"message": _answer(turn)}]})
 
 
@@ -240,6 +244,13 @@ def _message(message: dict[str, Any]) -> Any:
     if message["role"] == "tool":
         return Message("tool", message["content"], call_id=message["tool_call_id"], name="calc")
     return Message(message["role"], message["content"])
+
+
+def _spoken(turn: Any) -> Any:
+    from aworld_train.rollout.messages import Message, ToolCall
+
+    calls = [ToolCall(call.name, call.arguments, "c") for call in turn.calls]
+    return Message("assistant", turn.content, tuple(calls))
 
 
 def _answer(turn: Any) -> dict[str, Any]:

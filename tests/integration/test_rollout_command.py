@@ -52,6 +52,7 @@ def val_task(folder: Path) -> dict[str, Any]:
 def test_json_has_every_token_with_its_logprob_and_whether_it_is_trained_on(folder: Path) -> None:
     done = rollout(folder, RECIPE, "rollout.max_response_tokens=24", "-n", "2", "--json")
     assert done.returncode == 0, done.stderr
+    assert "The chat template continues each turn" in done.stderr
     report = json.loads(done.stdout)
     assert report["task"] == val_task(folder)["extra_info"]["index"]
     assert len(report["episodes"]) == 2

@@ -467,7 +467,7 @@ def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> 
     assert "functions fully typed" in done.stdout
     words, _, marks = pytest_line.partition(" -m ")
     assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
-    assert marks == "not bench and not install and not slow"
+    assert marks == "not bench and not install and not slow and not frameworks"
 
 
 @pytest.mark.parametrize("check", ["mypy", "lint-imports"])

@@ -31,7 +31,9 @@ class ExternalAgent(EpisodeAgent):
         self, messages: list[Message], task: Mapping[str, Any], result: EpisodeResult, model_name: str
     ) -> str:
         """Open a session at each gateway for the episode and run the agent with them."""
-        llm = (await model_gateway()).open_session(model_name, result.episode.conversation)
+        llm = (await model_gateway()).open_session(
+            model_name, result.episode.conversation, result.episode.rules
+        )
         tools = await (await tool_gateway()).open_session(self.server, self.settings.cassette)
         context = EpisodeContext(
             llm_url=llm.address,

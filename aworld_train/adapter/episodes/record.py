@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ class EpisodeRecord:
             ),
             "given_tokens": episode.given_tokens,
             "branches": dict(episode.branches),
+            "branch_points": _branch_points(episode),
+            "format_misses": dict(episode.misses),
+            "undelivered": sum(agent.graph.undelivered for agent in agents),
             "agents": {agent.name: len(agent.completions) for agent in agents},
             "seconds": round(seconds, 4),
             "generate_seconds": round(episode.generate_seconds, 4),
@@ -133,6 +137,15 @@ class EpisodeRecord:
                 "cause": f"{type(error).__name__}: {error}" if error else "the agent loop reported nothing",
             }
         _append(self.line)
+
+
+def _branch_points(episode: Episode) -> list[dict[str, Any]]:
+    """Where histories did not simply go on: the message, and the characters that differ."""
+    return [
+        {"agent": agent.name, **asdict(point)}
+        for agent in episode.agents.values()
+        for point in agent.graph.branch_points
+    ]
 
 
 def tool_uses(episode: Episode) -> list[ToolUse]:

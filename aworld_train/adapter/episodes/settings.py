@@ -14,7 +14,7 @@ from aworld_train.adapter.episodes.paths import absolute_argument, absolute_func
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
-from aworld_train.recipe.schema import AgentSection, CassetteSection, EpisodeUse, Recipe, SmallGroup
+from aworld_train.recipe.schema import AgentSection, CassetteSection, EpisodeUse, Recipe, Requests, SmallGroup
 from aworld_train.rollout.cassette import Cassette, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
@@ -67,6 +67,7 @@ class EpisodeSettings:
                 int(sampling_params.get("top_k", -1)),
             ),
             agents_sampling=self.agent["own_sampling"] and not validating,
+            strict_requests=self.agent["requests"] == Requests.strict.value,
             repetition=self.repetition,
             context=self.context,
         )

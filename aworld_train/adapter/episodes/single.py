@@ -17,6 +17,7 @@ from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
+from aworld_train.rollout.template_proof import prove
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ class SingleEpisodes:
     def tokenizer(self) -> Any:
         """The model's tokenizer."""
         return self._model.tokenizer
+
+    @property
+    def turns(self) -> str:
+        """How the model's chat template continues turns, in one line."""
+        return prove(self._model.for_episode().template).line
 
     async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
         """Play one row of a dataset."""

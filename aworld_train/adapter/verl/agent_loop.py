@@ -15,6 +15,9 @@ from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.rows import output_rows
 
+STOPPING_ENGINES = ("transformers", "vllm")
+"""The engines that end generation at a text and return its tokens; others sample on, and are cut afterwards."""
+
 
 class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
     """Plays one task with the recipe's agent; ``settings`` names the file ``episodes.yaml``."""
@@ -32,6 +35,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             self.player.settings.agent["tool_parser"],
             self.apply_chat_template_kwargs,
             end_tokens(path),
+            engine_stops=self.rollout_config.get("name") in STOPPING_ENGINES,
         )
         finished = await self.player.play(
             model,

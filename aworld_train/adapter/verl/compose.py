@@ -207,7 +207,6 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         f"{rollout}.agent.agent_loop_config_path": str(run_dir.resolve() / AGENT_FILE),
         f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
         f"{rollout}.multi_turn.enable": True,
-        f"{rollout}.multi_turn.format": recipe.agent.tool_parser,
         f"{rollout}.multi_turn.max_assistant_turns": recipe.agent.max_turns,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }

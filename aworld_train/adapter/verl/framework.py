@@ -47,6 +47,7 @@ class VerlFramework:
             command=verl_command(folder),
             environment=environment,
             without_first_validation=WITHOUT_FIRST_VALIDATION,
+            template_options=config["data"].get("apply_chat_template_kwargs") or {},
         )
 
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:

@@ -1,23 +1,25 @@
-"""The model under training in an episode: VeRL's engine, VeRL's parser of tool calls, and the chat template."""
+"""The model under training in an episode: VeRL's engine, the chat template, and the format of the model's turns."""
 
+import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from verl.experimental.agent_loop.tool_parser import ToolParser
-
-from aworld_train.rollout.messages import ToolCall
-from aworld_train.rollout.model import (
-    THINKING_ENDS,
-    ParsedTurn,
-    SampledTokens,
-    SamplingParams,
-    cut_at_stop,
-    split_thinking,
-)
+from aworld_train.rollout.formats import CallFormat, read_turn
+from aworld_train.rollout.formats.choose import choose_for
+from aworld_train.rollout.formats.thinking import opened_by
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
+from aworld_train.rollout.template_proof import prove
+
+log = logging.getLogger(__name__)
+
+_PROMPT_END_TOKENS = 32  # the end of a prompt in which a template opens a thought
+_MAX_INLINE_TOKENS = 20_000  # longer turns are parsed outside the event loop
 
 
 class VerlModel:
@@ -26,9 +28,13 @@ class VerlModel:
     Args:
         server_manager: VeRL's server manager, which samples tokens after a prompt of tokens.
         tokenizer: The model's tokenizer.
-        parser: Name of VeRL's parser for the model's format of tool calls.
+        parser: How the model writes tool calls, as in ``agent.tool_parser``.
         template_options: Further arguments of the chat template.
         end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
+        engine_stops: Whether the engine ends generation at a text, with vLLM's parameters.
+
+    Raises:
+        ModelError: The parser does not fit the chat template.
     """
 
     def __init__(
@@ -38,14 +44,17 @@ class VerlModel:
         parser: str,
         template_options: Mapping[str, Any],
         end_tokens: Sequence[int] = (),
+        engine_stops: bool = False,
     ):
         self._server_manager = server_manager
         self._tokenizer = tokenizer
-        self._parser = _parser(parser, tokenizer)
-        stops = list(self._parser.stop_token_ids)
+        written_options = json.dumps(dict(template_options))
+        self._format = _call_format(parser, tokenizer, written_options)
+        self._engine_stops = engine_stops
+        stops = _ids_of(tokenizer, self._format.stops)
         self._extra = {"stop_token_ids": stops} if stops else {}
         ends = {tokenizer.eos_token_id, *stops, *end_tokens} - {None}
-        self.template = _template(tokenizer, tuple(sorted(ends)), json.dumps(dict(template_options)))
+        self.template = _template(tokenizer, tuple(sorted(ends)), written_options)
         self.first_steps: int | None = None
         self.last_steps: int | None = None
 
@@ -62,6 +71,9 @@ class VerlModel:
             "max_tokens": max_tokens,
             **self._extra,
         }
+        if sampling.stop and self._engine_stops:
+            # The stop text's tokens are recorded like all others; where to cut is decided by the episode.
+            params |= {"stop": list(sampling.stop), "include_stop_str_in_output": True}
         try:
             output = await self._server_manager.generate(
                 request_id=request_id, prompt_ids=tokens, sampling_params=params
@@ -79,63 +91,59 @@ class VerlModel:
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
         return SampledTokens(sampled, list(output.log_probs), ended)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
-        """Split a turn into reasoning, text and tool calls; it is malformed if a call that began cannot be read."""
-        reasoning, before, turn = self._split(list(tokens))
-        call_start = getattr(self._parser, "tool_call_start_token", None)
-        text = self._tokenizer.decode(turn) if call_start is not None else ""
-        if call_start is not None and call_start not in text:
-            # VeRL's parsers with such a token return the same, after decoding the tokens again in a thread.
-            content, parsed_calls = text, []
-        else:
-            content, parsed_calls = await self._parser.extract_tool_calls(turn)
-        calls = [ToolCall(call.name, call.arguments) for call in parsed_calls]
-        started_calls = text.count(call_start) if call_start is not None else len(calls)
-        for special in _special_texts(self._tokenizer):
-            content = content.replace(special, "")
-        return ParsedTurn((before + content).strip(), reasoning, calls, malformed=started_calls != len(calls))
+    async def parse(
+        self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
+    ) -> ParsedTurn:
+        """Split a turn into reasoning, text and tool calls, as the model's format has them."""
+        if len(tokens) > _MAX_INLINE_TOKENS:
+            return await asyncio.to_thread(self._parse, tokens, tools, prompt)
+        return self._parse(tokens, tools, prompt)
+
+    def _parse(
+        self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
+    ) -> ParsedTurn:
+        opened = opened_by(self._decode(prompt[-_PROMPT_END_TOKENS:]))
+        turn = read_turn(self._decode(tokens), self._format, tools, opened)
+        specials = _specials(self._tokenizer)
+        texts = [specials[token] for token in dict.fromkeys(tokens) if token in specials]
+        content, reasoning = turn.content, turn.reasoning
+        for text in texts:
+            content, reasoning = content.replace(text, ""), reasoning.replace(text, "")
+        return replace(turn, content=content.strip(), reasoning=reasoning.strip())
 
     def text(self, tokens: Sequence[int]) -> str:
         """The tokens as text, without special tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def _split(self, tokens: list[int]) -> tuple[str, str, list[int]]:
-        """The reasoning, the text after it in its last token, and the tokens after that.
-
-        The parser receives only the tokens after the reasoning, because a call inside the reasoning is not a call.
-        """
-        ends = _thinking_token(self._tokenizer)
-        if ends is not None and ends in tokens:
-            at = tokens.index(ends)
-            return split_thinking(self.text(tokens[:at]) + THINKING_ENDS)[0], "", tokens[at + 1 :]
-        text = self.text(tokens)
-        if THINKING_ENDS not in text:
-            reasoning, rest = split_thinking(text)
-            return reasoning, "", tokens if rest else []
-        end = cut_at_stop(tokens, (THINKING_ENDS,), self.text)
-        return *split_thinking(self.text(tokens[:end])), tokens[end:]
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
 
 
 @lru_cache(maxsize=8)
-def _parser(name: str, tokenizer: Any) -> Any:
-    return ToolParser.get_tool_parser(name, tokenizer)
+def _call_format(name: str, tokenizer: Any, options: str) -> CallFormat:
+    choice = choose_for(name, tokenizer, json.loads(options))
+    log.info("tool calls are read as %s: %s", choice.call_format.name, choice.reason)
+    return choice.call_format
 
 
 @lru_cache(maxsize=8)
 def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
-    """The template that all episodes of a process share, because it caches facts about itself."""
-    return ChatTemplate(tokenizer, ends, json.loads(options))
+    """The template that all episodes of a process share, because it caches facts about itself; it is proved."""
+    template = ChatTemplate(tokenizer, ends, json.loads(options))
+    prove(template)
+    return template
 
 
 @lru_cache(maxsize=8)
-def _special_texts(tokenizer: Any) -> tuple[str, ...]:
-    """All special tokens: those with a role (``all_special_tokens``), and those that were only added as special."""
-    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-    return tuple(dict.fromkeys([*tokenizer.all_special_tokens, *added]))
+def _specials(tokenizer: Any) -> Mapping[int, str]:
+    """The texts of all special tokens: those with a role, and those that were only added as special."""
+    added = {token: str(text) for token, text in tokenizer.added_tokens_decoder.items() if text.special}
+    with_role = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
+    return added | dict(with_role)
 
 
 @lru_cache(maxsize=8)
-def _thinking_token(tokenizer: Any) -> int | None:
-    """The token that ends thinking; None if the tokenizer has no such token."""
-    token = tokenizer.get_vocab().get(THINKING_ENDS)
-    return int(token) if token is not None else None
+def _ids_of(tokenizer: Any, texts: tuple[str, ...]) -> list[int]:
+    """The token of each text that is one."""
+    vocabulary = tokenizer.get_vocab()
+    return [vocabulary[text] for text in texts if text in vocabulary]

@@ -38,7 +38,14 @@ class VerlLoadedModel:
 
     def for_episode(self) -> VerlModel:
         """As ``LoadedModel.for_episode``."""
-        return VerlModel(self._engine, self.tokenizer, self._parser, self._template_options, self._end_tokens)
+        return VerlModel(
+            self._engine,
+            self.tokenizer,
+            self._parser,
+            self._template_options,
+            self._end_tokens,
+            engine_stops=True,
+        )
 
     async def close(self) -> None:
         """As ``LoadedModel.close``; the engine's memory is freed when the process ends."""

@@ -2,24 +2,36 @@
 
 A user's message may hold tool results: they become separate messages, before the user's text. A call's input is always
 an object in this dialect, so arguments that are no JSON object are sent as text under a special key, and are read back
-from it. Streams hold the whole answer, sampled before the first event.
+from it. A thinking block has a signature, since clients take one without for a block that they must not send back; what
+is compared is the thinking itself. Streams hold the whole answer, sampled before the first event.
 """
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
-from aworld_train.rollout.model_gateway import fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id
+from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.dialect import (
+    NO_SURROUNDINGS,
+    Dialect,
+    ParsedRequest,
+    Surroundings,
+    event,
+    new_id,
+)
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
+from aworld_train.rollout.wishes import OutputFormat, RequestRules, Wishes
 
 TEXT_ARGUMENTS = "_arguments_as_text"
 """The key in a call's input for arguments that are no JSON object."""
 
 _READ = frozenset(
     {
+        "chat_template_kwargs",
         "max_tokens",
         "messages",
         "model",
@@ -48,24 +60,22 @@ _ERROR_TYPES = {
 }
 
 
-def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
+def read(
+    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
+) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ, _NEUTRAL)
+    sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
-    output = fields.as_object(body.get("output_config") or {}, "output_config")
-    for where, form in (
-        ("output_format", body.get("output_format")),
-        ("output_config", output.get("format")),
-    ):
-        if form is not None:
-            raise fields.unsupported(where, "it would change how tokens are sampled")
     offered = tools.offered(body, last.tools if last else None, _tool)
+    choice, one_call = _choice(body, offered.functions, around.rules)
     request = ChatRequest(
         _messages(body),
         offered.functions,
-        use_tools=_may_use_tools(body, bool(offered.functions)),
+        use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop_sequences"),
+        wishes=Wishes(choice.must_call, choice.tools, one_call, _output(body, around.rules)),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
@@ -73,16 +83,30 @@ def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
 
 def _tool(tool: Any, where: str) -> Json:
     if fields.as_object(tool, where).get("type") not in (None, "custom"):
-        raise fields.unsupported(f"{where}.type", "only an agent's own tools are possible")
+        raise fields.unsupported(f"{where}.type", "only tools that the agent calls itself are possible")
     return tools.function(tool, where, schema="input_schema")
 
 
-def _may_use_tools(body: Json, offered: bool) -> bool:
-    choice = fields.as_object(body.get("tool_choice") or {"type": "auto"}, "tool_choice")
-    one_at_a_time = choice.get("disable_parallel_tool_use") is True
-    tools.refuse_one_at_a_time(one_at_a_time, "tool_choice.disable_parallel_tool_use", offered)
-    kind = fields.as_text(choice.get("type"), "tool_choice.type")
-    return tools.may_use(kind)
+def _choice(body: Json, functions: Sequence[Json], rules: RequestRules) -> tuple[tools.ToolChoice, bool]:
+    """What is wanted of the model's calls, and whether it is to make one at most."""
+    sent = fields.as_object(body.get("tool_choice") or {"type": "auto"}, "tool_choice")
+    one = sent.get("disable_parallel_tool_use") is True
+    one_call = tools.one_call(one, "tool_choice.disable_parallel_tool_use", functions, rules)
+    kind = fields.as_text(sent.get("type"), "tool_choice.type")
+    if kind == "any":
+        return tools.wanted((), True, functions, rules), one_call
+    if kind == "tool":
+        name = fields.as_name(sent.get("name"), "tool_choice.name")
+        return tools.wanted((name,), True, functions, rules), one_call
+    if kind not in ("auto", "none"):
+        raise fields.unsupported("tool_choice.type", "only auto, any, tool and none are possible")
+    return tools.ToolChoice(may_call=kind == "auto"), one_call
+
+
+def _output(body: Json, rules: RequestRules) -> OutputFormat | None:
+    config = fields.as_object(body.get("output_config") or {}, "output_config")
+    beta = output_format.wanted(body.get("output_format"), "output_format", rules)
+    return output_format.wanted(config.get("format"), "output_config.format", rules) or beta
 
 
 def _messages(body: Json) -> tuple[Message, ...]:
@@ -164,8 +188,9 @@ def _as_json(value: Json, where: str) -> str:
         raise fields.unsupported(f"{where}.input", "it cannot be written as JSON again") from None
 
 
-def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
+def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
+    (completion,) = completions
     return {
         **_empty_message(completion, model),
         "content": _blocks(completion),
@@ -174,8 +199,9 @@ def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
     }
 
 
-def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
+    (completion,) = completions
     for data in _events(completion, model):
         yield event(data, data["type"])
 
@@ -203,7 +229,8 @@ def _in_deltas(block: Json, completion: Completion) -> tuple[Json, list[Json]]:
         return {**block, "input": {}}, [delta]
     if block["type"] == "thinking":
         thinking = {"type": "thinking_delta", "thinking": block["thinking"]}
-        return {**block, "thinking": ""}, [thinking, {"type": "signature_delta", "signature": ""}]
+        signature = {"type": "signature_delta", "signature": block["signature"]}
+        return {**block, "thinking": "", "signature": ""}, [thinking, signature]
     return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
 
 
@@ -224,7 +251,8 @@ def _blocks(completion: Completion) -> list[Json]:
     """The blocks of an answer; at least one text block."""
     blocks: list[Json] = []
     if completion.reasoning:
-        blocks.append({"type": "thinking", "thinking": completion.reasoning, "signature": ""})
+        thinking = completion.reasoning
+        blocks.append({"type": "thinking", "thinking": thinking, "signature": _signature(thinking)})
     if completion.content or not completion.tool_calls:
         blocks.append({"type": "text", "text": completion.content, "citations": None})
     blocks += [
@@ -232,6 +260,17 @@ def _blocks(completion: Completion) -> list[Json]:
         for call in completion.tool_calls
     ]
     return blocks
+
+
+def _signature(thinking: str) -> str:
+    """Opaque text that belongs to this thinking alone."""
+    digest = hashlib.blake2b(thinking.encode(errors="surrogatepass"), digest_size=48).digest()
+    return base64.b64encode(digest).decode()
+
+
+def token_count(tokens: int) -> Json:
+    """The body of an answer of ``/v1/messages/count_tokens``."""
+    return {"input_tokens": tokens}
 
 
 def _input(arguments: str) -> Json:

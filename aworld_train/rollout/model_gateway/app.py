@@ -3,29 +3,41 @@
 One server per process, on loopback, and one `ModelGatewaySession` per rollout, with a key that cannot be guessed. Only
 the wait for `Conversation.complete` has no limit of its own: it ends with the rollout, which has one, or when the
 client disconnects. The clients of OpenAI and Anthropic retry by themselves, which would sample twice, so every error
-tells them not to.
+tells them not to. An answer that does not reach its client is reported to its conversation.
 """
 
 import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 
-from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, RequestRefused
-from aworld_train.rollout.model_gateway import address, anthropic, chat, models, responses
+from aworld_train.rollout.messages import ChatRequest, Completion, Conversation, Message, RequestRefused
+from aworld_train.rollout.model_gateway import (
+    address,
+    anthropic,
+    chat,
+    completions,
+    fields,
+    models,
+    responses,
+)
 from aworld_train.rollout.model_gateway.address import Target
 from aworld_train.rollout.model_gateway.bodies import BodyReader
-from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, encode
+from aworld_train.rollout.model_gateway.delivery import Delivery, DeliveryServer
+from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, Surroundings, encode
 from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.wishes import RequestRules
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 64 << 20
 _BODY_SECONDS = 60.0
@@ -41,10 +53,16 @@ _STREAM_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cac
 _COMMENT = b": sampling\n\n"
 _DIALECTS: Mapping[str, Dialect] = {
     "chat/completions": chat.DIALECT,
+    "completions": completions.DIALECT,
     "messages": anthropic.DIALECT,
+    "messages/count_tokens": anthropic.DIALECT,
     "responses": responses.DIALECT,
 }
-_SERVED = "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models"
+_COUNT_TOKENS = "messages/count_tokens"
+_SERVED = (
+    "POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens and /v1/completions, and "
+    "GET /v1/models"
+)
 
 
 class ModelGatewaySession:
@@ -55,7 +73,13 @@ class ModelGatewaySession:
         model: The model's name.
     """
 
-    def __init__(self, gateway: "ModelGateway", model: str, conversation_of: Callable[[str], Conversation]):
+    def __init__(
+        self,
+        gateway: "ModelGateway",
+        model: str,
+        conversation_of: Callable[[str], Conversation],
+        rules: RequestRules,
+    ):
         self.key = secrets.token_urlsafe(24)
         self.model = model
         self._gateway = gateway
@@ -63,6 +87,9 @@ class ModelGatewaySession:
         self._conversations: dict[str, Conversation] = {}
         self._bodies: dict[tuple[str, Dialect], BodyReader] = {}
         self._last_requests: dict[tuple[str, Dialect], ParsedRequest] = {}
+        self._rules = rules
+        self._surroundings: dict[str, Surroundings] = {}
+        self._responses: dict[str, dict[str, Sequence[Message]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -89,12 +116,52 @@ class ModelGatewaySession:
         caller = (agent, dialect)
         if caller not in self._bodies:
             self._bodies[caller] = BodyReader(dialect.history)
-        parsed = dialect.read(self._bodies[caller].read(body), self._last_requests.get(caller))
+        parsed = dialect.read(
+            self._bodies[caller].read(body), self._last_requests.get(caller), self._around(agent)
+        )
         self._last_requests[caller] = parsed
         return parsed
 
-    async def _complete(self, agent: str, request: ChatRequest) -> Completion:
-        """The answer, or `RequestRefused` with the reason why there is none."""
+    def _around(self, agent: str) -> Surroundings:
+        """What the agent's requests are read with."""
+        if agent not in self._surroundings:
+            self._responses[agent] = {}
+            self._surroundings[agent] = Surroundings(self._rules, self._responses[agent])
+        return self._surroundings[agent]
+
+    async def _complete(self, agent: str, parsed: ParsedRequest, delivery: Delivery) -> Sequence[Completion]:
+        """The answers, one for each choice, or `RequestRefused` with the reason why there are none."""
+        choices = parsed.request.choices
+        if choices == 1:
+            sampled: Sequence[Completion] = (await self._sample(agent, parsed.request, delivery),)
+        else:
+            tasks = [
+                asyncio.create_task(self._sample(agent, parsed.request, delivery)) for _ in range(choices)
+            ]
+            try:
+                sampled = await asyncio.gather(*tasks)
+            except BaseException:
+                delivery.fail()
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+        if parsed.response_id:
+            self._responses[agent][parsed.response_id] = (*parsed.carried, sampled[0].message)
+        return sampled
+
+    async def _sample(self, agent: str, request: ChatRequest, delivery: Delivery) -> Completion:
+        """One answer."""
+        completion = await self._call(agent, lambda conversation: conversation.complete(request))
+        delivery.add(self._conversations[agent], completion)
+        return completion
+
+    async def _count_tokens(self, agent: str, request: ChatRequest) -> int:
+        return await self._call(agent, lambda conversation: conversation.count_tokens(request))
+
+    async def _call(self, agent: str, call: Callable[[Conversation], Coroutine[Any, Any, T]]) -> T:
+        """The result of a call of the agent's conversation, or `RequestRefused`."""
         if self._closed:  # while the body was read
             raise _rollout_ended()
         task = asyncio.current_task()
@@ -103,7 +170,7 @@ class ModelGatewaySession:
         try:
             if agent not in self._conversations:
                 self._conversations[agent] = self._conversation_of(agent)
-            return await self._conversations[agent].complete(request)
+            return await call(self._conversations[agent])
         except RequestRefused:
             raise
         except asyncio.CancelledError as error:
@@ -127,6 +194,7 @@ class ModelGateway:
         self._sessions: dict[str, ModelGatewaySession] = {}
         self._ended_keys: deque[str] = deque(maxlen=_MAX_ENDED_KEYS)
         self._runner: web.ServerRunner | None = None
+        self._server: DeliveryServer | None = None
         self._url = ""
 
     @property
@@ -141,14 +209,14 @@ class ModelGateway:
         if self._runner is not None:
             raise RuntimeError("the gateway has been started already")
         # Not an aiohttp application: its routes and middlewares take as long as all the rest.
-        server = web.Server(
+        self._server = DeliveryServer(
             self._handle,
             request_factory=_request,
             access_log=None,
             handler_cancellation=True,
             keepalive_timeout=_IDLE_CONNECTION_SECONDS,
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=_BACKLOG).start()
         host, port = self._runner.addresses[0][:2]
@@ -162,15 +230,21 @@ class ModelGateway:
             await self._runner.cleanup()
         self._runner, self._url = None, ""
 
-    def open_session(self, model: str, conversation_of: Callable[[str], Conversation]) -> ModelGatewaySession:
+    def open_session(
+        self,
+        model: str,
+        conversation_of: Callable[[str], Conversation],
+        rules: RequestRules | None = None,
+    ) -> ModelGatewaySession:
         """Open a session for a rollout.
 
         Args:
             model: The model name in answers; requests may name any.
             conversation_of: Returns the conversation of an agent by its name; called once per agent, at its first
                 request. It may raise `RequestRefused`.
+            rules: How requests are taken that want what the trainer does not enforce; default: as wishes.
         """
-        session = ModelGatewaySession(self, model, conversation_of)
+        session = ModelGatewaySession(self, model, conversation_of, rules or RequestRules())
         self._sessions[session.key] = session
         return session
 
@@ -179,6 +253,20 @@ class ModelGateway:
             self._ended_keys.append(session.key)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert self._server is not None
+        delivery = self._server.begin(request)
+        try:
+            response = await self._respond(request, delivery)
+        except BaseException:
+            delivery.fail()
+            raise
+        delivery.written_as(response)
+        if request.transport is None or request.transport.is_closing():
+            delivery.fail()
+        return response
+
+    async def _respond(self, request: web.BaseRequest, delivery: Delivery) -> web.StreamResponse:
+        """The response, whatever happens; one of which the head has been written has been written to its end."""
         target = address.read(request.rel_url.raw_path, request.headers)
         dialect = _DIALECTS.get(target.endpoint)
         try:
@@ -187,14 +275,23 @@ class ModelGateway:
                 return _json(_about_models(request, target, session))
             if request.method != "POST":
                 raise RequestRefused(f"{request.method} is not possible here; POST is", status=405)
-            parsed = session._read(agent, dialect, await _read(request))
-            return await _serve(request, dialect, parsed, session, agent)
+            body = await _read(request)
+            if target.endpoint == _COUNT_TOKENS:
+                counted = dialect.read(fields.parse_body(body), None, session._around(agent))
+                return _json(anthropic.token_count(await session._count_tokens(agent, counted.request)))
+            parsed = session._read(agent, dialect, body)
+            completion = session._complete(agent, parsed, delivery)
+            if parsed.stream:
+                return await _stream(request, dialect, parsed, session, completion)
+            return _json(dialect.answer(await completion, parsed, session.model))
         except RequestRefused as refused:
+            delivery.fail()
             return _refusal(dialect or chat.DIALECT, refused)
         except ConnectionError:  # the client is gone; a conversation's errors are `RequestRefused` by now
             raise
         except Exception as error:
             log.exception("the gateway failed")
+            delivery.fail()
             return _refusal(dialect or chat.DIALECT, _internal_error(error))
 
     def _find(self, target: Target) -> tuple[ModelGatewaySession, str]:
@@ -243,25 +340,12 @@ async def _read(request: web.BaseRequest) -> bytes:
         raise RequestRefused(f"the body cannot be read: {error}", code="invalid_body") from None
 
 
-async def _serve(
-    request: web.BaseRequest,
-    dialect: Dialect,
-    parsed: ParsedRequest,
-    session: ModelGatewaySession,
-    agent: str,
-) -> web.StreamResponse:
-    completion = session._complete(agent, parsed.request)
-    if parsed.stream:
-        return await _stream(request, dialect, parsed, session, completion)
-    return _json(dialect.answer(await completion, parsed, session.model))
-
-
 async def _stream(
     request: web.BaseRequest,
     dialect: Dialect,
     parsed: ParsedRequest,
     session: ModelGatewaySession,
-    completion: Coroutine[Any, Any, Completion],
+    completion: Coroutine[Any, Any, Sequence[Completion]],
 ) -> web.StreamResponse:
     """An answer as events; if it is late, comments come first and keep the connection alive."""
     task = asyncio.create_task(completion)
@@ -275,7 +359,7 @@ async def _stream(
     return web.Response(body=b"".join(events), headers=_STREAM_HEADERS)
 
 
-def _retrieve_exception(task: "asyncio.Task[Completion]") -> None:
+def _retrieve_exception(task: "asyncio.Task[Sequence[Completion]]") -> None:
     if not task.cancelled():
         task.exception()  # retrieved, or asyncio would log it when the client is gone
 
@@ -285,7 +369,7 @@ async def _stream_late(
     dialect: Dialect,
     parsed: ParsedRequest,
     session: ModelGatewaySession,
-    task: "asyncio.Task[Completion]",
+    task: "asyncio.Task[Sequence[Completion]]",
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers=_STREAM_HEADERS)
     await response.prepare(request)
@@ -299,8 +383,8 @@ async def _stream_late(
     except Exception as error:
         log.exception("the gateway failed")
         events = dialect.error_event(_internal_error(error))
-    await response.write(events)
-    await response.write_eof()
+    # At once: a client may leave when it has read the last event.
+    await response.write_eof(events)
     return response
 
 

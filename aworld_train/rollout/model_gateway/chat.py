@@ -9,13 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
-from aworld_train.rollout.model_gateway import fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id, token_logprobs
+from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.dialect import (
+    NO_SURROUNDINGS,
+    Dialect,
+    ParsedRequest,
+    Surroundings,
+    event,
+    new_id,
+    token_logprobs,
+)
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
+from aworld_train.rollout.model_gateway.written_calls import split_calls
+from aworld_train.rollout.wishes import NO_WISHES, RequestRules, Wishes
 
 _READ = frozenset(
     {
+        "chat_template_kwargs",
         "function_call",
         "functions",
         "logprobs",
@@ -23,7 +34,9 @@ _READ = frozenset(
         "max_tokens",
         "messages",
         "model",
+        "n",
         "parallel_tool_calls",
+        "response_format",
         "stop",
         "stream",
         "stream_options",
@@ -35,29 +48,33 @@ _READ = frozenset(
     }
 )
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user"}
+_MAX_CHOICES = 128  # as at OpenAI
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
+def read(
+    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
+) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
+    sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
     for legacy in ("functions", "function_call"):
         if body.get(legacy) not in (None, [], "none"):
             raise fields.unsupported(legacy, "superseded by OpenAI; offer `tools`")
     offered = tools.offered(body, last.tools if last else None, _tool)
-    if body.get("parallel_tool_calls") is not None:
-        one_at_a_time = not fields.flag(body, "parallel_tool_calls")
-        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered.functions))
+    choice = tools.choice(body.get("tool_choice"), offered.functions, around.rules)
     options = fields.as_object(body.get("stream_options") or {}, "stream_options")
     sent = fields.array(body, "messages")
     request = ChatRequest(
         _messages(sent, last),
         offered.functions,
-        use_tools=tools.may_use(body.get("tool_choice")),
+        use_tools=choice.may_call,
         max_tokens=_max_tokens(body),
         stop=sampling.stop_texts(body, "stop"),
         logprobs=fields.flag(body, "logprobs"),
+        wishes=_wishes(body, choice, offered.functions, around.rules),
+        choices=choices(body),
         **sampling.requested_sampling(body),
     )
     return ParsedRequest(
@@ -67,6 +84,29 @@ def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
         sent=sent,
         tools=offered,
     )
+
+
+def _wishes(body: Json, choice: tools.ToolChoice, functions: Sequence[Json], rules: RequestRules) -> Wishes:
+    form = body.get("response_format")
+    one_call = one_call_wanted(body, functions, rules)
+    if form is None and not one_call and not choice.must_call and not choice.tools:
+        return NO_WISHES
+    output = output_format.wanted(form, "response_format", rules)
+    return Wishes(choice.must_call, choice.tools, one_call, output)
+
+
+def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) -> bool:
+    """Whether ``parallel_tool_calls`` wants one call at most."""
+    name = "parallel_tool_calls"
+    return body.get(name) is not None and tools.one_call(not fields.flag(body, name), name, functions, rules)
+
+
+def choices(body: Json) -> int:
+    """The number of answers that are wanted."""
+    count = fields.integer(body, "n", min_value=1) or 1
+    if count > _MAX_CHOICES:
+        raise fields.wrong(count, "n", f"an integer from 1 to {_MAX_CHOICES}")
+    return count
 
 
 def _messages(sent: Sequence[Any], last: ParsedRequest | None) -> tuple[Message, ...]:
@@ -111,9 +151,13 @@ def _assistant(item: Json, where: str) -> Message:
     ]
     if item.get("function_call") is not None:
         calls.append(_named_call(item, "function_call", where))
+    text = "" if content is None else fields.joined_text(content, f"{where}.content")
+    if not calls:
+        text, written = split_calls(text)
+        calls += written
     return Message(
         "assistant",
-        "" if content is None else fields.joined_text(content, f"{where}.content"),
+        text,
         tuple(calls),
         # vLLM calls it `reasoning` since 0.11, and `reasoning_content` before, as DeepSeek does.
         reasoning=fields.text(item, "reasoning_content", f"{where}.reasoning_content")
@@ -150,8 +194,13 @@ def _max_tokens(body: Json) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
+def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
+    choices = [_choice(index, completion, parsed) for index, completion in enumerate(completions)]
+    return {**_head("chat.completion", model), "choices": choices, "usage": usage(completions)}
+
+
+def _choice(index: int, completion: Completion, parsed: ParsedRequest) -> Json:
     message: Json = {"role": "assistant", "content": completion.content, "refusal": None}
     if completion.reasoning:
         message["reasoning_content"] = completion.reasoning
@@ -165,32 +214,32 @@ def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
             }
             for call in completion.tool_calls
         ]
-    choice = {
-        "index": 0,
+    return {
+        "index": index,
         "message": message,
         "logprobs": _logprobs(completion, parsed),
         "finish_reason": completion.finish_reason,
     }
-    return {**_head("chat.completion", model), "choices": [choice], "usage": _usage(completion)}
 
 
-def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events."""
     head = _head("chat.completion.chunk", model)
     if parsed.usage:
         head["usage"] = None
-    for delta in _deltas(completion):
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
-        yield event({**head, "choices": [choice]})
-    last = {
-        "index": 0,
-        "delta": {},
-        "logprobs": _logprobs(completion, parsed),
-        "finish_reason": completion.finish_reason,
-    }
-    yield event({**head, "choices": [last]})
+    for index, completion in enumerate(completions):
+        for delta in _deltas(completion):
+            choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+            yield event({**head, "choices": [choice]})
+        last = {
+            "index": index,
+            "delta": {},
+            "logprobs": _logprobs(completion, parsed),
+            "finish_reason": completion.finish_reason,
+        }
+        yield event({**head, "choices": [last]})
     if parsed.usage:
-        yield event({**head, "choices": [], "usage": _usage(completion)})
+        yield event({**head, "choices": [], "usage": usage(completions)})
     yield b"data: [DONE]\n\n"
 
 
@@ -215,12 +264,14 @@ def _logprobs(completion: Completion, parsed: ParsedRequest) -> Json | None:
     return {"content": found, "refusal": None} if found else None
 
 
-def _usage(completion: Completion) -> Json:
-    sampled = len(completion.tokens)
+def usage(completions: Sequence[Completion]) -> Json:
+    """The number of tokens; a prompt counts once, whatever the number of choices."""
+    prompt_tokens = completions[0].prompt_tokens
+    sampled = sum(len(completion.tokens) for completion in completions)
     return {
-        "prompt_tokens": completion.prompt_tokens,
+        "prompt_tokens": prompt_tokens,
         "completion_tokens": sampled,
-        "total_tokens": completion.prompt_tokens + sampled,
+        "total_tokens": prompt_tokens + sampled,
     }
 
 

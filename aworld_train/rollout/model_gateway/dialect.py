@@ -6,15 +6,16 @@ trainer has recorded it, and a refusal still has its HTTP status.
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from aworld_train.rollout.messages import ChatRequest, Completion, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.tools import OfferedTools
+from aworld_train.rollout.wishes import RequestRules
 
 _RANDOM = random.Random()  # not the global one, which programs seed
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -30,6 +31,9 @@ class ParsedRequest:
         usage: Whether a stream of the chat dialect ends with the number of tokens.
         sent: The messages as they were sent, in dialects that parse each message separately.
         tools: The tools as they were sent and parsed.
+        response_id: The identifier of the answer, in the dialect whose requests may name an earlier one.
+        previous_id: The earlier answer that the request names.
+        carried: The messages that a request finds which names this answer, without the answer.
     """
 
     request: ChatRequest
@@ -37,6 +41,25 @@ class ParsedRequest:
     usage: bool = False
     sent: Sequence[Any] = ()
     tools: OfferedTools | None = None
+    response_id: str = ""
+    previous_id: str | None = None
+    carried: Sequence[Message] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a request is read with.
+
+    Attributes:
+        rules: How requests are taken that want what the trainer does not enforce.
+        responses: The agent's conversations up to and including an answer, by the answer's identifier.
+    """
+
+    rules: RequestRules = field(default_factory=RequestRules)
+    responses: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+
+
+NO_SURROUNDINGS = Surroundings()
 
 
 @dataclass(frozen=True)
@@ -47,16 +70,17 @@ class Dialect:
         history: The parameter that holds the history.
         read: Parses a body; raises `RequestRefused`. Takes the parts that are equal in the agent's last request in this
             dialect from there, since an agent sends its whole history every time.
-        answer: The answer's body; the string is the model's name.
+        answer: The answer's body; the string is the model's name. Only requests for several choices have several
+            completions.
         events: The answer as server-sent events.
         error: The body of a refusal.
         error_event: A refusal as an event, once a stream has begun.
     """
 
     history: str
-    read: Callable[[Json, ParsedRequest | None], ParsedRequest]
-    answer: Callable[[Completion, ParsedRequest, str], Json]
-    events: Callable[[Completion, ParsedRequest, str], Iterator[bytes]]
+    read: Callable[[Json, ParsedRequest | None, Surroundings], ParsedRequest]
+    answer: Callable[[Sequence[Completion], ParsedRequest, str], Json]
+    events: Callable[[Sequence[Completion], ParsedRequest, str], Iterator[bytes]]
     error: Callable[[RequestRefused], Json]
     error_event: Callable[[RequestRefused], bytes]
 

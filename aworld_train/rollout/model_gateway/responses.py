@@ -1,23 +1,34 @@
 """OpenAI's responses: POST /v1/responses, where a conversation is a list of items.
 
-Nothing is stored, so a request has to bring its whole history. One turn of the assistant is several items (reasoning,
-text, each tool call); they are joined, so that the turn is one message as it was sampled. Streams hold the whole
-answer, sampled before the first event.
+A request brings its whole history, or names an earlier answer of its agent in the same episode with
+``previous_response_id``: then the messages up to that answer come before its own, without the earlier instructions, as
+at OpenAI. One turn of the assistant is several items (reasoning, text, each tool call); they are joined, so that the
+turn is one message as it was sampled. Streams hold the whole answer, sampled before the first event.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
-from aworld_train.rollout.model_gateway import chat, fields, sampling, tools
-from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest, event, new_id, token_logprobs
+from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.dialect import (
+    NO_SURROUNDINGS,
+    Dialect,
+    ParsedRequest,
+    Surroundings,
+    event,
+    new_id,
+    token_logprobs,
+)
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
+from aworld_train.rollout.wishes import Wishes
 
 _READ = frozenset(
     {
         "background",
+        "chat_template_kwargs",
         "conversation",
         "include",
         "input",
@@ -42,35 +53,50 @@ _ROLES: Mapping[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
-_NOT_STORED = "nothing is stored here; send the whole conversation as `input`"
+_NOT_STORED = (
+    "no such thing is stored; name an earlier answer as `previous_response_id`, or send everything as `input`"
+)
+_NO_ITEMS = "items are not stored; send the item itself, or name its answer as `previous_response_id`"
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read(body: Json, last: ParsedRequest | None = None) -> ParsedRequest:
+def read(
+    body: Json, last: ParsedRequest | None = None, around: Surroundings = NO_SURROUNDINGS
+) -> ParsedRequest:
     """A request's body, read; ``last`` is the agent's last request, where there was one."""
     sampling.refuse_changes(body, _READ)
+    sampling.refuse_other_template_options(body, around.rules)
     fields.text(body, "model")
-    for stored in ("previous_response_id", "conversation", "prompt"):
+    for stored in ("conversation", "prompt"):
         if body.get(stored) is not None:
             raise fields.unsupported(stored, _NOT_STORED)
     if fields.flag(body, "background"):
-        raise fields.unsupported("background", "nothing is stored here; wait for the answer")
+        raise fields.unsupported("background", "an answer comes with its request alone; wait for it")
     form = fields.as_object(body.get("text") or {}, "text").get("format")
-    if form not in (None, {"type": "text"}):
-        raise fields.unsupported("text.format", "it would change how tokens are sampled")
     offered = tools.offered(body, last.tools if last else None, _tool)
-    if body.get("parallel_tool_calls") is not None:
-        one_at_a_time = not fields.flag(body, "parallel_tool_calls")
-        tools.refuse_one_at_a_time(one_at_a_time, "parallel_tool_calls", bool(offered.functions))
+    choice = tools.choice(body.get("tool_choice"), offered.functions, around.rules)
+    one_call = chat.one_call_wanted(body, offered.functions, around.rules)
+    output = output_format.wanted(form, "text.format", around.rules)
+    instructions = fields.text(body, "instructions")
+    messages = _messages(body, around.responses)
+    system = (Message("system", instructions),) if instructions else ()
     request = ChatRequest(
-        _messages(body),
+        (*system, *messages),
         offered.functions,
-        use_tools=tools.may_use(body.get("tool_choice")),
+        use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
+        wishes=Wishes(choice.must_call, choice.tools, one_call, output),
         **sampling.requested_sampling(body),
     )
-    return ParsedRequest(request, stream=fields.flag(body, "stream"), tools=offered)
+    return ParsedRequest(
+        request,
+        stream=fields.flag(body, "stream"),
+        tools=offered,
+        response_id=new_id("resp_"),
+        previous_id=body.get("previous_response_id"),
+        carried=messages,
+    )
 
 
 def _tool(tool: Any, where: str) -> Json:
@@ -79,10 +105,9 @@ def _tool(tool: Any, where: str) -> Json:
     return tools.function(tool, where)
 
 
-def _messages(body: Json) -> tuple[Message, ...]:
-    history = History()
-    if instructions := fields.text(body, "instructions"):
-        history.add(Message("system", instructions))
+def _messages(body: Json, responses: Mapping[str, Sequence[Message]]) -> tuple[Message, ...]:
+    """The conversation without the instructions."""
+    history = History(_earlier(fields.text(body, "previous_response_id"), responses))
     items = body.get("input")
     if type(items) is str:
         history.add(Message("user", items))
@@ -94,6 +119,16 @@ def _messages(body: Json) -> tuple[Message, ...]:
     elif items is not None:
         raise fields.wrong(items, "input", "a string or an array of items")
     return history.complete("input")
+
+
+def _earlier(previous_id: str, responses: Mapping[str, Sequence[Message]]) -> Sequence[Message]:
+    if previous_id and previous_id not in responses:
+        raise RequestRefused(
+            f"previous_response_id: this agent has had no answer {previous_id[:100]!r} in this episode",
+            code="previous_response_not_found",
+            parameter="previous_response_id",
+        )
+    return responses[previous_id] if previous_id else ()
 
 
 class _Items:
@@ -119,7 +154,7 @@ class _Items:
             self._history.add(Message("assistant", "", reasoning=_reasoning_text(item, where)))
             self._turn = self._thinking_only = True
         elif kind == "item_reference":
-            raise fields.unsupported(where, _NOT_STORED)
+            raise fields.unsupported(where, _NO_ITEMS)
         else:
             fields.as_text(kind, f"{where}.type")
             raise fields.unsupported(f"{where}.type", "no such item reaches the model")
@@ -167,13 +202,15 @@ def _reasoning_text(item: Json, where: str) -> str:
     return ""
 
 
-def answer(completion: Completion, parsed: ParsedRequest, model: str) -> Json:
+def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Json:
     """The body of an answer."""
+    (completion,) = completions
     return _finished(_response(parsed, model), completion, _items(completion, parsed))
 
 
-def events(completion: Completion, parsed: ParsedRequest, model: str) -> Iterator[bytes]:
+def events(completions: Sequence[Completion], parsed: ParsedRequest, model: str) -> Iterator[bytes]:
     """An answer as events, numbered from 0 on."""
+    (completion,) = completions
     for index, data in enumerate(_events(completion, parsed, model)):
         yield event({**data, "sequence_number": index}, data["type"])
 
@@ -219,7 +256,7 @@ def _response(parsed: ParsedRequest, model: str) -> Json:
     """A response without an answer yet; it repeats the short parameters of the request."""
     request = parsed.request
     return {
-        "id": new_id("resp_"),
+        "id": parsed.response_id or new_id("resp_"),
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",
@@ -231,8 +268,8 @@ def _response(parsed: ParsedRequest, model: str) -> Json:
         "model": model,
         "output": [],
         "parallel_tool_calls": True,
-        "previous_response_id": None,
-        "store": False,
+        "previous_response_id": parsed.previous_id,
+        "store": True,
         "temperature": request.temperature,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto" if request.use_tools else "none",

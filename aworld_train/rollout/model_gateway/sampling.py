@@ -1,4 +1,4 @@
-"""The sampling parameters of a request: wishes are passed on, changes are refused, unknown ones are ignored.
+"""The sampling parameters of a request: what may be chosen is passed on, changes are refused, others are ignored.
 
 The trainer decides how tokens are sampled, and learns from their log-probabilities. A parameter that changes the
 distribution without the trainer (a penalty, a grammar, a forced tool) would make these wrong, so it is refused unless
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.wishes import RequestRules
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "bad_words": ([],),
     "best_of": (1,),
     "chat_template": ("",),
-    "chat_template_kwargs": ({},),
     "continue_final_message": (False,),
     "documents": ([],),
     "ebnf": ("",),
@@ -42,7 +42,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "prompt_logprobs": (False, 0),
     "regex": ("",),
     "repetition_penalty": (1,),
-    "response_format": ({"type": "text"},),
     "stop_token_ids": ([],),
     "structured_outputs": ({},),
     "top_logprobs": (0,),
@@ -51,6 +50,23 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 """The values that change nothing, by parameter; ``null`` always changes nothing."""
+
+_BY_DEFAULT = "it would change how tokens are sampled, which the trainer decides and learns from"
+_PROMPT = "it would change how the prompt is written, which the recipe and the model's chat template decide"
+_REASONS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("add_generation_prompt", "chat_template", "continue_final_message", "documents"), _PROMPT
+    ),
+    **dict.fromkeys(("audio", "modalities"), "the model answers with text alone"),
+    "best_of": "every answer that is sampled is also returned; `n` asks for several",
+    "echo": "the prompt is not repeated in the answer",
+    "mcp_servers": "tools are called by the agent, not by the model's server",
+    "n": "one answer comes to each request of this endpoint; /v1/chat/completions gives several",
+    "prompt_logprobs": "the engine gives log-probabilities of sampled tokens alone",
+    "stop_token_ids": "only the model's own tokens end its turn; `stop` takes texts",
+    "top_logprobs": "the engine gives the log-probability of the sampled token alone",
+    "web_search_options": "only an agent's own tools are possible",
+}
 
 _MAX_NAMES = 1000
 _ignored: set[str] = set()
@@ -76,8 +92,28 @@ def refuse_changes(
         if neutral_values is None:
             _note_ignored(name)
         elif value not in neutral_values:
+            raise fields.unsupported(name, _REASONS.get(name, _BY_DEFAULT))
+
+
+def refuse_other_template_options(body: Mapping[str, Any], rules: RequestRules) -> None:
+    """Refuse ``chat_template_kwargs`` that differ from the recipe's, or any if the rules are strict.
+
+    Raises:
+        RequestRefused: it has such.
+    """
+    name = "chat_template_kwargs"
+    options = body.get(name)
+    if not options:
+        return
+    own = rules.template_options
+    for option, value in fields.as_object(options, name).items():
+        if rules.strict:
+            raise fields.unsupported(name, _PROMPT)
+        if option not in own or own[option] != value:
+            in_recipe = f"is {own[option]!r} there" if option in own else "is not among them"
             raise fields.unsupported(
-                name, "it would change how tokens are sampled, which the trainer decides"
+                f"{name}.{option}",
+                f"the recipe decides the arguments of the chat template, and {option[:100]!r} {in_recipe}",
             )
 
 

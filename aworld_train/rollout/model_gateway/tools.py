@@ -8,11 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.wishes import RequestRules
 
-_FORCED = "a forced choice would change how tokens are sampled; 'auto' and 'none' are possible"
-_ONE_AT_A_TIME = "the model is not kept from calling several tools in one turn"
+_FORCED = (
+    "a forced call would change how tokens are sampled, which the trainer learns from; 'auto' and 'none' are possible, "
+    "and with `agent.requests: relaxed` it is taken as a wish"
+)
+_ONE_AT_A_TIME = (
+    "the model is not kept from calling several tools in one turn; "
+    "with `agent.requests: relaxed` that is taken as a wish"
+)
+_OTHER_KIND = "only a function, allowed_tools, 'auto', 'none' and 'required' are possible"
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,21 @@ class OfferedTools:
     sent: Sequence[Any]
     text: str
     functions: tuple[Json, ...]
+
+
+@dataclass(frozen=True)
+class ToolChoice:
+    """What a request wants of the model's calls.
+
+    Attributes:
+        may_call: Whether the model may call tools.
+        must_call: Whether it is to.
+        tools: The tools that it may call; empty for all.
+    """
+
+    may_call: bool = True
+    must_call: bool = False
+    tools: tuple[str, ...] = ()
 
 
 def offered(body: Json, last: OfferedTools | None, read: Callable[[Any, str], Json]) -> OfferedTools:
@@ -73,22 +97,62 @@ def _without_empty_descriptions(schema: Any) -> Any:
     return [_without_empty_descriptions(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def may_use(choice: Any) -> bool:
-    """Whether the model may call tools, from OpenAI's ``tool_choice``.
+def choice(value: Any, functions: Sequence[Json], rules: RequestRules) -> ToolChoice:
+    """The choice in OpenAI's ``tool_choice``, of chat completions or of responses.
 
     Raises:
-        RequestRefused: a call is to be forced.
+        RequestRefused: it is none, names a tool that is not offered, or wants more than strict rules allow.
     """
-    if choice is None or choice == "auto":
-        return True
-    if choice == "none":
-        return False
-    if type(choice) in (str, dict):
+    if value is None or value == "auto":
+        return ToolChoice()
+    if value == "none":
+        return ToolChoice(may_call=False)
+    if value == "required":
+        return wanted((), True, functions, rules)
+    if type(value) is not dict:
+        raise fields.wrong(value, "tool_choice", "'auto', 'none', 'required' or an object")
+    kind = value.get("type")
+    if kind == "function":
+        return wanted((_name(value, "tool_choice"),), True, functions, rules)
+    if kind == "allowed_tools":
+        inner = fields.as_object(value.get("allowed_tools", value), "tool_choice.allowed_tools")
+        named = fields.array(inner, "tools", "tool_choice.tools")
+        names = tuple(_name(tool, f"tool_choice.tools[{index}]") for index, tool in enumerate(named))
+        return wanted(names, inner.get("mode") == "required", functions, rules)
+    raise fields.unsupported("tool_choice", _OTHER_KIND)
+
+
+def wanted(
+    names: tuple[str, ...], must_call: bool, functions: Sequence[Json], rules: RequestRules
+) -> ToolChoice:
+    """A choice that the model is free to miss.
+
+    Raises:
+        RequestRefused: the rules are strict, or a tool is not offered.
+    """
+    if rules.strict:
         raise fields.unsupported("tool_choice", _FORCED)
-    raise fields.wrong(choice, "tool_choice", "'auto' or 'none'")
+    known = {function["function"]["name"] for function in functions}
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None or not known:
+        reason = "there are no tools" if unknown is None else f"there is no tool {unknown[:100]!r}"
+        raise RequestRefused(
+            f"tool_choice: {reason} among `tools`", code="invalid_value", parameter="tool_choice"
+        )
+    return ToolChoice(True, must_call, names)
 
 
-def refuse_one_at_a_time(requested: bool, parameter: str, offered: bool) -> None:
-    """Refuse a request for at most one call in a turn, if tools are offered at all."""
-    if requested and offered:
+def _name(value: Any, where: str) -> str:
+    named = fields.as_object(value, where)
+    return fields.as_name(fields.as_object(named.get("function", named), where).get("name"), f"{where}.name")
+
+
+def one_call(requested: bool, parameter: str, functions: Sequence[Json], rules: RequestRules) -> bool:
+    """Whether at most one call is wanted in a turn, if tools are offered at all.
+
+    Raises:
+        RequestRefused: it is, and the rules are strict.
+    """
+    if requested and functions and rules.strict:
         raise fields.unsupported(parameter, _ONE_AT_A_TIME)
+    return bool(requested and functions)

@@ -47,13 +47,19 @@ def read(messages: list[dict[str, Any]]) -> list[Message]:
     return [Message.read(message) for message in messages]
 
 
+def continued(history: list[dict[str, Any]], new: list[dict[str, Any]], sampled: list[int]) -> list[int]:
+    return template().continuation(
+        read(history), read(new), [CALCULATOR], sampled, ended=True, tools_key="calculator"
+    )
+
+
 def test_going_on_turn_by_turn_gives_the_tokenised_conversation() -> None:
     messages = conversation(TASK, with_tool=True)
     call, answer = assistant_turns(TASK)
     ids = template().initial(read(messages[:1]), [CALCULATOR])
     assert ids == ENCODER.prompt(TASK.expression)
     ids += call
-    ids += template().continuation(read(messages[2:3]), [CALCULATOR], call[-1], ended=True)
+    ids += continued(messages[:2], messages[2:3], call)
     whole = TOKENIZER.apply_chat_template(messages, tools=[CALCULATOR], tokenize=False)
     assert ids + answer + TOKENIZER.encode("\n") == TOKENIZER.encode(whole)
 
@@ -63,7 +69,7 @@ def test_several_results_and_a_following_question_go_on_as_well() -> None:
     new = [*results, {"role": "user", "content": "And 1+1?"}]
     call, _ = assistant_turns(TASK)
     ids = ENCODER.prompt(TASK.expression) + call
-    ids += template().continuation(read(new), [CALCULATOR], call[-1], ended=True)
+    ids += continued(conversation(TASK, with_tool=True)[:2], new, call)
     messages = [*conversation(TASK, with_tool=True)[:2], *new]
     text = TOKENIZER.apply_chat_template(
         messages, tools=[CALCULATOR], tokenize=False, add_generation_prompt=True

@@ -11,6 +11,7 @@ from aworld_train.errors import RewardError
 from aworld_train.reward.assistant_text import assistant_text, outside_thinking, without_tool_text
 from aworld_train.reward.extraction import extract
 from aworld_train.reward.gaia import gaia
+from aworld_train.rollout.formats.thinking import MARKS, Marks
 
 TOOL_CALL = {
     "id": "1",
@@ -112,6 +113,20 @@ def test_text_outside_of_thinking_is_separated() -> None:
     assert outside_thinking("a</think>b") == ["b"]
     assert outside_thinking("a<think>b<think>c</think>d") == ["a", "d"]
     assert outside_thinking("") == [""]
+
+
+@pytest.mark.parametrize("marks", MARKS, ids=lambda marks: str(marks.opens))
+def test_the_thoughts_of_all_families_are_no_answer(marks: Marks) -> None:
+    thought = f"{marks.opens}<answer>1</answer>"
+    assert extract(f"{thought}{marks.closes}<answer>2</answer>", "answer") == "2"
+    assert extract(f"<answer>1</answer>{marks.closes}<answer>2</answer>", "answer") == "2"
+    assert extract(thought, "answer") is None
+
+
+def test_a_thought_without_an_end_hides_no_other_message() -> None:
+    turns = ["<think>so", "<answer>2</answer>", "hm</think>", "<think><answer>3</answer>"]
+    messages = [{"role": "assistant", "content": turn} for turn in turns]
+    assert extract(assistant_text(messages), "answer") == "2"
 
 
 CALL = '<tool_call>\n{"name": "calculate", "arguments": {"expression": "2+3"}}\n</tool_call>'

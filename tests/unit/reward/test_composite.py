@@ -70,6 +70,11 @@ def test_format_is_an_answer_and_no_tag_left_open(text: str, is_formed: bool) ->
     assert ask(text).parts["format"] == float(is_formed)
 
 
+def test_a_last_turn_that_cannot_be_read_has_no_format() -> None:
+    assert ask(RIGHT, {"outcome": "format"}).parts["format"] == 0.0
+    assert ask(RIGHT, {"outcome": "answered"}).parts["format"] == 1.0
+
+
 def test_a_gate_that_is_shut_makes_it_nothing() -> None:
     scored = ask(RIGHT, weights=ALL, gates=("tool_use", "format"))
     assert scored.score == 0.0

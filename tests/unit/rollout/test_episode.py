@@ -10,8 +10,8 @@ import pytest
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import Episode, EpisodeLimits
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
-from aworld_train.rollout.model import SampledTokens, SamplingParams, split_thinking
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
 from tests.templates import ScriptedModel, cut_up
@@ -168,6 +168,72 @@ async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_ne
     # What the template had to close the turn with was not sampled.
     sampled = [t for t, mask in zip(row.response, row.mask, strict=True) if mask]
     assert model.tokenizer.decode(sampled) == "one two STOPnext<|im_end|>"
+
+
+@pytest.mark.parametrize("put_back", ["", "STOP", "STOP\n"])
+async def test_a_history_with_or_without_the_stop_text_is_the_same_conversation(put_back: str) -> None:
+    model = Model(*(f"step {number} STOP and more" for number in range(4)))
+    episode = Episode(model, LIMITS)
+    talk = Talk(episode)
+    for _ in range(4):
+        completion = await talk.ask(stop=("Never", "STOP"))
+        talk.history[-2] = replace(completion.message, content=completion.content + put_back)
+    assert [sampling.stop for sampling, _ in model.sampling_calls] == [("Never", "STOP")] * 4
+    assert len(episode.rows()) == 1
+    assert not episode.branches
+
+
+async def test_a_text_that_only_looks_like_the_stop_text_is_another_history() -> None:
+    model = Model("one STOP", "two")
+    episode = Episode(model, LIMITS)
+    talk = Talk(episode)
+    completion = await talk.ask(stop=("STOP",))
+    talk.history[-2] = replace(completion.message, content=completion.content + "HALT")
+    await talk.ask()
+    assert episode.branches == {"rewritten": 1}
+
+
+async def test_a_thought_without_an_end_is_no_answer_and_does_not_swallow_later_turns() -> None:
+    model = Model("<think>so <answer>1</answer>", "<answer>2</answer>")
+    episode = Episode(model, LIMITS)
+    talk = Talk(episode)
+    completion = await talk.ask()
+    assert (completion.content, completion.reasoning) == ("", "so <answer>1</answer>")
+    assert episode.outcome is Outcome.wrong_format and episode.stopped
+    assert episode.text_of("agent") == ""
+    await talk.ask()
+    assert episode.outcome is Outcome.answered and not episode.stopped
+    assert episode.text_of("agent") == "<answer>2</answer>"
+
+
+async def test_a_thought_that_is_cut_off_is_no_answer_and_the_agent_is_not_to_blame() -> None:
+    episode = Episode(Model("<think>so <answer>1</answer>", ends=False), LIMITS)
+    completion = await Talk(episode).ask()
+    assert (completion.content, completion.finish_reason) == ("", "length")
+    assert episode.outcome is Outcome.overlong and episode.stopped
+    assert episode.text_of("agent") == ""
+
+
+async def test_neither_calls_nor_thoughts_are_part_of_the_answer() -> None:
+    call = CALL.format('"<answer>1</answer>"')
+    model = Model(f"<think><answer>0</answer></think>I look.\n{call}", "It is <answer>2</answer>.")
+    episode = Episode(model, LIMITS)
+    talk = Talk(episode)
+    await talk.ask()
+    await talk.ask()
+    assert episode.text_of("agent") == "I look.\nIt is <answer>2</answer>."
+
+
+async def test_identifiers_that_the_model_wrote_are_kept_unless_they_repeat() -> None:
+    class Writing(Model):
+        async def parse(self, *arguments: Any) -> ParsedTurn:
+            ids = ("functions.calc:0", "functions.calc:0", "")
+            return ParsedTurn("", calls=[ToolCall("calc", "{}", call_id) for call_id in ids])
+
+    calls = (await Talk(Episode(Writing("a"), LIMITS)).ask()).tool_calls
+    assert calls[0].call_id == "functions.calc:0"
+    assert len({call.call_id for call in calls}) == 3
+    assert all(call.call_id.isalnum() and len(call.call_id) == 9 for call in calls[1:])
 
 
 @pytest.mark.parametrize("text", [CALL.format(1), "same"])
@@ -344,17 +410,3 @@ async def test_requests_of_one_agent_at_the_same_time_are_paths_of_their_own() -
     await asyncio.gather(*(episode.complete("agent", request) for _ in range(3)))
     assert len(episode.rows()) == 3
     assert {tuple(prompt) for prompt, _ in model.calls} == {tuple(model.calls[0][0])}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("<think>\nhm\n</think>\n\nsaid", ("hm", "said")),
-        ("hm</think>said", ("hm", "said")),
-        ("<think>never done", ("never done", "")),
-        ("said", ("", "said")),
-        ("said <think>", ("", "said <think>")),
-    ],
-)
-def test_what_was_thought_and_what_was_said_are_told_apart(text: str, expected: tuple[str, str]) -> None:
-    assert split_thinking(text) == expected

@@ -237,44 +237,98 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
     assert engine.tokenizer.decode(row.prompt + row.response) + "\n" == whole
 
 
+QUESTION = Message("user", "?")
+CALL = Message("assistant", "", (ToolCall("calc", "{}", "c"),))
+RESULT = Message("tool", "4", name="calc", call_id="c")
+
+
+def continued(
+    chat_template: ChatTemplate, history: list[Message], new: list[Message], tools: Any
+) -> list[int]:
+    """The tokens after a turn that the model has ended."""
+    (end,) = chat_template.ends
+    return chat_template.continuation(history, new, tools, [end], ended=True, tools_key=json.dumps(tools))
+
+
 def test_a_template_that_wants_tools_is_continued_with_tools() -> None:
     tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
     chat_template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
     tokenizer.chat_template = (
         "{%- if not tools -%}{{ raise_exception('no tools') }}{%- endif -%}" + tokenizer.chat_template
     )
-    result = [Message("tool", "4", name="calc", call_id="c")]
-    continued = chat_template.continuation(result, TOOLS, tokenizer.eos_token_id, ended=True)
+    expected = continued(chat_template, [QUESTION, CALL], [RESULT], TOOLS)
     picky = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
     for _ in range(2):
-        assert picky.continuation(result, TOOLS, tokenizer.eos_token_id, ended=True) == continued
+        assert continued(picky, [QUESTION, CALL], [RESULT], TOOLS) == expected
     with pytest.raises(CannotContinue):
-        picky.continuation([Message("user", "and?")], (), tokenizer.eos_token_id, ended=True)
+        continued(picky, [QUESTION, Message("assistant", "4")], [Message("user", "and?")], [])
 
 
 @pytest.mark.parametrize(
-    "shown", ["", "{{ tools[0].function.name if tools else 'none' }}", "{{ tools | tojson }}"]
+    "shown",
+    [
+        "",
+        "{{ tools[0].function.name if tools else 'none' }}",
+        "{{ tools | tojson }}",
+        "{{ 'short' if '/short' in messages[0].content else 'long' }}",
+        "{{ messages | length }}",
+    ],
 )
-def test_a_turn_is_followed_by_the_tools_as_the_template_shows_them(shown: str) -> None:
+def test_a_turn_is_followed_by_what_the_template_writes_after_the_whole_history(shown: str) -> None:
     tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
     tokenizer.chat_template += "{%- if add_generation_prompt -%}" + shown + "{%- endif -%}"
     template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
-    result = Message("tool", "4", name="calc", call_id="c")
     other = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
+    beginnings = [[QUESTION], [Message("system", "/short"), QUESTION], [QUESTION, CALL, RESULT]]
     for tools in (TOOLS, MORE_TOOLS, TOOLS, other):
-        tokens = template.continuation([result], tools, tokenizer.eos_token_id, ended=True)
-        conversation = [
-            Message("user", "?").for_template(),
-            Message("assistant", "", (ToolCall("calc", "{}", "c"),)).for_template(),
-            result.for_template(),
-        ]
-        whole = tokenizer.apply_chat_template(
-            conversation, tools=tools, add_generation_prompt=True, tokenize=False
-        )
-        continued = tokenizer.decode(tokens)
-        assert continued
-        assert whole.endswith(continued)
-        assert whole.removesuffix(continued).rstrip().endswith("<|im_end|>")
+        for history in beginnings:
+            text = tokenizer.decode(continued(template, [*history, CALL], [RESULT], tools))
+            messages = [message.for_template() for message in (*history, CALL, RESULT)]
+            whole = tokenizer.apply_chat_template(
+                messages, tools=tools, add_generation_prompt=True, tokenize=False
+            )
+            assert text
+            assert whole.endswith(text)
+            assert whole.removesuffix(text).endswith("</tool_call><|im_end|>")
+
+
+def test_the_end_of_a_turn_is_written_once_where_text_stands_before_it() -> None:
+    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
+    after_text = "'<|im_start|>' + message.role + '\\n' + message.content + '"
+    assert after_text in tokenizer.chat_template
+    tokenizer.chat_template = tokenizer.chat_template.replace(after_text, after_text + " (done)")
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    turn, reply = Message("assistant", "4"), Message("user", "and?")
+    rest = "\n<|im_start|>user\nand? (done)<|im_end|>\n<|im_start|>assistant\n"
+    ended = continued(template, [QUESTION, turn], [reply], [])
+    assert tokenizer.decode(ended) == rest
+    for written in ("4", "4 (done)"):
+        sampled = tokenizer.encode(written)
+        tokens = template.continuation([QUESTION, turn], [reply], [], sampled, ended=False, tools_key="")
+        assert tokenizer.decode(sampled + tokens) == "4 (done)<|im_end|>" + rest
+
+
+def test_a_system_message_that_a_template_moves_to_the_front_begins_a_new_row() -> None:
+    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
+    tokenizer.chat_template = (
+        "{%- for m in messages if m.role == 'system' -%}{{ m.content }}{%- endfor -%}"
+        "{%- for m in messages if m.role != 'system' -%}<|im_start|>{{ m.content }}<|im_end|>{%- endfor -%}"
+    )
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    history = [QUESTION, Message("assistant", "4")]
+    assert continued(template, history, [Message("user", "and?")], [])
+    with pytest.raises(CannotContinue, match="before the last turn"):
+        continued(template, history, [Message("system", "Be brief."), Message("user", "and?")], [])
+
+
+def test_arguments_are_text_for_a_template_that_only_reads_text() -> None:
+    tokenizer = deepcopy(templates.tokenizer("chatml_tools"))
+    converted = "(arguments if arguments is string else arguments | tojson)"
+    assert converted in tokenizer.chat_template
+    tokenizer.chat_template = tokenizer.chat_template.replace(converted, "arguments")
+    template = ChatTemplate(tokenizer, [tokenizer.eos_token_id])
+    assert '"arguments": {}}' in tokenizer.decode(template.initial([QUESTION, CALL, RESULT], TOOLS))
+    assert continued(template, [QUESTION, CALL], [RESULT], TOOLS)
 
 
 def test_causes_of_branches_are_told_apart() -> None:
@@ -291,3 +345,22 @@ def test_causes_of_branches_are_told_apart() -> None:
 
     asyncio.run(play(["go on", "go on", "ask again", "edit", "go on", "rewrite", "tools", "go on", "fresh"]))
     assert episode.branches == {"edited": 1, "rewritten": 1, "tools": 1, "new": 1}
+
+
+def test_a_result_carries_the_identifier_that_the_model_was_shown() -> None:
+    def draw(tokenizer: Any) -> tuple[list[int], bool]:
+        text = '<tool_call>\n{"name": "calc", "arguments": {}}\n</tool_call>'
+        return [*cut_up(tokenizer, text, 0), tokenizer.eos_token_id], True
+
+    engine = ScriptedModel("strict", draw)
+    episode = Episode(engine, NO_LIMITS)
+    history = [Message("user", "What?")]
+    for _ in range(3):
+        completion = asyncio.run(episode.complete("agent", ChatRequest(history, TOOLS)))
+        (call,) = completion.tool_calls
+        answer = Message("assistant", completion.content, (replace(call, call_id="of-the-client"),))
+        history += [answer, Message("tool", "4", call_id="of-the-client", name="calc")]
+        prompt = engine.text(engine.calls[-1][0])
+        assert "of-the-client" not in prompt
+    assert not episode.branches
+    assert engine.text(engine.calls[-1][0]).count('"call_id"') == 2

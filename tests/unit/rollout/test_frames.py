@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.messages import Message
-from aworld_train.rollout.template import _MARKER, CannotContinue, ChatTemplate
+from aworld_train.rollout.messages import Message, ToolCall
+from aworld_train.rollout.template import _MARKER, _STAND_IN, CannotContinue, ChatTemplate
 from tests import templates
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "description": "", "parameters": {}}}]
@@ -96,9 +96,20 @@ def results(contents: list[str]) -> list[Message]:
     return [Message("tool", one, call_id=f"abcdef{i:03}", name="calc") for i, one in enumerate(contents)]
 
 
-def written(chat_template: ChatTemplate, messages: list[Message], tools: Any) -> tuple[str, str]:
-    """What is written for messages, and what the template writes."""
-    return chat_template._new_text(messages, tools), chat_template._after_turn(messages, tools)
+def turn_before(messages: list[Message]) -> Message:
+    """An assistant's turn that these messages can follow."""
+    calls = [ToolCall(message.name, "{}", message.call_id) for message in messages if message.role == "tool"]
+    return Message("assistant", "" if calls else "text", tuple(calls))
+
+
+def framed(chat_template: ChatTemplate, messages: list[Message], tools: Any) -> str:
+    """The text that is used for messages."""
+    return chat_template._framed(turn_before(messages), messages, tools)
+
+
+def rendered(chat_template: ChatTemplate, messages: list[Message], tools: Any) -> str:
+    """The text that the template writes for messages."""
+    return chat_template._after([_STAND_IN], turn_before(messages), messages, tools).text
 
 
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
@@ -107,8 +118,8 @@ def written(chat_template: ChatTemplate, messages: list[Message], tools: Any) ->
 @given(contents=st.lists(TEXTS, min_size=1, max_size=3))
 def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: list[str]) -> None:
     assume(not any(_MARKER in one for one in contents))  # which the template's text is cut at
-    found, expected = written(template(expression), results(contents), tools)
-    assert found == expected
+    messages = results(contents)
+    assert framed(template(expression), messages, tools) == rendered(template(expression), messages, tools)
 
 
 @pytest.mark.parametrize("family", sorted(templates.ENDS))
@@ -119,12 +130,12 @@ def test_it_is_what_a_familys_template_writes(family: str, contents: list[str], 
     messages = [*results(contents), *([Message("user", question)] if question else [])]
     chat_template = shared(family)
     try:
-        found, expected = written(chat_template, messages, TOOLS)
+        text = framed(chat_template, messages, TOOLS)
     except CannotContinue:
         with pytest.raises(CannotContinue):
-            chat_template._after_turn(messages, TOOLS)
+            rendered(chat_template, messages, TOOLS)
     else:
-        assert found == expected
+        assert text == rendered(chat_template, messages, TOOLS)
 
 
 @cache
@@ -133,29 +144,36 @@ def shared(family: str) -> ChatTemplate:
 
 
 @pytest.mark.parametrize(
-    ("expression", "framed"), [*((one, True) for one in COPYING), *((one, False) for one in LOOKING)]
+    ("expression", "is_framed"), [*((one, True) for one in COPYING), *((one, False) for one in LOOKING)]
 )
 def test_a_template_that_only_copies_is_not_rendered_again(
-    expression: str, framed: bool, monkeypatch: pytest.MonkeyPatch
+    expression: str, is_framed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat_template = template(expression)
-    chat_template._new_text(results(["first"]), TOOLS)
-    chat_template._new_text(results(["second"]), TOOLS)
-    rendered: list[Any] = []
+    framed(chat_template, results(["first"]), TOOLS)
+    framed(chat_template, results(["second"]), TOOLS)
+    renders: list[Any] = []
     render = chat_template._render
 
     def counting(*arguments: Any, **options: Any) -> str:
-        rendered.append(1)
+        renders.append(1)
         return render(*arguments, **options)
 
     monkeypatch.setattr(chat_template, "_render", counting)
-    chat_template._new_text(results(["third"]), TOOLS)
-    assert bool(rendered) is not framed
+    framed(chat_template, results(["third"]), TOOLS)
+    assert bool(renders) is not is_framed
 
 
 def test_a_text_that_has_nothing_is_rendered() -> None:
     chat_template = template("message.content if message.content else 'nothing'")
     for contents in (["4"], ["5"], [""], ["6", ""]):
-        found, expected = written(chat_template, results(contents), TOOLS)
-        assert found == expected
-    assert "nothing" in chat_template._new_text(results([""]), TOOLS)
+        text = framed(chat_template, results(contents), TOOLS)
+        assert text == rendered(chat_template, results(contents), TOOLS)
+    assert "nothing" in framed(chat_template, results([""]), TOOLS)
+
+
+def test_an_identifier_that_a_template_may_escape_is_rendered() -> None:
+    chat_template = template("message.tool_call_id | tojson ~ message.content")
+    for call_id in ("abcdef000", 'a"b', "é", "abcdef001"):
+        messages = [Message("tool", "4", call_id=call_id, name="calc")]
+        assert framed(chat_template, messages, TOOLS) == rendered(chat_template, messages, TOOLS)

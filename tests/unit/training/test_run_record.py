@@ -66,6 +66,19 @@ def refreshed(account: RunRecord, *lines: dict[str, Any]) -> dict[int, dict[str,
     return {row["step"]: row for row in rows}
 
 
+def test_format_misses_and_lost_answers_are_in_their_step(account: RunRecord) -> None:
+    rows = refreshed(
+        account,
+        scored(format_misses={"schema": 2}, undelivered=1),
+        scored(format_misses={"schema": 1, "no_call": 1}),
+        unscored(step=2),
+    )
+    assert [(row["format_misses"], row["undelivered"]) for row in rows.values()] == [
+        ({"schema": 3, "no_call": 1}, 1),
+        ({}, 0),
+    ]
+
+
 def test_parts_are_means_over_the_episodes_that_have_them() -> None:
     found = tally(
         scored(parts={"correct": 1.0, "format": 0.5}),

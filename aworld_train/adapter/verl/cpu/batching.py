@@ -9,7 +9,7 @@ model with full attention in every layer.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ _ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step, because run
 _PASS_TOKENS = (
     512  # most padded tokens in one pass over several new sequences: more are not faster and pad more
 )
+
+_TOKENS_BEFORE_STOP = 8
 
 
 @dataclass
@@ -63,6 +65,7 @@ class ContinuousBatcher:
         max_length: Longest sequence, prompt included, in tokens.
         kv_budget_bytes: Memory for keys and values of running sequences; half as much is added for finished ones.
         seed: Seed of the sampler.
+        text_of: Decodes tokens, without special ones; needed by requests with stop texts.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ContinuousBatcher:
         max_length: int = 32768,
         kv_budget_bytes: int = 2 << 30,
         seed: int = 0,
+        text_of: Callable[[list[int]], str] | None = None,
     ):
         check_supported(model)
         use_grouped_attention(model)
@@ -90,6 +94,7 @@ class ContinuousBatcher:
         self.cache = RowCache(CacheShape(config.num_hidden_layers, heads, width), kv_budget_bytes)
         self.prefixes = PrefixStore(kv_budget_bytes // 2)
         self._generator = torch.Generator().manual_seed(seed)
+        self._text_of = text_of
 
     @property
     def idle(self) -> bool:
@@ -285,9 +290,23 @@ class ContinuousBatcher:
         params = request.params
         if token in params.stop_token_ids or (token in self.eos_ids and not params.ignore_eos):
             return "stop"
+        if params.stop and self._ends_with_stop(request):
+            return "stop"
         if len(request.tokens) >= params.max_tokens or request.length >= self.max_length:
             return "length"
         return None
+
+    def _ends_with_stop(self, request: GenerationRequest) -> bool:
+        """Whether the last token completes a stop text.
+
+        Only the tokens that the longest stop text can span are decoded, a byte each, with some before them that the
+        first one's text may depend on.
+        """
+        if self._text_of is None:
+            return False
+        span = max(len(stop.encode()) for stop in request.params.stop) + _TOKENS_BEFORE_STOP
+        text = self._text_of(request.tokens[-span:])
+        return any(stop in text for stop in request.params.stop)
 
     def _retire(self) -> list[GenerationRequest]:
         """Take ended requests out of the batch, remember them, and close the gaps in the rows."""

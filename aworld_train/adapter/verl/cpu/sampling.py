@@ -20,13 +20,23 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1, None),
     "seed": (None,),
     "logprobs": (True, False, None, 0, 1),
-    "stop": (None, [], ()),
+    "include_stop_str_in_output": (True, None),
 }
 
 
 @dataclass(frozen=True)
 class GenerationParams:
-    """The parameters of one request; ``max_tokens`` counts new tokens, ``top_k`` -1 and ``top_p`` 1 are off."""
+    """The parameters of one request.
+
+    Attributes:
+        max_tokens: Most new tokens.
+        temperature: 0 takes the most likely token.
+        top_p: 1 is off.
+        top_k: -1 is off.
+        stop_token_ids: Tokens that end the generation.
+        ignore_eos: Whether the model's own end tokens do not end it.
+        stop: Texts that end it; the tokens of the text are returned.
+    """
 
     max_tokens: int
     temperature: float = 1.0
@@ -34,6 +44,7 @@ class GenerationParams:
     top_k: int = -1
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
@@ -51,6 +62,7 @@ class GenerationParams:
             top_k=int(rest.pop("top_k", -1) or -1),
             stop_token_ids=frozenset(rest.pop("stop_token_ids", None) or ()),
             ignore_eos=bool(rest.pop("ignore_eos", False)),
+            stop=_texts(rest.pop("stop", None)),
         )
         for key, value in rest.items():
             if key not in _NEUTRAL:
@@ -66,6 +78,11 @@ class GenerationParams:
         if params.top_k < -1:
             raise ValueError(f"top_k must be -1 (off) or at least 1, not {params.top_k}")
         return params
+
+
+def _texts(stop: Any) -> tuple[str, ...]:
+    """Texts given as one text or several, without empty ones."""
+    return tuple(filter(None, [stop] if isinstance(stop, str) else stop or ()))
 
 
 def sample(

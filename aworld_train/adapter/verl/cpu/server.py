@@ -8,6 +8,7 @@ request waits forever.
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class TransformersServer:
             max_length=self._max_length,
             kv_budget_bytes=int(psutil.virtual_memory().total * _MEMORY_SHARE / replicas),
             seed=config.seed + replica_rank,
+            text_of=partial(loaded.tokenizer.decode, skip_special_tokens=True) if loaded.tokenizer else None,
         )
         self._incoming: list[GenerationRequest] = []  # arrived since the worker's last step
         self._futures: dict[int, asyncio.Future[None]] = {}

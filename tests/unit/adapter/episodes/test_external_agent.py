@@ -107,6 +107,16 @@ async def test_an_edited_history_is_a_second_row_and_nothing_is_trained_on_twice
     assert_exact(rows, engine)
     assert len(rows) == 3
     assert slot.line["branches"] == {"edited": 2}
+    first, second = slot.line["branch_points"]
+    assert (first["agent"], first["cause"], first["role"], first["position"]) == (
+        "agent",
+        "edited",
+        "tool",
+        0,
+    )
+    assert first["message"] < second["message"]
+    assert (first["recorded"], first["sent"]) == ("2", "[removed]")
+    assert (slot.line["format_misses"], slot.line["undelivered"]) == ({}, 0)
     assert slot.line["outcome"] == "answered"
 
 

@@ -37,6 +37,7 @@ OTHER = {
         "name": "mine",
         "trainable": ["worker"],
         "own_sampling": True,
+        "requests": "strict",
         "context": {
             "policy": "summarize",
             "budget": 700,
@@ -173,6 +174,13 @@ def test_limits_are_the_recipe_s_and_validation_is_not_the_agents_to_change() ->
         assert (limits.max_turns, limits.max_prompt_tokens, limits.max_response_tokens) == (5, 11, 13)
         assert (limits.sampling.temperature, limits.sampling.top_p, limits.sampling.top_k) == (0.5, 1.0, 7)
         assert limits.agents_sampling is not validating
+
+
+def test_requests_are_strict_where_the_recipe_wants_them_to_be() -> None:
+    for requests, strict in (("relaxed", False), ("strict", True)):
+        settings = travelled(data={"agent": {"requests": requests}})
+        limits = settings.limits({}, validating=strict, prompt=1, response=1)
+        assert limits.strict_requests is strict
         assert (limits.repetition, limits.context) == (settings.repetition, settings.context)
 
 

@@ -51,7 +51,6 @@ def test_the_whole_configuration_is_resolved_and_known_to_verl(tmp_path: Path, e
         ("algorithm.clip_high=0.3", "actor_rollout_ref.actor.clip_ratio_high", 0.3),
         ("cluster.ranks=2", "trainer.n_gpus_per_node", 2),
         ("cluster.ranks=2", "ray_kwargs.ray_init.num_gpus", 2),
-        ("agent.tool_parser=qwen3_coder", "actor_rollout_ref.rollout.multi_turn.format", "qwen3_coder"),
         ("dataset.val_limit=5", "data.val_max_samples", 5),
         ("trainer.loggers=[tensorboard]", "trainer.logger", ["console", "file", "tensorboard"]),
         ("verl.actor_rollout_ref.actor.ppo_epochs=3", "actor_rollout_ref.actor.ppo_epochs", 3),

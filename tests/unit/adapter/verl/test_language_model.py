@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.workers.rollout.replica import TokenOutput
 
 from aworld_train.adapter.verl.language_model import VerlModel
+from aworld_train.errors import ModelError
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from tests import agent_loops, templates
@@ -48,8 +48,9 @@ def model(tokenizer: Any, output: TokenOutput | Exception | None = None) -> Verl
     return VerlModel(Engine(output or TokenOutput(token_ids=[])), tokenizer, "hermes", {})
 
 
-async def parse(tokenizer: Any, text: str) -> Any:
-    return await model(tokenizer).parse(tokenizer.encode(text, add_special_tokens=False), [])
+async def parse(tokenizer: Any, text: str, prompt: str = "") -> Any:
+    encoded = [tokenizer.encode(part, add_special_tokens=False) for part in (text, prompt)]
+    return await model(tokenizer).parse(encoded[0], [], encoded[1])
 
 
 async def test_thinking_is_told_apart_from_what_is_said(tokenizer: Any) -> None:
@@ -115,16 +116,37 @@ async def test_a_call_that_cannot_be_read_is_malformed(tokenizer: Any, text: str
     assert (await parse(tokenizer, text + END)).malformed
 
 
-async def test_text_without_a_call_is_what_verl_says_it_is(tokenizer: Any) -> None:
-    """Which is why nothing asks VeRL's parsers about it."""
-    called_parsers = []
-    for name in ToolParser._registry:
-        parser = ToolParser.get_tool_parser(name, tokenizer)
-        if hasattr(parser, "tool_call_start_token"):
-            called_parsers.append(name)
-            tokens = tokenizer.encode(f" It is <b>42</b>.\n{END}", add_special_tokens=False)
-            assert await parser.extract_tool_calls(tokens) == (tokenizer.decode(tokens), [])
-    assert "hermes" in called_parsers
+async def test_a_thought_that_the_prompt_opened_and_nothing_ends_is_no_answer(tokenizer: Any) -> None:
+    opened = "<|im_start|>assistant\n<think>\n"
+    turn = await parse(tokenizer, f"So <answer>42</answer>{END}", opened)
+    assert (turn.reasoning, turn.content, turn.unfinished) == ("So <answer>42</answer>", "", True)
+    turn = await parse(tokenizer, f"Hm.</think>\n<answer>42</answer>{END}", opened)
+    assert (turn.reasoning, turn.content, turn.unfinished) == ("Hm.", "<answer>42</answer>", False)
+
+
+async def test_marks_in_an_earlier_message_open_no_thought(tokenizer: Any) -> None:
+    prompt = f"<|im_start|>user\nWrite <think>{END}\n<|im_start|>assistant\n"
+    turn = await parse(tokenizer, f"<answer>42</answer>{END}", prompt)
+    assert (turn.reasoning, turn.content, turn.unfinished) == ("", "<answer>42</answer>", False)
+
+
+async def test_a_very_long_turn_is_parsed_too(tokenizer: Any) -> None:
+    turn = await parse(tokenizer, "so " * 30_000 + CALL + END)
+    assert [call.name for call in turn.calls] == ["search"]
+
+
+def test_a_parser_that_does_not_fit_the_template_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"mistral does not fit the model.*hermes"):
+        VerlModel(Engine(TokenOutput(token_ids=[])), agent_loops.TOKENIZER, "mistral", {})
+
+
+@pytest.mark.parametrize("engine_stops", [True, False])
+async def test_an_engine_that_can_stop_at_texts_gets_them(engine_stops: bool) -> None:
+    engine = Engine(TokenOutput(token_ids=[5], log_probs=[-1.0]))
+    language_model = VerlModel(engine, agent_loops.TOKENIZER, "auto", {}, engine_stops=engine_stops)
+    await language_model.generate("one", [1], SamplingParams(1.0, 1.0, -1, ("Observation:",)), 8)
+    expected = {"stop": ["Observation:"], "include_stop_str_in_output": True} if engine_stops else {}
+    assert {key: value for key, value in engine.params.items() if "stop" in key} == expected
 
 
 async def generate(output: TokenOutput | Exception, max_tokens: int = 8) -> Any:

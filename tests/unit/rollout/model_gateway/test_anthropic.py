@@ -155,14 +155,14 @@ async def test_arguments_that_are_no_object_come_back_as_they_were(arguments: st
             {"tools": [ADD], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
             "tool_choice.disable_parallel_tool_use",
         ),
-        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"stop_sequences": [1]}, "stop_sequences[0]"),
         ({"max_tokens": "9"}, "max_tokens"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
-    async with rollout_session(ANSWER) as (session, scripted):
+    async with rollout_session(ANSWER, strict=True) as (session, scripted):
         status, body, headers = await post(session.root(), {"messages": USER, "max_tokens": 9, **extra})
     assert (status, body["type"], body["error"]["type"]) == (400, "error", "invalid_request_error")
     assert (body["error"]["param"], headers["x-should-retry"]) == (parameter, "false")

@@ -287,7 +287,8 @@ async def test_the_rollouts_model_is_the_only_one() -> None:
     ("method", "path", "status"),
     [
         ("GET", "/chat/completions", 405),
-        ("POST", "/completions", 404),
+        ("POST", "/completions", 400),
+        ("POST", "/responses/input_tokens", 404),
         ("POST", "/embeddings", 404),
         ("POST", "/models", 404),
         ("GET", "", 404),

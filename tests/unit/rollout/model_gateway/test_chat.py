@@ -191,7 +191,7 @@ async def test_wishes_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("extra", "parameter"),
     [
-        ({"n": 2}, "n"),
+        ({"best_of": 2}, "best_of"),
         ({"frequency_penalty": 0.1}, "frequency_penalty"),
         ({"presence_penalty": -1}, "presence_penalty"),
         ({"logit_bias": {"1": 5}}, "logit_bias"),
@@ -209,8 +209,10 @@ async def test_wishes_are_passed_on() -> None:
         ({"functions": [{"name": "add"}]}, "functions"),
     ],
 )
-async def test_what_would_change_sampling_is_refused(extra: dict[str, Any], parameter: str) -> None:
-    async with rollout_session(ANSWER) as (session, scripted):
+async def test_what_would_change_sampling_is_refused_where_requests_are_strict(
+    extra: dict[str, Any], parameter: str
+) -> None:
+    async with rollout_session(ANSWER, strict=True) as (session, scripted):
         status, body, headers = await post(session.address(), {"model": "m", "messages": USER, **extra})
     assert (status, body["error"]["param"], body["error"]["code"]) == (
         400,

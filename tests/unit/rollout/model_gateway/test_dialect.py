@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import Completion, Message, ToolCall
 from aworld_train.rollout.model_gateway import anthropic, chat, responses
-from aworld_train.rollout.model_gateway.dialect import Dialect, ParsedRequest
+from aworld_train.rollout.model_gateway.dialect import NO_SURROUNDINGS, Dialect, ParsedRequest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -59,7 +59,7 @@ def in_items(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
             items.append({"type": "function_call_output", "call_id": one.call_id, "output": one.content})
         elif one.role == "assistant":
             completion = Completion(one.content, one.reasoning, one.tool_calls)
-            items += responses.answer(completion, ASKED, "m")["output"]
+            items += responses.answer([completion], ASKED, "m")["output"]
         else:
             items.append({"role": one.role, "content": [{"type": "input_text", "text": one.content}]})
     return {
@@ -79,7 +79,7 @@ def in_blocks(messages: list[Message], tools: list[Any]) -> dict[str, Any]:
             continue
         if one.role == "assistant":
             completion = Completion(one.content, one.reasoning, one.tool_calls)
-            block = {"role": "assistant", "content": anthropic.answer(completion, ASKED, "m")["content"]}
+            block = {"role": "assistant", "content": anthropic.answer([completion], ASKED, "m")["content"]}
         elif one.role == "tool":
             result = {"type": "tool_result", "tool_use_id": one.call_id, "content": one.content}
             block = {"role": "user", "content": [result]}
@@ -106,7 +106,7 @@ ASKED = ParsedRequest(chat.read({"messages": [{"role": "user", "content": ""}]})
 
 
 def read(dialect: Dialect, body: dict[str, Any]) -> Any:
-    return dialect.read(json.loads(json.dumps(body))).request
+    return dialect.read(json.loads(json.dumps(body)), None, NO_SURROUNDINGS).request
 
 
 @given(conversations, tools_offered)
@@ -133,9 +133,12 @@ def test_what_the_last_request_held_too_is_read_no_differently(
         (anthropic.DIALECT, in_blocks),
     ):
         body = json.dumps(write(messages, now))
-        last = dialect.read(json.loads(json.dumps(write(earlier, once))), None)
-        alone, with_last = dialect.read(json.loads(body), None), dialect.read(json.loads(body), last)
-        assert repr(with_last) == repr(alone)
+        last = dialect.read(json.loads(json.dumps(write(earlier, once))), None, NO_SURROUNDINGS)
+        alone, with_last = (
+            dialect.read(json.loads(body), earlier_request, NO_SURROUNDINGS)
+            for earlier_request in (None, last)
+        )
+        assert repr(with_last.request) == repr(alone.request)
 
 
 def test_messages_and_tools_that_were_read_before_are_the_same_objects() -> None:
@@ -166,9 +169,9 @@ def test_an_answer_comes_back_as_the_message_that_it_was(
     )
     completion = Completion(content, reasoning, tool_calls)
     user: Any = {"role": "user", "content": "x"}
-    message = chat.answer(completion, ASKED, "m")["choices"][0]["message"]
-    items = responses.answer(completion, ASKED, "m")["output"]
-    blocks = {"role": "assistant", "content": anthropic.answer(completion, ASKED, "m")["content"]}
+    message = chat.answer([completion], ASKED, "m")["choices"][0]["message"]
+    items = responses.answer([completion], ASKED, "m")["output"]
+    blocks = {"role": "assistant", "content": anthropic.answer([completion], ASKED, "m")["content"]}
     for found in (
         read(chat.DIALECT, {"messages": [message]}),
         read(responses.DIALECT, {"input": items}),

@@ -199,7 +199,7 @@ async def test_log_probabilities_come_where_they_are_asked_for() -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any], parameter: str) -> None:
-    async with rollout_session(ANSWER) as (session, scripted):
+    async with rollout_session(ANSWER, strict=True) as (session, scripted):
         status, body = await post(session.address(), {"input": "hi", **extra})
     assert (status, body["error"]["param"]) == (400, parameter)
     assert scripted.requests == []

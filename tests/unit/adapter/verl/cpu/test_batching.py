@@ -165,6 +165,52 @@ def test_stop_tokens_end_a_request_and_are_part_of_it(model):
         assert len(request.tokens) == before + 1
 
 
+def words(tokens: list[int]) -> str:
+    return "".join(f"<{token}>" for token in tokens)
+
+
+def test_a_stop_text_ends_a_request_with_the_token_that_completes_it(model):
+    tokens = prompt(random.Random(8), 20, 20)
+    sampled = greedy_reference(model, tokens, 9)
+    stop = words(sampled[2:4])[1:-1]
+    end = next(count for count in range(1, 10) if stop in words(sampled[:count]))
+    decoded_lengths = []
+
+    def text_of(part: list[int]) -> str:
+        decoded_lengths.append(len(part))
+        return words(part)
+
+    batcher = ContinuousBatcher(model, eos_ids=(), text_of=text_of)
+    params = GenerationParams(max_tokens=9, temperature=0, stop=("never", stop))
+    stopped, free = (
+        GenerationRequest("a", tokens, params),
+        GenerationRequest("b", tokens[1:], GenerationParams(max_tokens=9, temperature=0)),
+    )
+    batcher.submit(stopped)
+    batcher.submit(free)
+    drain(batcher)
+    assert (stopped.tokens, stopped.finish_reason) == (sampled[:end], "stop")
+    assert (len(free.tokens), free.finish_reason) == (9, "length")
+    assert len(decoded_lengths) == end  # only the request with a stop text is decoded
+
+
+def test_the_search_for_a_stop_text_decodes_only_the_end(model):
+    longest = 0
+
+    def text_of(part: list[int]) -> str:
+        nonlocal longest
+        longest = max(longest, len(part))
+        return words(part)
+
+    batcher = ContinuousBatcher(model, eos_ids=(), text_of=text_of)
+    params = GenerationParams(max_tokens=60, temperature=0, stop=("four",))
+    request = GenerationRequest("a", prompt(random.Random(8), 20, 20), params)
+    batcher.submit(request)
+    drain(batcher)
+    assert len(request.tokens) == 60
+    assert longest == len("four") + 8
+
+
 def test_memory_for_keys_and_values_bounds_how_many_run_together(model):
     batcher = ContinuousBatcher(model, eos_ids=(), kv_budget_bytes=3 * 50 * 2 * 4 * 2 * 2 * 8)
     rng = random.Random(9)

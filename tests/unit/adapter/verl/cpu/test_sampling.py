@@ -173,6 +173,14 @@ def test_what_is_not_sent_has_its_default() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "stop"), [(None, ()), ([], ()), ("end", ("end",)), (["a", "", "b"], ("a", "b"))]
+)
+def test_stop_texts_may_be_one_or_several(sent: object, stop: tuple[str, ...]) -> None:
+    request = {"stop": sent, "include_stop_str_in_output": True}
+    assert GenerationParams.parse(request, default_max_tokens=9).stop == stop
+
+
+@pytest.mark.parametrize(
     ("sent", "complaint"),
     [
         ({"guided_json": "{}"}, "does not know the sampling parameter 'guided_json'"),
@@ -183,7 +191,7 @@ def test_what_is_not_sent_has_its_default() -> None:
         ({"n": 2}, "does not support n=2"),
         ({"seed": 1}, "does not support seed=1"),
         ({"logprobs": 5}, "does not support logprobs=5"),
-        ({"stop": ["\n"]}, "does not support stop="),
+        ({"include_stop_str_in_output": False}, "does not support include_stop_str_in_output=False"),
         ({"temperature": -0.1}, "temperature must be at least 0"),
         ({"temperature": math.nan}, "temperature must be at least 0"),
         ({"temperature": math.inf}, "temperature must be at least 0"),

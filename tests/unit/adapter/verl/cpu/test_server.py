@@ -349,3 +349,15 @@ async def test_memory_of_finished_sequences_is_given_back_when_the_trainer_asks(
     await server.sleep()
     assert server._batcher.prefixes.bytes == 0
     await server.wake_up()
+
+
+async def test_a_stop_text_ends_the_generation_in_the_middle(server: TransformersServer) -> None:
+    params = {**GREEDY, "max_tokens": 30}
+    whole = await server.generate("a", prompt(5), dict(params))
+    words = [f"w{token}" for token in whole.token_ids]
+    stop = f"{words[6]} {words[7]}"
+    end = next(count for count in range(1, 31) if stop in " ".join(words[:count]))
+    stopping = {**params, "stop": [stop], "include_stop_str_in_output": True}
+    cut = await server.generate("b", prompt(5), stopping)
+    assert cut.token_ids == whole.token_ids[:end]
+    assert cut.log_probs is not None and len(cut.log_probs) == end < 30

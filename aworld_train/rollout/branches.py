@@ -1,0 +1,86 @@
+"""Where a request left the newest conversation: the message, and the characters that differ.
+
+Each branch costs a training row. Whoever wants to know why an agent makes them needs the place, not only the cause.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aworld_train.rollout.messages import Message, canonical_arguments
+
+Cause = Literal["new", "resampled", "edited", "rewritten", "tools", "reset", "template"]
+"""Why a request did not continue the newest turn: it begins another conversation; it repeats the same or an earlier
+history; a message that is not the assistant's was changed; one of the assistant's was changed; the tools changed; a
+context policy shortened the history; the chat template could not continue a finished turn."""
+
+_CHARS_BEFORE = 30
+_CHARS_AFTER = 90
+
+
+@dataclass(frozen=True)
+class BranchPoint:
+    """One branch.
+
+    Attributes:
+        cause: Why.
+        message: The index of the first message that differs from the newest conversation.
+        role: Its author; empty where no message differs.
+        position: The index of the first character that differs.
+        recorded: The characters around it in the newest conversation.
+        sent: The characters around it in the request, or the reason of a chat template.
+    """
+
+    cause: Cause
+    message: int
+    role: str
+    position: int
+    recorded: str
+    sent: str
+
+
+def branch_point(
+    recorded: Sequence[Message], sent: Sequence[Message], tools: tuple[Any, Any] | None
+) -> BranchPoint:
+    """Where a request leaves a conversation.
+
+    Args:
+        recorded: The conversation's messages.
+        sent: Those of the request.
+        tools: The tools of both as text, if they differ.
+    """
+    if tools is not None:
+        return BranchPoint("tools", 0, "", *_first_difference(*map(str, tools)))
+    for index, (own, other) in enumerate(zip(recorded, sent, strict=False)):
+        if own.key != other.key or not other.same_reasoning(own):
+            cause: Cause = "new" if index == 0 else "rewritten" if own.role == "assistant" else "edited"
+            with_reasoning = bool(other.reasoning)
+            texts = [_text(each, with_reasoning) for each in (own, other)]
+            if own.role != other.role:
+                texts = [f"{each.role}: {text}" for each, text in zip((own, other), texts, strict=True)]
+            return BranchPoint(cause, index, other.role, *_first_difference(*texts))
+    index = len(sent)
+    if index >= len(recorded):
+        return BranchPoint("resampled", index, "", 0, "", "")
+    return BranchPoint(
+        "resampled", index, recorded[index].role, *_first_difference(_text(recorded[index]), "")
+    )
+
+
+def _text(message: Message, with_reasoning: bool = False) -> str:
+    """What a message means, as text."""
+    if message.role != "assistant":
+        return message.content
+    calls = [f"{call.name}({canonical_arguments(call.arguments)})" for call in message.tool_calls]
+    reasoning = [message.reasoning.strip()] if with_reasoning else []
+    return "\n".join([*reasoning, message.content.strip(), *calls])
+
+
+def _first_difference(recorded: str, sent: str) -> tuple[int, str, str]:
+    """The index of the first character that differs, and the characters around it in both texts."""
+    pairs = zip(recorded, sent, strict=False)
+    shorter = min(len(recorded), len(sent))
+    position = next((index for index, (own, other) in enumerate(pairs) if own != other), shorter)
+    begin = max(0, position - _CHARS_BEFORE)
+    end = position + _CHARS_AFTER
+    return position, recorded[begin:end], sent[begin:end]

@@ -1,0 +1,105 @@
+"""The marks around a model's thinking, of all families: what is inside is never part of an answer.
+
+The marks are the same for the parser of sampled turns and for the extraction of answers from plain text, so that both
+agree on what an answer is. A thought that a template opened in the prompt is known by the prompt's end.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The texts that open and close a thought, in letters of any case."""
+
+    opens: str
+    closes: str
+
+    @cached_property
+    def end(self) -> re.Pattern[str]:
+        """The end of a thought."""
+        return re.compile(re.escape(self.closes), re.IGNORECASE)
+
+    def thought(self, text: str) -> str:
+        """A thought's text, without an opening mark that repeats the prompt's."""
+        text = text.strip()
+        return text[len(self.opens) :] if text.lower().startswith(self.opens.lower()) else text
+
+
+MARKS = (
+    Marks("<think>", "</think>"),  # Qwen, DeepSeek, GLM, MiniMax, Kimi, Nemotron and most others
+    Marks("<thinking>", "</thinking>"),  # prompts for Claude
+    Marks("<thought>", "</thought>"),  # Gemini and Gemma 3
+    Marks("<reasoning>", "</reasoning>"),  # older prompts
+    Marks("[THINK]", "[/THINK]"),  # Mistral
+    Marks("<seed:think>", "</seed:think>"),  # Seed
+    Marks("◁think▷", "◁/think▷"),  # Kimi-VL
+    Marks("<|channel>thought", "<channel|>"),  # Gemma 4
+    Marks("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
+    Marks("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    Marks("<mm:think>", "</mm:think>"),  # MiniMax M3
+    Marks("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
+)
+# Plain words, which only count where the prompt ends with the opening ones: Apriel.
+_IN_PROMPTS = (Marks("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),)
+_BY_OPENING = {marks.opens.lower(): marks for marks in MARKS}
+# The first character is no letter; where it is outside the part without case, texts are searched faster.
+PATTERN = "|".join(
+    f"{re.escape(text[0])}(?i:{re.escape(text[1:])})"
+    for marks in MARKS
+    for text in (marks.opens, marks.closes)
+)
+_ANY = re.compile(PATTERN)
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A text, divided by its thoughts.
+
+    Attributes:
+        outside: The pieces outside thoughts, in order.
+        begin: Where the first of them begins; thought that the prompt opened stands before.
+        unfinished: The marks of the last thought, if it has no end.
+    """
+
+    outside: list[str]
+    begin: int = 0
+    unfinished: Marks | None = None
+
+
+def divide(text: str) -> Divided:
+    """Divide a text by its thoughts; an unfinished one runs to the end.
+
+    A closing mark without an opening one closes a thought that the prompt opened: nothing before it is an answer.
+    """
+    outside: list[str] = []
+    begin = position = 0
+    while mark := _ANY.search(text, position):
+        outside.append(text[position : mark.start()])
+        inside, position = opened_at(mark.group()), mark.end()
+        if inside is None:
+            outside, begin = [], position
+            continue
+        end = inside.end.search(text, position)
+        if end is None:
+            return Divided(outside, begin, inside)
+        position = end.end()
+    return Divided([*outside, text[position:]], begin)
+
+
+def closed(text: str) -> str:
+    """The text without a thought that the prompt opened, and with an end of its last thought."""
+    divided = divide(text)
+    return text[divided.begin :] + (divided.unfinished.closes if divided.unfinished else "")
+
+
+def opened_at(mark: str) -> Marks | None:
+    """The marks of the thought that this one opens; None if it closes one."""
+    return _BY_OPENING.get(mark.lower())
+
+
+def opened_by(prompt_end: str) -> Marks | None:
+    """The marks of the thought that the end of a prompt opens; None if it opens none."""
+    end = prompt_end.rstrip()
+    return next((marks for marks in (*MARKS, *_IN_PROMPTS) if end.endswith(marks.opens)), None)

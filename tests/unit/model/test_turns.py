@@ -1,0 +1,27 @@
+"""A run tells how the model's chat template continues turns, without loading transformers itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from aworld_train.model import tokenizer as tiny_tokenizer
+from aworld_train.model.turns import TurnsCheck
+
+
+def test_a_model_s_chat_template_is_tried_in_another_process(tmp_path: Path) -> None:
+    tiny_tokenizer.build().save_pretrained(tmp_path)
+    with TurnsCheck(str(tmp_path), {}) as turns:
+        assert turns.line() == "The chat template continues each turn: an episode is one training row."
+
+
+def test_a_model_that_is_not_here_or_cannot_be_loaded_is_not_tried(tmp_path: Path) -> None:
+    with TurnsCheck("some/model", {}) as turns:
+        assert turns.line() is None
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with TurnsCheck(str(tmp_path), {}) as turns:
+        assert turns.line() is None
+
+
+def test_the_check_is_started_without_transformers() -> None:
+    code = "import sys; import aworld_train.model.turns; sys.exit('transformers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,199 @@
+"""A turn that no client received is not trained on, unless it answers the same request when that comes again."""
+
+import asyncio
+import json
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+import pytest
+
+from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.model import SampledTokens, SamplingParams
+from aworld_train.rollout.model_gateway import ModelGatewaySession
+from tests.gateways import MODEL, serving
+from tests.templates import ScriptedModel, cut_up
+
+LIMITS = EpisodeLimits(1000, 10_000, 100_000, SamplingParams(1.0, 1.0, -1))
+USER: Any = [{"role": "user", "content": "1+1?"}]
+SECONDS = 20.0
+
+
+class Slow(ScriptedModel):
+    """Numbers its turns; each takes as long as ``delays`` has it and may do something at its end."""
+
+    def __init__(self, *delays: float, at_end: Callable[[], None] = lambda: None):
+        self.delays, self.at_end = list(delays), at_end
+        super().__init__("chatml_tools", self._next)
+
+    def _next(self, tokenizer: Any) -> tuple[list[int], bool]:
+        self.at_end()
+        return [*cut_up(tokenizer, f"turn {len(self.calls)}", 1), tokenizer.eos_token_id], True
+
+    async def generate(self, *arguments: Any) -> SampledTokens:
+        if self.delays:
+            await asyncio.sleep(self.delays.pop(0))
+        return await super().generate(*arguments)
+
+
+@asynccontextmanager
+async def playing(
+    model: ScriptedModel, limits: EpisodeLimits = LIMITS
+) -> AsyncIterator[tuple[Episode, ModelGatewaySession]]:
+    episode = Episode(model, limits)
+    async with serving() as gateway, asyncio.timeout(SECONDS):
+        yield episode, gateway.open_session(MODEL, episode.conversation)
+
+
+def sent(session: ModelGatewaySession, **options: Any) -> socket.socket:
+    """A connection over which a request was sent."""
+    url = urlsplit(session.address())
+    assert url.hostname is not None and url.port is not None
+    body = json.dumps({"model": "m", "messages": USER, **options}).encode()
+    head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection = socket.create_connection((url.hostname, url.port))
+    connection.sendall(head.encode() + body)
+    connection.setblocking(False)
+    return connection
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():  # noqa: ASYNC110, a socket's buffer has no event
+        await asyncio.sleep(0.005)
+
+
+def has_answer(connection: socket.socket) -> bool:
+    try:
+        peeked = connection.recv(1 << 16, socket.MSG_PEEK)
+        return b"data: [DONE]" in peeked or b"usage" in peeked
+    except BlockingIOError:
+        return False
+
+
+def undelivered(episode: Episode) -> int:
+    return sum(record.graph.undelivered for record in episode.agents.values())
+
+
+def texts(episode: Episode, model: ScriptedModel) -> list[str]:
+    """The turns that are trained on."""
+    return [
+        model.text(row.response[begin:end])
+        for _, row in episode.rows()
+        for begin, end in row.turns
+        if any(row.mask[begin:end])
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_nobody_reads_is_not_trained_on_and_answers_the_next_attempt(
+    stream: bool,
+) -> None:
+    model = Slow()
+    async with playing(model) as (episode, session):
+        connection = sent(session, stream=stream)
+        await until(lambda: has_answer(connection))
+        assert texts(episode, model) == ["turn 0"]
+        connection.close()
+        await until(lambda: undelivered(episode))
+        assert texts(episode, model) == []
+        async with openai.AsyncOpenAI(base_url=session.address(), api_key="k") as ai:
+            got = await ai.chat.completions.create(model="m", messages=USER, stream=False)
+            if not stream:
+                assert got.choices[0].message.content == "turn 0"
+                assert len(model.calls) == 1
+        assert texts(episode, model) == ["turn 0"]
+        assert not episode.branches
+
+
+async def test_an_answer_that_is_written_to_a_closed_connection_is_not_trained_on() -> None:
+    connections: list[socket.socket] = []
+    model = Slow(0.05, at_end=lambda: connections[0].close())
+    async with playing(model) as (episode, session):
+        connections.append(sent(session))
+        await until(lambda: undelivered(episode))
+        assert texts(episode, model) == []
+
+
+async def test_an_answer_that_was_read_is_trained_on_though_its_connection_ends() -> None:
+    model = Slow()
+    async with playing(model) as (episode, session):
+        connection = sent(session)
+        await until(lambda: has_answer(connection))
+        connection.recv(1 << 16)
+        connection.close()
+        async with openai.AsyncOpenAI(base_url=session.address(), api_key="k") as ai:
+            await ai.models.list()  # later than the end of the connection
+        assert texts(episode, model) == ["turn 0"]
+        assert undelivered(episode) == 0
+
+
+async def test_a_request_with_other_options_is_no_further_attempt() -> None:
+    model = Slow()
+    async with playing(model) as (episode, session):
+        connection = sent(session)
+        await until(lambda: has_answer(connection))
+        connection.close()
+        await until(lambda: undelivered(episode))
+        async with openai.AsyncOpenAI(base_url=session.address(), api_key="k") as ai:
+            got = await ai.chat.completions.create(model="m", messages=USER, max_tokens=7)
+        assert got.choices[0].message.content == "turn 1"
+        assert texts(episode, model) == ["turn 1"]
+
+
+async def test_a_turn_that_a_client_continues_was_received() -> None:
+    model = Slow()
+    async with playing(model) as (episode, session):
+        connection = sent(session)
+        await until(lambda: has_answer(connection))
+        connection.close()
+        await until(lambda: undelivered(episode))
+        history = [*USER, {"role": "assistant", "content": "turn 0"}, {"role": "user", "content": "And?"}]
+        async with openai.AsyncOpenAI(base_url=session.address(), api_key="k") as ai:
+            await ai.chat.completions.create(model="m", messages=history)
+        assert texts(episode, model) == ["turn 0", "turn 1"]
+        assert len(episode.rows()) == 1
+
+
+async def test_under_harsh_time_outs_what_is_trained_on_is_what_the_client_received() -> None:
+    rng = random.Random(0)
+    model = Slow(*(rng.uniform(0.03, 0.07) for _ in range(400)))
+    received = []
+    async with (
+        playing(model) as (episode, session),
+        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=0.05, max_retries=0) as ai,
+    ):
+        for number in range(60):
+            messages: Any = [{"role": "user", "content": f"question {number}"}]
+            for _ in range(3):
+                try:
+                    got = await ai.chat.completions.create(model="m", messages=messages)
+                except openai.APITimeoutError:
+                    continue
+                received.append(got.choices[0].message.content)
+                break
+        await ai.models.list(timeout=10)
+        assert len(received) > 0
+        assert sorted(texts(episode, model)) == sorted(received)
+
+
+async def test_the_last_turn_is_not_given_to_two_requests_at_the_same_time() -> None:
+    model = Slow(0.1, 0.1, 0.1)
+    limits = EpisodeLimits(2, 10_000, 100_000, SamplingParams(1.0, 1.0, -1))
+    async with (
+        playing(model, limits) as (_, session),
+        openai.AsyncOpenAI(base_url=session.address(), api_key="k", timeout=10) as ai,
+    ):
+        results = await asyncio.gather(
+            *(
+                ai.chat.completions.create(model="m", messages=[{"role": "user", "content": f"{number}"}])
+                for number in range(5)
+            ),
+            return_exceptions=True,
+        )
+    refused = [result for result in results if isinstance(result, openai.BadRequestError)]
+    assert [error.code for error in refused] == ["max_turns"] * 3
+    assert len(model.calls) == 2
