@@ -254,8 +254,8 @@ def _agent(section: Mapping[str, Any], location: str) -> AgentDescription:
             raise UsageError(f"{endpoint_location}: `url` is {endpoint.url!r}, which is not an http URL.")
     return AgentDescription(
         name=_text(section, "name", location),
-        system_prompt=_text(section, "system_prompt", location) if "system_prompt" in section else None,
-        description=_text(section, "description", location) if "description" in section else None,
+        system_prompt=_optional_text(section, "system_prompt", location),
+        description=_optional_text(section, "description", location),
         tools=_tools(section.get("tools", True), location),
         temperature=_number(section, "temperature", 1.0, location),
         max_steps=int(_number(section, "max_steps", 20, location)),
@@ -278,6 +278,11 @@ def _text(section: Mapping[str, Any], key: str, location: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{location}: `{key}` has to be a text, and is {value!r}.")
     return value
+
+
+def _optional_text(section: Mapping[str, Any], key: str, location: str) -> str | None:
+    """An empty text is none, as for AWorld."""
+    return _text(section, key, location) if section.get(key, "") != "" else None
 
 
 def _number(section: Mapping[str, Any], key: str, default: float, location: str) -> float:

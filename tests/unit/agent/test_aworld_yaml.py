@@ -27,6 +27,8 @@ def written(folder: Path, text: str) -> Path:
 def test_one_agent(tmp_path: Path) -> None:
     found = read_description(written(tmp_path, "name: a\nsystem_prompt: Hi.\ntools: [x, y]\n"))
     assert found == AgentDescription("a", system_prompt="Hi.", tools=("x", "y"))
+    empty = read_description(written(tmp_path, "name: a\nsystem_prompt: ''\ndescription: ''\n"))
+    assert empty == AgentDescription("a")
 
 
 def test_swarm_with_an_outside_model(tmp_path: Path) -> None:
@@ -49,6 +51,7 @@ def test_handoffs_are_pairs_of_agents(tmp_path: Path) -> None:
         ("name: [", "cannot be read"),
         ("system_prompt: x", "`name` is missing"),
         ("name: ''", "`name` has to be a text"),
+        ("name: a\nsystem_prompt: null", "`system_prompt` has to be a text, and is None"),
         ("name: a\nsystem_promt: x", "no key `system_promt`. Did you mean `system_prompt`"),
         ("name: a\ntools: calculator", "`tools` is 'calculator'"),
         ("name: a\ntemperature: hot", "`temperature` has to be a number"),
