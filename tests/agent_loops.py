@@ -62,7 +62,7 @@ class ScriptedEngine:
             raise turn
         tokens = turn[: sampling_params["max_tokens"]]
         logprobs = [-1.0 - len(self.prompts) - i / 1000 for i in range(len(tokens))]
-        steps = {"global_steps": 10 + len(self.prompts)}
+        steps = dict.fromkeys(("min_global_steps", "max_global_steps"), 10 + len(self.prompts))
         self.outputs.append(
             TokenOutput(
                 token_ids=tokens, log_probs=logprobs, stop_reason=self.stop_reason, extra_fields=steps

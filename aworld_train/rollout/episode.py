@@ -23,7 +23,7 @@ from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
-from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, cut_at_stop
+from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, WeightVersions, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
@@ -248,6 +248,13 @@ class Episode:
         return RequestRules(self._limits.strict_requests, self._model.template.options)
 
     @property
+    def versions(self) -> WeightVersions | None:
+        """The first and the last version of the weights that its turns were sampled with, if the engine says."""
+        return WeightVersions.span(
+            node.versions for record in self.agents.values() for node in record.graph.nodes()
+        )
+
+    @property
     def misses(self) -> Counter[str]:
         """What the model did against clients' wishes, counted by kind."""
         return sum((record.misses for record in self.agents.values()), Counter())
@@ -373,12 +380,13 @@ class Episode:
         finally:
             seconds = time.monotonic() - began
             self.generate_seconds += seconds
-        tokens, ended = sampled.tokens, sampled.ended
-        cut = cut_at_stop(tokens, request.stop, self._model.text)
+        cut = cut_at_stop(sampled.tokens, request.stop, self._model.text)
         if cut is not None:
-            tokens, ended = tokens[:cut], False
-        logprobs = sampled.logprobs[: len(tokens)]
-        finished = ended or cut is not None
+            sampled = replace(
+                sampled, tokens=sampled.tokens[:cut], logprobs=sampled.logprobs[:cut], ended=False
+            )
+        tokens = sampled.tokens
+        finished = sampled.ended or cut is not None
         turn = await self._parse_turn(tokens, request, prompt)
         wishes = request.wishes
         completion = Completion(
@@ -388,16 +396,14 @@ class Episode:
             finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
             prompt_tokens=len(prompt),
             tokens=tokens,
-            logprobs=logprobs,
+            logprobs=sampled.logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
             malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
             misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
         )
-        node = record.graph.add_sampled(
-            context, tools, completion.message, tokens, logprobs, ended, completion.stop
-        )
+        node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
         record.completions.append(completion)
         record.turns.append(_SampledTurn(completion, node, _options(request)))
         if completion.misses:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from aworld_train.rollout.branches import BranchPoint, Cause, branch_point
 from aworld_train.rollout.messages import Message
+from aworld_train.rollout.model import SampledTokens, WeightVersions
 
 MAX_BRANCH_POINTS = 20
 """How many branches of an agent are described; the others are only counted."""
@@ -34,6 +35,7 @@ class Node:
         tokens: Token ids; those of context end where the assistant begins.
         logprobs: Of each sampled token; None for context.
         ended: Whether the model ended a sampled turn itself.
+        versions: The versions of the weights that a turn was sampled with, if the engine says.
         wish: The text about the answer's form that the model was shown last, in this context or before it.
         stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
         pending: How many model calls with this context are under way.
@@ -49,6 +51,7 @@ class Node:
     tokens: list[int]
     logprobs: list[float] | None = None
     ended: bool = True
+    versions: WeightVersions | None = None
     wish: str = ""
     stop: str = ""
     pending: int = 0
@@ -134,6 +137,7 @@ class Row:
         mask: 1 where a token was sampled and no earlier row holds it, else 0.
         logprobs: Of sampled tokens; 0 where they are context.
         turns: Begin and end of each sampled turn in ``response``.
+        versions: The versions of the weights that the tokens under the mask were sampled with, if the engine says.
         leaf: The last node.
     """
 
@@ -142,6 +146,7 @@ class Row:
     mask: list[int]
     logprobs: list[float]
     turns: list[tuple[int, int]]
+    versions: WeightVersions | None
     leaf: Node
 
     def split_at(self, longest_prompt: int) -> Self:
@@ -156,6 +161,7 @@ class Row:
             mask=[0] * n + self.mask,
             logprobs=[0.0] * n + self.logprobs,
             turns=[(begin + n, end + n) for begin, end in self.turns],
+            versions=self.versions,
             leaf=self.leaf,
         )
 
@@ -223,9 +229,7 @@ class ConversationGraph:
         context: Node,
         tools: Any,
         message: Message,
-        tokens: list[int],
-        logprobs: list[float],
-        ended: bool,
+        sampled: SampledTokens,
         stop: str = "",
     ) -> Node:
         """Add the model's answer below its context.
@@ -233,13 +237,16 @@ class ConversationGraph:
         Raises:
             ValueError: not one log-probability per token, or no token at all.
         """
+        tokens, logprobs = sampled.tokens, sampled.logprobs
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
         if context.parent is not self._tip:
             before = context.path[:-1]
             self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
-        self._tip = Node(context, (message,), tokens, logprobs, ended, wish=context.wish, stop=stop)
+        self._tip = Node(
+            context, (message,), tokens, logprobs, sampled.ended, sampled.versions, context.wish, stop
+        )
         self._tip_messages = (*self._tip_messages, *context.messages, message)
         self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
         self._tip_tools = tools
@@ -338,12 +345,15 @@ def _row(leaf: Node, trained: set[int]) -> Row:
     mask: list[int] = []
     logprobs: list[float] = []
     turns = []
+    own = []
     for node in rest:
         fresh = node.logprobs is not None and id(node) not in trained
         if node.sampled:
             turns.append((len(response), len(response) + len(node.tokens)))
             trained.add(id(node))
+        if fresh:
+            own.append(node.versions)
         response += node.tokens
         mask += [int(fresh)] * len(node.tokens)
         logprobs += node.logprobs if fresh and node.logprobs is not None else [0.0] * len(node.tokens)
-    return Row(list(root.tokens), response, mask, logprobs, turns, leaf)
+    return Row(list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf)

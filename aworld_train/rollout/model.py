@@ -1,20 +1,41 @@
 """The interface of a language model: a chat template, tokens in and out, and the parsing of tool calls."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.template import ChatTemplate
 
 
+class WeightVersions(NamedTuple):
+    """The first and the last version of the weights that tokens were sampled with, in steps of the trainer."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def span(cls, versions: Iterable[Self | None]) -> Self | None:
+        """From the first to the last of several; None if none is known."""
+        known = [each for each in versions if each is not None]
+        return cls(min(each.first for each in known), max(each.last for each in known)) if known else None
+
+
 @dataclass(frozen=True)
 class SampledTokens:
-    """The result of one model call: token ids, their log-probabilities, and whether the model ended its turn itself."""
+    """The result of one model call.
+
+    Attributes:
+        tokens: Token ids.
+        logprobs: The log-probability of each.
+        ended: Whether the model ended its turn itself.
+        versions: The versions of the weights, which may change meanwhile; None if the engine does not say.
+    """
 
     tokens: list[int]
     logprobs: list[float]
     ended: bool
+    versions: WeightVersions | None = None
 
 
 @dataclass(frozen=True)

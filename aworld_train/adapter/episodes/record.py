@@ -67,6 +67,7 @@ class EpisodeRecord:
             "branch_points": _branch_points(episode),
             "format_misses": dict(episode.misses),
             "undelivered": sum(agent.graph.undelivered for agent in agents),
+            "weights": episode.versions,
             "agents": {agent.name: len(agent.completions) for agent in agents},
             "seconds": round(seconds, 4),
             "generate_seconds": round(episode.generate_seconds, 4),

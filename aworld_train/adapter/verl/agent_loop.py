@@ -45,7 +45,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             max_prompt_tokens=self.rollout_config.prompt_length,
             max_response_tokens=self.rollout_config.response_length,
         )
-        return list(output_rows(finished, model))
+        return list(output_rows(finished))
 
 
 @lru_cache(maxsize=4)

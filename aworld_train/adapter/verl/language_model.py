@@ -11,7 +11,7 @@ from typing import Any
 from aworld_train.rollout.formats import CallFormat, read_turn
 from aworld_train.rollout.formats.choose import choose_for
 from aworld_train.rollout.formats.thinking import opened_by
-from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
+from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.template_proof import prove
@@ -55,8 +55,6 @@ class VerlModel:
         self._extra = {"stop_token_ids": stops} if stops else {}
         ends = {tokenizer.eos_token_id, *stops, *end_tokens} - {None}
         self.template = _template(tokenizer, tuple(sorted(ends)), written_options)
-        self.first_steps: int | None = None
-        self.last_steps: int | None = None
 
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
@@ -80,16 +78,13 @@ class VerlModel:
             )
         except Exception as error:
             raise EpisodeFailure(f"the engine failed: {type(error).__name__}: {error}") from error
-        steps = output.extra_fields.get("global_steps")
-        self.first_steps = steps if self.first_steps is None else self.first_steps
-        self.last_steps = steps
         if output.stop_reason in ("aborted", "abort") or not output.token_ids:
             raise EpisodeFailure("the engine gave the request up")
         sampled = list(output.token_ids)
         if output.log_probs is None or len(output.log_probs) != len(sampled):
             raise EpisodeFailure("the engine did not return one log-probability per token")
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
-        return SampledTokens(sampled, list(output.log_probs), ended)
+        return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields))
 
     async def parse(
         self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
@@ -117,6 +112,12 @@ class VerlModel:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+
+
+def _versions(fields: Mapping[str, Any]) -> WeightVersions | None:
+    """The versions of the weights, in the fields that VeRL's servers add to their output."""
+    first, last = fields.get("min_global_steps"), fields.get("max_global_steps")
+    return None if first is None or last is None else WeightVersions(first, last)
 
 
 @lru_cache(maxsize=8)

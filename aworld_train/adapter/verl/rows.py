@@ -8,7 +8,6 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from aworld_train.adapter.episodes.player import FinishedEpisode, episode_facts
-from aworld_train.adapter.verl.language_model import VerlModel
 
 
 class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
@@ -24,7 +23,7 @@ class EpisodeRow(AgentLoopOutput):  # type: ignore[misc]
         return dict(AgentLoopOutput.as_dict(self.model_copy(update={"reward_score": float(own)})))
 
 
-def output_rows(finished: FinishedEpisode, model: VerlModel) -> list[EpisodeRow]:
+def output_rows(finished: FinishedEpisode) -> list[EpisodeRow]:
     """The rows of an episode; VeRL scores the last one and copies the score to all."""
     result, tools = finished.result, finished.result.tools
     return [
@@ -40,8 +39,8 @@ def output_rows(finished: FinishedEpisode, model: VerlModel) -> list[EpisodeRow]
             extra_fields={
                 "agent": agent,
                 **episode_facts(finished),
-                "min_global_steps": model.first_steps,
-                "max_global_steps": model.last_steps,
+                "min_global_steps": row.versions.first if row.versions else None,
+                "max_global_steps": row.versions.last if row.versions else None,
                 # VeRL expects these two from every agent loop.
                 "turn_scores": [],
                 "tool_rewards": [],

@@ -1,12 +1,14 @@
-"""A request goes on from the deepest turn that it leads to and, of turns that mean the same, from the newest."""
+"""Which turn a request goes on from, and what becomes of the turns in rows."""
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aworld_train.rollout.graph import ConversationGraph, Node
 from aworld_train.rollout.messages import Message
+from aworld_train.rollout.model import SampledTokens, WeightVersions
 
 contents = st.sampled_from(["a", "b"])
 # What becomes of the history before it is asked: how many messages of an earlier one stay, and what is put behind.
@@ -43,6 +45,29 @@ def test_a_request_goes_on_from_the_deepest_and_newest_turn(plan: list[Any]) -> 
         match = graph.match(history, tools)
         assert match.node is goes_on_from(turns, tuple(message.key for message in history), tools)
         context = match.context or graph.add_context(match, tools, [1])
-        turn = graph.add_sampled(context, tools, Message("assistant", answer), [2], [-1.0], ended=True)
+        turn = graph.add_sampled(
+            context, tools, Message("assistant", answer), SampledTokens([2], [-1.0], True)
+        )
         turns.append((tools, turn))
         histories.append([*history, Message("assistant", answer)])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_row_has_the_versions_of_the_weights_of_the_tokens_that_are_trained_in_it(known: bool) -> None:
+    graph = ConversationGraph()
+
+    def ask(history: list[Message], answer: str, first: int, last: int) -> list[Message]:
+        match = graph.match(history, "")
+        context = graph.add_context(match, "", [1])
+        versions = WeightVersions(first, last) if known else None
+        message = Message("assistant", answer)
+        graph.add_sampled(context, "", message, SampledTokens([2, 3], [-1.0, -2.0], True, versions))
+        return [*history, message, Message("user", "go on")]
+
+    history = ask([Message("user", "start")], "a", 3, 3)
+    ask(history, "b", 4, 6)
+    ask(history, "c", 5, 5)
+    first, second = graph.rows()
+    assert (first.mask, second.mask) == ([1, 1, 0, 1, 1], [0, 0, 0, 1, 1])
+    assert [row.versions for row in (first, second)] == ([(3, 6), (5, 5)] if known else [None, None])
+    assert first.split_at(0).versions == first.versions

@@ -5,6 +5,7 @@ import pytest
 from aworld_train.rollout.branches import branch_point
 from aworld_train.rollout.graph import MAX_BRANCH_POINTS, ConversationGraph
 from aworld_train.rollout.messages import Message, ToolCall, canonical_arguments
+from aworld_train.rollout.model import SampledTokens
 
 USER = Message("user", "1+1?")
 
@@ -60,7 +61,7 @@ def test_any_text_has_a_canonical_form(arguments: str) -> None:
 def test_reasoning_that_is_sent_back_must_be_the_recorded_one(sent: str, continues: bool) -> None:
     graph = ConversationGraph()
     context = graph.add_context(graph.match([USER], ""), "", [1])
-    turn = graph.add_sampled(context, "", calling("{}", "hm"), [2], [-1.0], ended=True)
+    turn = graph.add_sampled(context, "", calling("{}", "hm"), SampledTokens([2], [-1.0], True))
     result = Message("tool", "2", call_id="c1")
     match = graph.match([USER, calling("{ }", sent), result], "")
     assert (match.node is turn) is continues
@@ -72,7 +73,9 @@ def test_reasoning_that_is_sent_back_must_be_the_recorded_one(sent: str, continu
 def test_a_client_that_completes_a_turn_with_its_stop_text_continues_it() -> None:
     graph = ConversationGraph()
     context = graph.add_context(graph.match([USER], ""), "", [1])
-    turn = graph.add_sampled(context, "", Message("assistant", "x"), [2], [-1.0], False, stop="</code>")
+    turn = graph.add_sampled(
+        context, "", Message("assistant", "x"), SampledTokens([2], [-1.0], False), "</code>"
+    )
     for text, continues in (("x</code>", True), ("x", True), ("x</code>y", False)):
         match = graph.match([USER, Message("assistant", text), USER], "")
         assert (match.node is turn) is continues

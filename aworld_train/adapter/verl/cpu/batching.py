@@ -33,7 +33,18 @@ _TOKENS_BEFORE_STOP = 8
 
 @dataclass
 class GenerationRequest:
-    """One generation: the request, the sampled tokens, and why it ended (``stop``, ``length`` or ``aborted``)."""
+    """One generation.
+
+    Attributes:
+        request_id: Its identifier.
+        prompt: Token ids.
+        params: How tokens are sampled.
+        tokens: Those that were sampled.
+        logprobs: Their log-probabilities.
+        finish_reason: Why it ended: ``stop``, ``length`` or ``aborted``.
+        reused_tokens: How many tokens of the prompt were computed before.
+        versions: The version of the weights when it began, and when it ended.
+    """
 
     request_id: str
     prompt: list[int]
@@ -42,7 +53,7 @@ class GenerationRequest:
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
     reused_tokens: int = 0
-    tag: Any = None
+    versions: tuple[int | None, int | None] = (None, None)
 
     @property
     def length(self) -> int:

@@ -102,7 +102,9 @@ class TransformersServer:
         params = GenerationParams.parse(
             sampling_params, default_max_tokens=max(1, min(self.config.response_length, room))
         )
-        request = GenerationRequest(request_id, prompt, params, tag=self._global_steps)
+        request = GenerationRequest(
+            request_id, prompt, params, versions=(self._global_steps, self._global_steps)
+        )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batcher.check(request)
         self._incoming.append(request)
@@ -112,11 +114,17 @@ class TransformersServer:
             await future
         finally:
             self._futures.pop(id(request), None)
+        first, last = request.versions
         return TokenOutput(
             token_ids=request.tokens,
             log_probs=request.logprobs if sampling_params.get("logprobs", True) else None,
             stop_reason="aborted" if request.finish_reason == "aborted" else "completed",
-            extra_fields={"global_steps": request.tag, "num_cached_tokens": request.reused_tokens},
+            extra_fields={
+                "global_steps": first,
+                "min_global_steps": first,
+                "max_global_steps": last,
+                "num_cached_tokens": request.reused_tokens,
+            },
         )
 
     async def update_weights(
@@ -222,6 +230,7 @@ class TransformersServer:
 
     def _resolve(self, ended: list[GenerationRequest]) -> None:
         for request in ended:
+            request.versions = (request.versions[0], self._global_steps)
             future = self._futures.get(id(request))
             if future is not None and not future.done():
                 future.set_result(None)

@@ -275,15 +275,21 @@ async def test_what_old_weights_computed_is_not_used_under_new_ones(
 async def test_the_step_of_the_weights_is_reported(
     server: TransformersServer, model: Qwen3ForCausalLM
 ) -> None:
-    async def reported() -> int | None:
+    async def reported() -> list[int | None]:
         [output] = await results(start(server, prompt(0), max_tokens=1))
-        return output.extra_fields["global_steps"]
+        return [output.extra_fields[f"{which}global_steps"] for which in ("", "min_", "max_")]
 
-    assert await reported() is None
+    assert await reported() == [None, None, None]
     await load(server, model, step=7)
-    assert await reported() == 7
+    assert await reported() == [7, 7, 7]
     await load(server, model, step=None)
-    assert await reported() == 7
+    assert await reported() == [7, 7, 7]
+    begun = start(server, prompt(0), max_tokens=150)
+    await until_sampled(server, 1)
+    await load(server, model, step=8)
+    [output] = await results(begun)
+    assert len(output.token_ids) > 1
+    assert [output.extra_fields[f"{which}global_steps"] for which in ("", "min_", "max_")] == [7, 7, 8]
 
 
 async def test_weights_the_model_does_not_have_are_refused_and_nobody_waits_for_them(
