@@ -16,6 +16,8 @@ SKILL = "skill.txt"
 
 
 class CalculatorModel:
+    max_top_logprobs = 0
+
     def __init__(self, path: Path):
         self.name, self.tokenizer = path.name, tokenizer.build()
         self.skill = int((path / SKILL).read_text())

@@ -264,6 +264,7 @@ class _Engine:
     prompts: list[list[int]] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
     step: Step = _LAST
+    max_top_logprobs: int = 0
 
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
@@ -271,7 +272,7 @@ class _Engine:
         self.prompts.append(list(tokens))
         return SampledTokens(self.sampled, [-1.0] * len(self.sampled), self.step.ended)
 
-    async def parse(self, tokens: Sequence[int], tools: Sequence[Any]) -> ParsedTurn:
+    async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> ParsedTurn:
         return ParsedTurn(self.step.turn.content, "", self.step.turn.tool_calls)
 
     def text(self, tokens: Sequence[int]) -> str:

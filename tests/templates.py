@@ -100,6 +100,7 @@ class ScriptedModel:
     draw: Callable[[Any], tuple[list[int], bool]]
     calls: list[tuple[list[int], SampledTokens]] = field(default_factory=list)
     count: int = 0
+    max_top_logprobs: int = 0
 
     def __post_init__(self) -> None:
         self.template = template(self.family)
@@ -113,7 +114,16 @@ class ScriptedModel:
         new, ended = self.draw(self.tokenizer)
         logprobs = [-1.0 - (self.count + i) / 1024 for i in range(len(new))]
         self.count += len(new)
-        self.calls.append((prompt, SampledTokens(list(new), list(logprobs), ended)))
+        likely = [
+            [(token, logprob), (token + 1, -9.0)][: sampling.top_logprobs]
+            for token, logprob in zip(new, logprobs, strict=True)
+        ]
+        self.calls.append(
+            (
+                prompt,
+                SampledTokens(list(new), list(logprobs), ended, top_logprobs=likely if likely[0] else ()),
+            )
+        )
         return self.calls[-1][1]
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> ParsedTurn:

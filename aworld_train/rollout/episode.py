@@ -245,7 +245,8 @@ class Episode:
     @property
     def rules(self) -> RequestRules:
         """How requests are taken that want what the trainer does not enforce."""
-        return RequestRules(self._limits.strict_requests, self._model.template.options)
+        model = self._model
+        return RequestRules(self._limits.strict_requests, model.template.options, model.max_top_logprobs)
 
     @property
     def versions(self) -> WeightVersions | None:
@@ -374,7 +375,7 @@ class Episode:
             sampled = await self._model.generate(
                 f"{self._request_id}-{record.name}",
                 prompt,
-                replace(self._sampling(request), stop=request.stop),
+                replace(self._sampling(request), stop=request.stop, top_logprobs=request.top_logprobs),
                 max_tokens,
             )
         finally:
@@ -383,7 +384,11 @@ class Episode:
         cut = cut_at_stop(sampled.tokens, request.stop, self._model.text)
         if cut is not None:
             sampled = replace(
-                sampled, tokens=sampled.tokens[:cut], logprobs=sampled.logprobs[:cut], ended=False
+                sampled,
+                tokens=sampled.tokens[:cut],
+                logprobs=sampled.logprobs[:cut],
+                top_logprobs=sampled.top_logprobs[:cut],
+                ended=False,
             )
         tokens = sampled.tokens
         finished = sampled.ended or cut is not None
@@ -398,6 +403,10 @@ class Episode:
             tokens=tokens,
             logprobs=sampled.logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
+            top_logprobs=[
+                [(self._model.text([token]), logprob) for token, logprob in likely]
+                for likely in sampled.top_logprobs
+            ],
             malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
@@ -497,7 +506,8 @@ class AgentConversation:
 def _options(request: ChatRequest) -> tuple[Any, ...]:
     """What the answer to a request depends on beside its context."""
     sampling = (request.temperature, request.top_p, request.top_k)
-    return (request.use_tools, request.max_tokens, request.stop, request.logprobs, request.wishes, *sampling)
+    shown = (request.logprobs, request.top_logprobs)
+    return (request.use_tools, request.max_tokens, request.stop, request.wishes, *shown, *sampling)
 
 
 def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:

@@ -140,6 +140,7 @@ class ChatRequest:
         top_p: As above.
         top_k: As above.
         logprobs: Whether the answer is to hold the text and log-probability of each token.
+        top_logprobs: How many of the most likely tokens it is to hold with each.
         wishes: What is wanted of the answer and not enforced.
         choices: How many answers are wanted; each is sampled by a call of its own.
         plain: Whether the only message is a text to be continued, without a chat template.
@@ -154,6 +155,7 @@ class ChatRequest:
     top_p: float | None = None
     top_k: int | None = None
     logprobs: bool = False
+    top_logprobs: int = 0
     wishes: Wishes = NO_WISHES
     choices: int = 1
     plain: bool = False
@@ -172,6 +174,7 @@ class Completion:
         tokens: The sampled tokens; empty for an outside endpoint's answer, as are the next two.
         logprobs: The log-probability of each token.
         texts: The text of each token, if it was requested.
+        top_logprobs: For each token the texts and log-probabilities of the most likely ones, if they were requested.
         malformed: Whether a tool call begins that cannot be parsed, or a thought has no end.
         seconds: The time of the model call.
         stop: The stop text that ended the turn, which is among the tokens and not in the content.
@@ -186,6 +189,7 @@ class Completion:
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
     texts: Sequence[str] = field(default=(), repr=False)
+    top_logprobs: Sequence[Sequence[tuple[str, float]]] = field(default=(), repr=False)
     malformed: bool = False
     seconds: float = 0.0
     stop: str = ""

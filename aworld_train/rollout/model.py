@@ -30,12 +30,14 @@ class SampledTokens:
         logprobs: The log-probability of each.
         ended: Whether the model ended its turn itself.
         versions: The versions of the weights, which may change meanwhile; None if the engine does not say.
+        top_logprobs: For each token, the most likely ones in its place with their log-probabilities, if wanted.
     """
 
     tokens: list[int]
     logprobs: list[float]
     ended: bool
     versions: WeightVersions | None = None
+    top_logprobs: Sequence[Sequence[tuple[int, float]]] = ()
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,26 @@ class SamplingParams:
         top_p: 1 is off.
         top_k: -1 is off.
         stop: Texts after which no more tokens are needed; an engine may go on.
+        top_logprobs: How many of the most likely tokens are wanted with each sampled one.
     """
 
     temperature: float
     top_p: float
     top_k: int
     stop: tuple[str, ...] = ()
+    top_logprobs: int = 0
 
 
 class LanguageModel(Protocol):
-    """The model that is trained or evaluated."""
+    """The model that is trained or evaluated.
+
+    Attributes:
+        template: Its chat template.
+        max_top_logprobs: How many of the most likely tokens its engine can return.
+    """
 
     template: ChatTemplate
+    max_top_logprobs: int
 
     async def generate(
         self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int

@@ -98,10 +98,12 @@ class RequestRules:
     Attributes:
         strict: Whether they are refused; else they are taken as wishes.
         template_options: The recipe's arguments of the chat template, which a request may repeat.
+        max_top_logprobs: How many of the most likely tokens the engine can return.
     """
 
     strict: bool = False
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    max_top_logprobs: int = 0
 
 
 @lru_cache(maxsize=256)

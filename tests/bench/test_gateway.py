@@ -87,6 +87,7 @@ class StubEngine:
 
     delays: list[float]
     turn: int = 0
+    max_top_logprobs: int = 0
 
     def __post_init__(self) -> None:
         self.template = _template()

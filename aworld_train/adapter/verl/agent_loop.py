@@ -12,6 +12,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from aworld_train.adapter.episodes.player import EpisodePlayer
 from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.rows import output_rows
 
@@ -36,6 +37,7 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
             self.apply_chat_template_kwargs,
             end_tokens(path),
             engine_stops=self.rollout_config.get("name") in STOPPING_ENGINES,
+            max_top_logprobs=MAX_TOP_LOGPROBS if self.rollout_config.get("name") == "transformers" else 0,
         )
         finished = await self.player.play(
             model,

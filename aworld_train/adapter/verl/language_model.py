@@ -32,6 +32,7 @@ class VerlModel:
         template_options: Further arguments of the chat template.
         end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
         engine_stops: Whether the engine ends generation at a text, with vLLM's parameters.
+        max_top_logprobs: How many of the most likely tokens the engine returns, if a parameter asks for them.
 
     Raises:
         ModelError: The parser does not fit the chat template.
@@ -45,12 +46,14 @@ class VerlModel:
         template_options: Mapping[str, Any],
         end_tokens: Sequence[int] = (),
         engine_stops: bool = False,
+        max_top_logprobs: int = 0,
     ):
         self._server_manager = server_manager
         self._tokenizer = tokenizer
         written_options = json.dumps(dict(template_options))
         self._format = _call_format(parser, tokenizer, written_options)
         self._engine_stops = engine_stops
+        self.max_top_logprobs = max_top_logprobs
         stops = _ids_of(tokenizer, self._format.stops)
         self._extra = {"stop_token_ids": stops} if stops else {}
         ends = {tokenizer.eos_token_id, *stops, *end_tokens} - {None}
@@ -72,6 +75,8 @@ class VerlModel:
         if sampling.stop and self._engine_stops:
             # The stop text's tokens are recorded like all others; where to cut is decided by the episode.
             params |= {"stop": list(sampling.stop), "include_stop_str_in_output": True}
+        if sampling.top_logprobs:
+            params["top_logprobs"] = sampling.top_logprobs
         try:
             output = await self._server_manager.generate(
                 request_id=request_id, prompt_ids=tokens, sampling_params=params
@@ -84,7 +89,8 @@ class VerlModel:
         if output.log_probs is None or len(output.log_probs) != len(sampled):
             raise EpisodeFailure("the engine did not return one log-probability per token")
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
-        return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields))
+        likely = output.extra_fields.get("top_logprobs", ())
+        return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields), likely)
 
     async def parse(
         self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]

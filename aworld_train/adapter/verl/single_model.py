@@ -28,13 +28,16 @@ class VerlLoadedModel:
         self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
         self._end_tokens = end_tokens(str(actor.model.path))
         if model_url is None:
+            from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
             from aworld_train.adapter.verl.cpu.server import TransformersServer
 
             self._engine: Any = TransformersServer(actor.rollout, actor.model, 0, 1)
+            self._max_top_logprobs = MAX_TOP_LOGPROBS
         else:
             from aworld_train.adapter.verl.completions import CompletionsServer
 
             self._engine = CompletionsServer(model_url)
+            self._max_top_logprobs = 0
 
     def for_episode(self) -> VerlModel:
         """As ``LoadedModel.for_episode``."""
@@ -45,6 +48,7 @@ class VerlLoadedModel:
             self._template_options,
             self._end_tokens,
             engine_stops=True,
+            max_top_logprobs=self._max_top_logprobs,
         )
 
     async def close(self) -> None:

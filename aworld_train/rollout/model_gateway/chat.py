@@ -44,6 +44,7 @@ _READ = frozenset(
         "tool_choice",
         "tools",
         "top_k",
+        "top_logprobs",
         "top_p",
     }
 )
@@ -73,6 +74,7 @@ def read(
         max_tokens=_max_tokens(body),
         stop=sampling.stop_texts(body, "stop"),
         logprobs=fields.flag(body, "logprobs"),
+        top_logprobs=_top_logprobs(body, around.rules),
         wishes=_wishes(body, choice, offered.functions, around.rules),
         choices=choices(body),
         **sampling.requested_sampling(body),
@@ -99,6 +101,13 @@ def one_call_wanted(body: Json, functions: Sequence[Json], rules: RequestRules) 
     """Whether ``parallel_tool_calls`` wants one call at most."""
     name = "parallel_tool_calls"
     return body.get(name) is not None and tools.one_call(not fields.flag(body, name), name, functions, rules)
+
+
+def _top_logprobs(body: Json, rules: RequestRules) -> int:
+    count = sampling.top_logprobs(body, rules)
+    if count and not fields.flag(body, "logprobs"):
+        raise fields.unsupported("top_logprobs", "it takes `logprobs: true` beside it")
+    return count
 
 
 def choices(body: Json) -> int:

@@ -19,6 +19,7 @@ from aworld_train.rollout.model_gateway.dialect import (
     new_id,
 )
 from aworld_train.rollout.model_gateway.fields import Json
+from aworld_train.rollout.wishes import RequestRules
 
 _READ = frozenset(
     {
@@ -47,17 +48,14 @@ def read(
     fields.text(body, "model")
     if body.get("suffix"):
         raise fields.unsupported("suffix", "the model continues a text and does not fill a gap")
-    others = fields.integer(body, "logprobs", min_value=0)
-    if others and others > 1:
-        raise fields.unsupported(
-            "logprobs", "the engine gives the log-probability of the sampled token alone"
-        )
+    logprobs = fields.integer(body, "logprobs", min_value=0)
     options = fields.as_object(body.get("stream_options") or {}, "stream_options")
     request = ChatRequest(
         (Message("user", _prompt(body.get("prompt"))),),
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
         stop=sampling.stop_texts(body, "stop"),
-        logprobs=others is not None,
+        logprobs=logprobs is not None,
+        top_logprobs=_top_logprobs(body, around.rules),
         choices=chat.choices(body),
         plain=True,
         **sampling.requested_sampling(body),
@@ -65,6 +63,13 @@ def read(
     return ParsedRequest(
         request, stream=fields.flag(body, "stream"), usage=fields.flag(options, "include_usage")
     )
+
+
+def _top_logprobs(body: Json, rules: RequestRules) -> int:
+    """As ``logprobs`` says; for 1, the usual value, an engine that gives no others gives the sampled token alone."""
+    if body.get("logprobs") == 1 and not rules.max_top_logprobs:
+        return 0
+    return sampling.top_logprobs(body, rules, "logprobs")
 
 
 def _prompt(prompt: Any) -> str:
@@ -109,7 +114,8 @@ def _logprobs(completion: Completion) -> Json:
     return {
         "tokens": list(completion.texts),
         "token_logprobs": list(completion.logprobs),
-        "top_logprobs": None,
+        # Of two tokens with the same text, such as special ones, the more likely stays.
+        "top_logprobs": [dict(reversed(likely)) for likely in completion.top_logprobs] or None,
         "text_offset": offsets[:-1],
     }
 

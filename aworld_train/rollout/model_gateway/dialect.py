@@ -110,7 +110,12 @@ def event(data: Json, name: str = "") -> bytes:
 
 def token_logprobs(completion: Completion) -> list[Json]:
     """The sampled tokens in OpenAI's format; empty if their texts were not requested."""
+    likely = completion.top_logprobs or [()] * len(completion.texts)
     return [
-        {"token": text, "logprob": logprob, "bytes": list(text.encode(errors="replace")), "top_logprobs": []}
-        for text, logprob in zip(completion.texts, completion.logprobs, strict=False)
+        {**_logprob(text, logprob), "top_logprobs": [_logprob(*each) for each in others]}
+        for text, logprob, others in zip(completion.texts, completion.logprobs, likely, strict=False)
     ]
+
+
+def _logprob(text: str, logprob: float) -> Json:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode(errors="replace"))}

@@ -44,6 +44,7 @@ _READ = frozenset(
         "tool_choice",
         "tools",
         "top_k",
+        "top_logprobs",
         "top_p",
     }
 )
@@ -86,6 +87,7 @@ def read(
         use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_output_tokens", min_value=1),
         logprobs=_LOGPROBS in fields.array(body, "include"),
+        top_logprobs=sampling.top_logprobs(body, around.rules),
         wishes=Wishes(choice.must_call, choice.tools, one_call, output),
         **sampling.requested_sampling(body),
     )

@@ -64,7 +64,7 @@ _REASONS: Mapping[str, str] = {
     "n": "one answer comes to each request of this endpoint; /v1/chat/completions gives several",
     "prompt_logprobs": "the engine gives log-probabilities of sampled tokens alone",
     "stop_token_ids": "only the model's own tokens end its turn; `stop` takes texts",
-    "top_logprobs": "the engine gives the log-probability of the sampled token alone",
+    "top_logprobs": "/v1/chat/completions and /v1/responses have it",
     "web_search_options": "only an agent's own tools are possible",
 }
 
@@ -124,6 +124,22 @@ def requested_sampling(body: Mapping[str, Any]) -> dict[str, Any]:
         "top_p": fields.number(body, "top_p", max_value=1),
         "top_k": fields.integer(body, "top_k", min_value=-1),
     }
+
+
+def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = "top_logprobs") -> int:
+    """How many of the most likely tokens are wanted with each sampled one.
+
+    Raises:
+        RequestRefused: more than the engine can return.
+    """
+    count = fields.integer(body, parameter, min_value=0) or 0
+    if count and not rules.max_top_logprobs:
+        raise fields.unsupported(
+            parameter, "this engine gives the log-probability of the sampled token alone"
+        )
+    if count > rules.max_top_logprobs:
+        raise fields.wrong(count, parameter, f"an integer from 0 to {rules.max_top_logprobs}")
+    return count
 
 
 def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:

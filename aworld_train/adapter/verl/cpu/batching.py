@@ -20,7 +20,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from aworld_train.adapter.verl.cpu.kv_cache import CacheShape, PrefixStore, RowCache
-from aworld_train.adapter.verl.cpu.sampling import GenerationParams, sample
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams, most_likely, sample
 
 ATTENTION = "aworld_grouped_sdpa"
 _ADMITTED_TOKENS = 8192  # most tokens of new sequences in one step, because running sequences wait for them
@@ -41,6 +41,7 @@ class GenerationRequest:
         params: How tokens are sampled.
         tokens: Those that were sampled.
         logprobs: Their log-probabilities.
+        top_logprobs: For each, the most likely tokens in its place, if they are wanted.
         finish_reason: Why it ended: ``stop``, ``length`` or ``aborted``.
         reused_tokens: How many tokens of the prompt were computed before.
         versions: The version of the weights when it began, and when it ended.
@@ -51,6 +52,7 @@ class GenerationRequest:
     params: GenerationParams
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     finish_reason: str | None = None
     reused_tokens: int = 0
     versions: tuple[int | None, int | None] = (None, None)
@@ -291,7 +293,11 @@ class ContinuousBatcher:
             use_cache=True,
             logits_to_keep=1,
         )
-        chosen, logprobs = sample(output.logits[:, -1], [r.params for r in requests], self._generator)
+        logits = output.logits[:, -1]
+        chosen, logprobs = sample(logits, [r.params for r in requests], self._generator)
+        for row, request in enumerate(requests):
+            if request.params.top_logprobs:
+                request.top_logprobs.append(most_likely(logits[row], request.params))
         for request, token, logprob in zip(requests, chosen.tolist(), logprobs.tolist(), strict=True):
             request.tokens.append(token)
             request.logprobs.append(logprob)

@@ -24,6 +24,10 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
+MAX_TOP_LOGPROBS = 20
+"""As at OpenAI."""
+
+
 @dataclass(frozen=True)
 class GenerationParams:
     """The parameters of one request.
@@ -36,6 +40,7 @@ class GenerationParams:
         stop_token_ids: Tokens that end the generation.
         ignore_eos: Whether the model's own end tokens do not end it.
         stop: Texts that end it; the tokens of the text are returned.
+        top_logprobs: How many of the most likely tokens are returned with each sampled one.
     """
 
     max_tokens: int
@@ -45,6 +50,7 @@ class GenerationParams:
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
+    top_logprobs: int = 0
 
     @classmethod
     def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
@@ -63,6 +69,7 @@ class GenerationParams:
             stop_token_ids=frozenset(rest.pop("stop_token_ids", None) or ()),
             ignore_eos=bool(rest.pop("ignore_eos", False)),
             stop=_texts(rest.pop("stop", None)),
+            top_logprobs=int(rest.pop("top_logprobs", None) or 0),
         )
         for key, value in rest.items():
             if key not in _NEUTRAL:
@@ -77,6 +84,8 @@ class GenerationParams:
             raise ValueError(f"top_p must be above 0 and at most 1, not {params.top_p}")
         if params.top_k < -1:
             raise ValueError(f"top_k must be -1 (off) or at least 1, not {params.top_k}")
+        if not 0 <= params.top_logprobs <= MAX_TOP_LOGPROBS:
+            raise ValueError(f"top_logprobs must be 0 to {MAX_TOP_LOGPROBS}, not {params.top_logprobs}")
         return params
 
 
@@ -98,11 +107,7 @@ def sample(
     Returns:
         Token ids ``[batch]`` and their log-probabilities ``[batch]`` in float32.
     """
-    temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
-    scores = logits.float() / temperatures[:, None]
-    if any(p.top_k > 0 or p.top_p < 1 for p in params):
-        scores = _truncate(scores, params)
-    logprobs = torch.log_softmax(scores, dim=-1)
+    logprobs = _log_distribution(logits, params)
     greedy = torch.tensor([p.temperature == 0 for p in params])
     tokens = logits.argmax(
         dim=-1
@@ -111,6 +116,28 @@ def sample(
         drawn = torch.multinomial(logprobs.exp(), 1, generator=generator)[:, 0]
         tokens = torch.where(greedy, tokens, drawn)
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def most_likely(logits: torch.Tensor, params: GenerationParams) -> list[tuple[int, float]]:
+    """The most likely tokens with their log-probabilities, as many as are wanted and can be drawn.
+
+    Args:
+        logits: ``[vocabulary]``.
+        params: How the token is drawn.
+    """
+    logprobs = _log_distribution(logits[None], [params])[0]
+    values, tokens = logprobs.topk(min(params.top_logprobs, logprobs.shape[0]))
+    pairs = zip(tokens.tolist(), values.tolist(), strict=True)
+    return [(token, value) for token, value in pairs if value > -math.inf]
+
+
+def _log_distribution(logits: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:
+    """The log-probability of every token ``[batch, vocabulary]``, after temperature, top-k and top-p."""
+    temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float32)
+    scores = logits.float() / temperatures[:, None]
+    if any(p.top_k > 0 or p.top_p < 1 for p in params):
+        scores = _truncate(scores, params)
+    return torch.log_softmax(scores, dim=-1)
 
 
 def _truncate(scores: torch.Tensor, params: Sequence[GenerationParams]) -> torch.Tensor:

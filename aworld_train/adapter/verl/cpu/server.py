@@ -124,6 +124,7 @@ class TransformersServer:
                 "min_global_steps": first,
                 "max_global_steps": last,
                 "num_cached_tokens": request.reused_tokens,
+                "top_logprobs": request.top_logprobs,
             },
         )
 

@@ -35,7 +35,7 @@ FORCED = {"type": "function", "function": {"name": "add"}}
 
 @asynccontextmanager
 async def playing(
-    *turns: str, family: str = "chatml_tools"
+    *turns: str, family: str = "chatml_tools", max_top_logprobs: int = 0
 ) -> AsyncIterator[tuple[ScriptedModel, Episode, ModelGatewaySession]]:
     """An episode whose model says ``turns``, behind a gateway."""
     script = iter(turns)
@@ -43,7 +43,7 @@ async def playing(
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
         return [*cut_up(tokenizer, next(script), 1), tokenizer.eos_token_id], True
 
-    model = ScriptedModel(family, draw)
+    model = ScriptedModel(family, draw, max_top_logprobs=max_top_logprobs)
     episode = Episode(model, LIMITS)
     async with serving() as gateway:
         yield model, episode, gateway.open_session(MODEL, episode.conversation, episode.rules)
@@ -388,3 +388,32 @@ def test_a_form_is_checked_without_the_network_and_without_patterns(
     written = json.dumps(schema)
     assert schema_fault(written) == ""
     assert OutputFormat(written).fits(text) is fits
+
+
+async def test_the_most_likely_tokens_come_from_an_engine_that_has_them() -> None:
+    async with playing("2 or 3", "2 or 3", "2 or 3", max_top_logprobs=2) as (model, _, session):
+        ai = client(session)
+        chat = await ai.chat.completions.create(
+            model="m", messages=[USER], logprobs=True, top_logprobs=2, stop=["or"]
+        )
+        response = await ai.responses.create(
+            model="m", input="1+1?", include=["message.output_text.logprobs"], top_logprobs=1
+        )
+        text = await ai.completions.create(model="m", prompt="1+1=", logprobs=2)
+        for body in ({"logprobs": True, "top_logprobs": 3}, {"top_logprobs": 1}):
+            status, got = await post(f"{session.address()}/chat/completions", {"messages": [USER], **body})
+            assert (status, got["error"]["param"]) == (400, "top_logprobs")
+    (_, sampled), (_, of_response), (_, of_text) = model.calls
+    content = chat.choices[0].logprobs.content  # type: ignore[union-attr]
+    assert content and len(content) < len(sampled.tokens)
+    for one, likely in zip(content, sampled.top_logprobs, strict=False):
+        assert [(each.token, each.logprob) for each in one.top_logprobs] == [
+            (model.text([token]), logprob) for token, logprob in likely
+        ]
+        assert (one.token, one.logprob) == (one.top_logprobs[0].token, one.top_logprobs[0].logprob)
+    shown = response.output[0].content[0].logprobs  # type: ignore[union-attr]
+    assert [[each.logprob for each in one.top_logprobs] for one in shown] == [
+        [logprob] for logprob in of_response.logprobs
+    ]
+    listed = text.choices[0].logprobs.top_logprobs  # type: ignore[union-attr]
+    assert [max(each.values()) for each in listed or []] == of_text.logprobs

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.adapter.verl.cpu.sampling import GenerationParams, sample
+from aworld_train.adapter.verl.cpu.sampling import GenerationParams, most_likely, sample
 
 VOCABULARY = 12
 
@@ -209,3 +209,22 @@ def test_what_would_change_sampling_and_is_not_supported_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
         GenerationParams.parse(sent, default_max_tokens=9)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        GenerationParams(1, top_logprobs=3),
+        GenerationParams(1, temperature=0, top_logprobs=1),
+        GenerationParams(1, temperature=1.3, top_k=2, top_logprobs=5),
+        GenerationParams(1, top_logprobs=20),
+    ],
+    ids=str,
+)
+def test_the_most_likely_tokens_are_those_of_the_distribution(params: GenerationParams) -> None:
+    logits = some_logits()
+    expected = sorted(enumerate(reference(logits, params)), key=lambda pair: -pair[1])
+    expected = [pair for pair in expected if pair[1] > 0][: params.top_logprobs]
+    found = most_likely(logits, params)
+    assert [token for token, _ in found] == [token for token, _ in expected]
+    assert [math.exp(logprob) for _, logprob in found] == pytest.approx([p for _, p in expected], rel=1e-4)

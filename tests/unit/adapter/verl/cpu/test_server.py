@@ -272,6 +272,19 @@ async def test_what_old_weights_computed_is_not_used_under_new_ones(
     assert following.log_probs == pytest.approx(logprobs, abs=2e-5)
 
 
+async def test_the_most_likely_tokens_come_with_those_requests_that_want_them(
+    server: TransformersServer,
+) -> None:
+    wanting, other = await results(
+        start(server, prompt(0), max_tokens=5, top_logprobs=3), start(server, prompt(1, 5), max_tokens=5)
+    )
+    assert other.extra_fields["top_logprobs"] == []
+    likely = wanting.extra_fields["top_logprobs"]
+    assert [len(each) for each in likely] == [3] * 5
+    assert [each[0][0] for each in likely] == wanting.token_ids  # greedy
+    assert [each[0][1] for each in likely] == wanting.log_probs
+
+
 async def test_the_step_of_the_weights_is_reported(
     server: TransformersServer, model: Qwen3ForCausalLM
 ) -> None:
