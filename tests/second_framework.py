@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from aworld_train.adapter.base import Checkpoint, RunMode, RunPlan, StepRow
+from aworld_train.adapter.base import Checkpoint, RunMode, RunPlan, StepRow, TrainingFramework
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.episodes.single import play_row
 from aworld_train.json_lines import JsonLinesTail
@@ -23,12 +23,9 @@ from aworld_train.recipe.schema import Recipe
 from tests.calculator_model import SKILL, CalculatorModel
 
 
-class Counting:
+class Counting(TrainingFramework):
     name, packages = "counting", ("pyyaml",)
     owned_keys: Mapping[str, str] = {"steps": "trainer.steps says how many there are."}
-
-    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
-        return None
 
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         config = self.composed(recipe, folder) | {"mode": mode.value}
@@ -60,9 +57,6 @@ class Counting:
     def last_checkpoint(self, folder: Path) -> Checkpoint | None:
         steps = [int(path.parent.name) for path in folder.glob("*/whole")]
         return Checkpoint(max(steps), folder / str(max(steps)) / "model") if steps else None
-
-    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-        return []
 
     def model_in(self, checkpoint: Path) -> Path | None:
         return checkpoint / "model" if (checkpoint / "model" / "config.json").is_file() else None

@@ -8,6 +8,7 @@ A framework is a class whose constructor takes no arguments. An entry point in t
 makes a framework of another package known; ``register`` makes one of this process known.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -116,7 +117,7 @@ class LoadedModel(Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework.
+    """A training framework; a class that inherits from this one may leave out the last three methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -128,13 +129,7 @@ class TrainingFramework(Protocol):
     packages: Sequence[str]
     owned_keys: Mapping[str, str]
 
-    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.
-
-        Raises:
-            RecipeError: A value has no place in a recipe.
-        """
-
+    @abstractmethod
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """The plan by which the framework runs a recipe in ``folder``; writes nothing.
 
@@ -143,28 +138,27 @@ class TrainingFramework(Protocol):
             DependencyMissing: The framework is not installed.
         """
 
+    @abstractmethod
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
         """The framework's whole configuration for a recipe, to be shown; raises the errors of ``compile``."""
 
+    @abstractmethod
     def errors_in(self, log: str) -> list[str]:
         """The lines of a log's end that name an error, in order, without colours and prefixes."""
 
+    @abstractmethod
     def step_rows(self, file: Path) -> StepReader:
         """A reader of the metrics that a start appends to ``file``."""
 
+    @abstractmethod
     def last_checkpoint(self, folder: Path) -> Checkpoint | None:
         """The last complete checkpoint below a run's ``checkpoints``."""
 
-    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
-        """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
-
-        Returns:
-            What is wrong with newer checkpoints, in sentences.
-        """
-
+    @abstractmethod
     def model_in(self, checkpoint: Path) -> Path | None:
         """The model, in Hugging Face's format, that a folder of the framework's checkpoints holds."""
 
+    @abstractmethod
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
         """The recipe's model with training's engine, to play single episodes in this process.
 
@@ -176,6 +170,26 @@ class TrainingFramework(Protocol):
         Raises:
             ModelError: The model or the server cannot be used.
         """
+
+    def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.
+
+        Raises:
+            RecipeError: A value has no place in a recipe.
+        """
+        return None
+
+    def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Further arguments of the model's chat template, in a configuration that `composed` returned."""
+        return {}
+
+    def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
+        """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
+
+        Returns:
+            What is wrong with newer checkpoints, in sentences.
+        """
+        return []
 
 
 _registered: dict[str, type[TrainingFramework]] = {}

@@ -49,10 +49,15 @@ def show(
 def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything.
 
+    Of a model on this machine it says how tool calls are read and how the chat template continues turns.
+
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
     from aworld_train import recipe as recipes
+    from aworld_train.adapter.base import framework_of
     from aworld_train.errors import DependencyMissing
+    from aworld_train.model.tool_parser import check_tool_parser
+    from aworld_train.model.turns import TurnsCheck
     from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.reward_checks import check_rewards, reward_remarks, runs_code
 
@@ -63,9 +68,12 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
     call_time = call_time_note(loaded, limits)
-    remarks = [*reward_remarks(loaded), *([call_time] if call_time else [])]
+    parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
+    remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
-        _composed(loaded)
+        options = framework_of(loaded).template_options(_composed(loaded))
+        with TurnsCheck(loaded.model.path, options) as turns:
+            remarks += filter(None, [turns.line()])
         framework_checked = True
     except DependencyMissing as error:
         framework_checked = False

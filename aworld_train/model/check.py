@@ -1,12 +1,11 @@
 """Checks before a run that a model directory is complete, by its files alone."""
 
 import json
-import re
 from pathlib import Path
 
 from aworld_train.errors import ModelError
+from aworld_train.model.files import is_hub_name
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 
@@ -23,7 +22,7 @@ def check_model(path: str | None) -> None:
         )
     folder = Path(path).expanduser()
     if not folder.exists():
-        if _HUB_NAME.fullmatch(path):
+        if is_hub_name(path):
             return
         raise ModelError(
             f"There is no model directory {path}. Give an existing one, or make a small one with "

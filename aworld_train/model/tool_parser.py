@@ -1,4 +1,4 @@
-"""Checks before a run that ``agent.tool_parser`` fits a model directory, by its files alone.
+"""Checks before a run that ``agent.tool_parser`` fits a model, by its files alone.
 
 The chat template is rendered here without the tokenizer, whose library takes seconds to import.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aworld_train.errors import ModelError
+from aworld_train.model.files import local_folder
 from aworld_train.rollout.formats.choose import Choice, choose
 
 # Marks the assistant's tokens for training, in templates made for it; an extension of Jinja in transformers.
@@ -20,17 +21,17 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def check_tool_parser(path: str | None, name: str) -> str | None:
-    """Check ``agent.tool_parser`` against the chat template of a model directory.
+    """Check ``agent.tool_parser`` against the chat template of a model.
 
     Returns:
-        One sentence for people with the format that the run will use; None for a model on the hub, whose template is
-        checked when it is loaded.
+        One sentence for people with the format that the run will use; None for a model that is not on this machine,
+        whose template is checked when it is loaded.
 
     Raises:
         ModelError: There is no such format, or the chat template writes calls in another one.
     """
-    folder = Path(path).expanduser() if path else None
-    if folder is None or not folder.is_dir():
+    folder = local_folder(path)
+    if folder is None:
         return None
     config = _json(folder / "tokenizer_config.json")
     source = _template(folder, config)

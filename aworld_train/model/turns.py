@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from aworld_train.model.files import local_folder
+
 _MAX_SECONDS = 60
 
 
@@ -14,15 +16,16 @@ class TurnsCheck:
     """A process that tries a model's chat template while a run starts; its line is only information.
 
     Args:
-        model: A model directory; others are not tried.
+        model: A model directory, or the name of a model on the hub; it is tried if its files are on this machine.
         options: Further arguments of the template.
     """
 
-    def __init__(self, model: str, options: Mapping[str, Any]):
+    def __init__(self, model: str | None, options: Mapping[str, Any]):
         self._process: subprocess.Popen[str] | None = None
-        if (Path(model) / "tokenizer.json").is_file():
+        folder = local_folder(model)
+        if folder is not None and (folder / "tokenizer.json").is_file():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, model, json.dumps(dict(options))],
+                [sys.executable, "-P", "-m", __name__, str(folder), json.dumps(dict(options))],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

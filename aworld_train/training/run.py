@@ -80,7 +80,7 @@ def train(
                 for remark in filter(None, remarks):
                     progress.note(remark)
                 with (
-                    TurnsCheck(str(recipe.model.path), plan.template_options) as turns,
+                    TurnsCheck(recipe.model.path, plan.template_options) as turns,
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,
                 ):

@@ -47,12 +47,16 @@ class VerlFramework:
             command=verl_command(folder),
             environment=environment,
             without_first_validation=WITHOUT_FIRST_VALIDATION,
-            template_options=config["data"].get("apply_chat_template_kwargs") or {},
+            template_options=self.template_options(config),
         )
 
     def composed(self, recipe: Recipe, folder: Path) -> dict[str, Any]:
         """As ``TrainingFramework.composed``."""
         return compose(recipe, folder)
+
+    def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As ``TrainingFramework.template_options``."""
+        return composed["data"].get("apply_chat_template_kwargs") or {}
 
     def errors_in(self, text: str) -> list[str]:
         """As ``TrainingFramework.errors_in``."""

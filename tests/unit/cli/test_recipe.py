@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from aworld_train import recipe
 from aworld_train.cli.recipe import app
-from aworld_train.errors import DependencyMissing, RecipeError
+from aworld_train.errors import DependencyMissing, ModelError, RecipeError
+from aworld_train.model import tokenizer
 
 needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
 TRAINABLE = """\
@@ -58,6 +59,19 @@ def test_a_secret_among_verls_keys_is_refused_and_not_repeated(monkeypatch: pyte
 
 
 @needs_verl
+def test_check_says_how_turns_of_a_model_are_read_and_continued() -> None:
+    tokenizer.build().save_pretrained("models/tiny")
+    checked = json.loads(run("check", "small.yaml", "--json").stdout)
+    assert checked["remarks"] == [
+        "Tool calls are read as hermes (by the chat template).",
+        "The chat template continues each turn: an episode is one training row.",
+    ]
+    refused = run("check", "small.yaml", "agent.tool_parser=glm")
+    assert isinstance(refused.exception, ModelError)
+    assert "glm does not fit the model" in str(refused.exception)
+
+
+@needs_verl
 def test_check_passes_a_sound_recipe() -> None:
     assert run("check", "small.yaml").stdout == "small.yaml: fine\n"
     checked = json.loads(run("check", "small.yaml", "--json").stdout)
@@ -95,7 +109,7 @@ def test_check_says_so_when_verl_is_not_there_to_check_against(monkeypatch: pyte
 def test_check_remarks_on_a_tool_timeout_below_the_limits_of_the_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {})
+    monkeypatch.setattr("aworld_train.cli.recipe._composed", lambda loaded: {"data": {}})
     early = ["small.yaml", "agent.tool_timeout=60", "env.docker_dir=gaia-mcp-server", "env.url=null"]
     checked = run("check", *early)
     assert checked.exit_code == 0 and checked.stdout == "small.yaml: fine\n"

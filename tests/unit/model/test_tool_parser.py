@@ -57,8 +57,12 @@ def test_tokens_decide_where_the_template_shows_no_calls(tmp_path: Path) -> None
     assert "lfm2 (by the mark" in str(check_tool_parser(str(tmp_path), "auto"))
 
 
-def test_a_model_on_the_hub_is_checked_when_it_is_loaded() -> None:
-    assert check_tool_parser("Qwen/Qwen3-0.6B", "auto") is None
+def test_a_model_on_the_hub_is_checked_where_it_is_in_the_cache_else_when_it_is_loaded(hub: None) -> None:
+    assert check_tool_parser("some/model", "auto") == "Tool calls are read as hermes (by the chat template)."
+    with pytest.raises(ModelError, match="glm does not fit the model"):
+        check_tool_parser("some/model", "glm")
+    assert check_tool_parser("other/model", "auto") is None
+    assert check_tool_parser("nothing", "auto") is None
 
 
 def test_the_check_imports_no_tokenizer(tiny: Path) -> None:

@@ -14,6 +14,13 @@ def test_a_model_s_chat_template_is_tried_in_another_process(tmp_path: Path) -> 
         assert turns.line() == "The chat template continues each turn: an episode is one training row."
 
 
+def test_a_model_of_the_hub_is_tried_where_it_is_in_the_cache(hub: None) -> None:
+    with TurnsCheck("some/model", {}) as turns:
+        assert turns.line() == "The chat template continues each turn: an episode is one training row."
+    with TurnsCheck("other/model", {}) as turns:
+        assert turns.line() is None
+
+
 def test_a_model_that_is_not_here_or_cannot_be_loaded_is_not_tried(tmp_path: Path) -> None:
     with TurnsCheck("some/model", {}) as turns:
         assert turns.line() is None
