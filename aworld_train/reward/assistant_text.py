@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aworld_train.errors import RewardError
-from aworld_train.rollout.formats.thinking import closed, divide
+from aworld_train.thinking import closed, divide
 
 # The opening of a tool's text in a decoded response, and the last marker before the assistant's next text:
 # ChatML turns, and the tags that Qwen's templates put inside them, which remain when special tokens are removed.

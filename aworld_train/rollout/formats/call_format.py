@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from aworld_train.rollout.formats import thinking
+from aworld_train import thinking
 from aworld_train.rollout.formats.schemas import Tools, tool_names
-from aworld_train.rollout.formats.thinking import Marks
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.model import ParsedTurn
+from aworld_train.thinking import Marks
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"\s*")

@@ -11,7 +11,7 @@ from aworld_train.errors import RewardError
 from aworld_train.reward.assistant_text import assistant_text, outside_thinking, without_tool_text
 from aworld_train.reward.extraction import extract
 from aworld_train.reward.gaia import gaia
-from aworld_train.rollout.formats.thinking import MARKS, Marks
+from aworld_train.thinking import MARKS, Marks
 
 TOOL_CALL = {
     "id": "1",

@@ -9,7 +9,7 @@ import pytest
 from aworld_train.errors import ModelError
 from aworld_train.rollout.formats import FORMATS, unknown_name
 from aworld_train.rollout.formats.choose import Choice, choose
-from aworld_train.rollout.formats.thinking import MARKS
+from aworld_train.thinking import MARKS
 from tests.unit.rollout.formats.test_families import BOTH
 
 

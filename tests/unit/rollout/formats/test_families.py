@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from aworld_train.rollout.formats import FORMATS, read_turn
-from aworld_train.rollout.formats.thinking import MARKS, Marks, opened_by
 from aworld_train.rollout.model import ParsedTurn
+from aworld_train.thinking import MARKS, Marks, opened_by
 
 TOOLS = [
     {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aworld_train.rollout.formats import FORMATS, read_turn
-from aworld_train.rollout.formats.thinking import MARKS, divide
+from aworld_train.thinking import MARKS, divide
 from tests.unit.rollout.formats.test_families import BOTH, TOOLS
 
 MILLION = 1_000_000
