@@ -1,5 +1,6 @@
 """Tries how a model's chat template continues turns, in a process of its own, because that loads transformers."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -25,12 +26,17 @@ class TurnsCheck:
         folder = local_folder(model)
         if folder is not None and (folder / "tokenizer.json").is_file():
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(folder), json.dumps(dict(options))],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
+            assert self._process.stdin is not None
+            # Not as arguments: every user of the machine can read those, and the path may come from a variable.
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as question:
+                question.write(json.dumps([str(folder), dict(options)]))
+            self._process.stdin = None  # `communicate` fails with one that is closed
 
     def __enter__(self) -> Self:
         return self
@@ -74,4 +80,4 @@ def _generation_ends(model: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(turns_line(sys.argv[1], json.loads(sys.argv[2])) + "\n")
+    sys.stdout.write(turns_line(*json.load(sys.stdin)) + "\n")
