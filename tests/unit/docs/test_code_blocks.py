@@ -123,9 +123,16 @@ def test_the_framework_that_is_shown_has_every_member_of_the_protocol() -> None:
     (block,) = [block for block in BLOCKS if block.title == "my_package/framework.py"]
     names: dict[str, Any] = {}
     exec(compile(block.text, block.place, "exec"), names)
+    shown = {name for name in vars(names["MyFramework"]) if not name.startswith("_")}
     declared = {*vars(TrainingFramework), *TrainingFramework.__annotations__}
-    expected = {name for name in declared if not name.startswith("_")}
-    assert {name for name in vars(names["MyFramework"]) if not name.startswith("_")} == expected
+    inherited = {
+        name
+        for name, member in vars(TrainingFramework).items()
+        if not name.startswith("_") and not getattr(member, "__isabstractmethod__", False)
+    }
+    assert shown == {name for name in declared - inherited if not name.startswith("_")}
+    page = block.place.partition(":")[0]
+    assert all(f"| `{name}(" in (REPOSITORY / page).read_text("utf-8") for name in inherited)
 
 
 @of("json")
