@@ -8,6 +8,7 @@ from typing import Any
 
 from aworld_train.model import tokenizer
 from aworld_train.rollout.formats import FORMATS, read_turn
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.model import ParsedTurn, SampledTokens
 from aworld_train.rollout.template import ChatTemplate
 
@@ -27,7 +28,12 @@ class CalculatorModel:
         return self
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: Any, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: Any,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         prompt = self.text(tokens)
         results, question = (

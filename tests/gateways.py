@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from aworld_train.rollout.images import TEXT_ONLY
 from aworld_train.rollout.messages import ChatRequest, Completion
 from aworld_train.rollout.model_gateway import ModelGateway, ModelGatewaySession
 from aworld_train.rollout.wishes import RequestRules
@@ -67,12 +68,12 @@ async def serving() -> AsyncIterator[ModelGateway]:
 
 @asynccontextmanager
 async def rollout_session(
-    *answers: Answer, gate: asyncio.Event | None = None, strict: bool = False
+    *answers: Answer, gate: asyncio.Event | None = None, strict: bool = False, images: bool = False
 ) -> AsyncIterator[tuple[ModelGatewaySession, Scripted]]:
     """A gateway in this event loop, and one rollout whose only agent has one conversation."""
     async with serving() as gateway:
         scripted = Scripted(list(answers), gate)
-        rules = RequestRules(strict, {"enable_thinking": False})
+        rules = RequestRules(strict, {"enable_thinking": False}, no_images="" if images else TEXT_ONLY)
         yield gateway.open_session(MODEL, lambda agent: scripted, rules), scripted
 
 

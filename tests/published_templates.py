@@ -13,7 +13,9 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
@@ -108,7 +110,7 @@ def templates(project: str) -> dict[str, str]:
 
 
 @cache
-def _backend() -> Any:
+def backend() -> Any:
     """The tokenizer, with the special tokens of all templates."""
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
@@ -136,15 +138,15 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         assert not add_special_tokens
-        return encoder(_backend())(text)
+        return encoder(backend())(text)
 
     def decode(self, tokens: Sequence[int], skip_special_tokens: bool = False) -> str:
-        return str(_backend().decode(list(tokens), skip_special_tokens=skip_special_tokens))
+        return str(backend().decode(list(tokens), skip_special_tokens=skip_special_tokens))
 
     def apply_chat_template(self, messages: Sequence[Any], **options: Any) -> str:
         fixed = {"bos_token": "<s>", "eos_token": "</s>", "strftime_now": datetime(2026, 11, 23).strftime}
         return str(
-            _backend().apply_chat_template(messages, chat_template=self.chat_template, **fixed, **options)
+            backend().apply_chat_template(messages, chat_template=self.chat_template, **fixed, **options)
         )
 
 
@@ -262,14 +264,21 @@ class _Engine:
     tokenizer: Tokenizer
     template: ChatTemplate
     prompts: list[list[int]] = field(default_factory=list)
+    images: list[list[str]] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
     step: Step = _LAST
     max_top_logprobs: int = 0
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: SamplingParams,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         self.prompts.append(list(tokens))
+        self.images.append([image.digest for image in images])
         return SampledTokens(self.sampled, [-1.0] * len(self.sampled), self.step.ended)
 
     async def parse(self, tokens: Sequence[int], tools: Sequence[Any], prompt: Sequence[int]) -> ParsedTurn:
@@ -279,24 +288,38 @@ class _Engine:
         return self.tokenizer.decode(tokens, skip_special_tokens=True)
 
 
+class Played(NamedTuple):
+    """An episode, and how each of its prompts compares with the whole history; see ``_compared``."""
+
+    results: list[str]
+    episode: Episode
+    engine: "_Engine"
+
+
 def play(tokenizer: Tokenizer, scenario: Scenario) -> list[str]:
-    """How each prompt of an episode compares with the whole history; see ``_compared``.
+    """How each prompt of an episode compares with the whole history.
 
     A conversation that the template refuses ends with ``refused``.
     """
+    return played(tokenizer, scenario).results
+
+
+def played(tokenizer: Tokenizer, scenario: Scenario, processor: Any = None) -> Played:
+    """The same with the episode; ``processor`` renders the whole history's images."""
     ends = ends_of(tokenizer)
     end_tokens = [tokenizer.encode(end)[0] for end in ends]
-    engine = _Engine(tokenizer, ChatTemplate(tokenizer, end_tokens))
+    images = image_tokens(processor, "vllm")
+    engine = _Engine(tokenizer, ChatTemplate(tokenizer, end_tokens, images=images))
     episode = Episode(engine, _LIMITS)
     history = _accepted_begin(tokenizer, scenario)
     before: list[int] = []
-    results = []
+    results: list[str] = []
     for step in (*scenario.steps, _LAST):
         try:
-            whole = tokenizer.encode(render(tokenizer, history, scenario.tools, begin_turn=True))
+            whole = _encoded(tokenizer, history, scenario.tools, processor)
             text = own_text(tokenizer, history, step, scenario.tools, ends)
         except Exception:  # templates may raise anything
-            return [*results, "refused"]
+            return Played([*results, "refused"], episode, engine)
         engine.step, engine.sampled = step, tokenizer.encode(text)
         if step.ended and engine.sampled[-1:] not in [[end] for end in end_tokens]:
             calls_end = step.turn.tool_calls and ends[0] in _NEXT_TURN
@@ -305,12 +328,27 @@ def play(tokenizer: Tokenizer, scenario: Scenario) -> list[str]:
         try:
             asyncio.run(episode.complete("agent", ChatRequest(history, scenario.tools)))
         except RequestRefused:
-            return [*results, "refused"]
+            return Played([*results, "refused"], episode, engine)
         same_row = sum(episode.branches.values()) == rows
         results.append(_compared(tokenizer, engine.prompts[-1], whole, before, same_row))
         before = engine.prompts[-1] + engine.sampled
         history += [step.turn, *step.new]
-    return results
+    return Played(results, episode, engine)
+
+
+def _encoded(
+    tokenizer: Tokenizer, history: Sequence[Message], tools: Sequence[Any], processor: Any
+) -> list[int]:
+    """The tokens of the whole history, by the processor where there are images."""
+    text = render(tokenizer, history, tools, begin_turn=True)
+    pictures = [image.picture for message in history for image in message.images]
+    if text.count("<|image_pad|>") != len(
+        pictures
+    ):  # a message spells it, which the processor takes for an image
+        return []
+    return (
+        list(processor(text=[text], images=pictures)["input_ids"][0]) if pictures else tokenizer.encode(text)
+    )
 
 
 def _accepted_begin(tokenizer: Tokenizer, scenario: Scenario) -> list[Message]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.rollout.formats import FORMATS, read_turn
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
 
@@ -107,7 +108,12 @@ class ScriptedModel:
         self.tokenizer = tokenizer(self.family)
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: SamplingParams,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         prompt = list(tokens)
         await asyncio.sleep(0)

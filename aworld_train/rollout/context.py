@@ -102,7 +102,7 @@ class ContextView:
         if self.settings.policy == "discard_tools":
             results = [i for i, message in enumerate(seen) if message.role == "tool"]
             old = set(results[: len(results) - keep])
-            return [replace(m, content=DISCARDED) if i in old else m for i, m in enumerate(seen)]
+            return [replace(m, content=DISCARDED, images=()) if i in old else m for i, m in enumerate(seen)]
         head, turns = _turns(seen)
         if self.settings.policy == "keep_last_k":
             return (
@@ -124,7 +124,7 @@ class ContextView:
         if condensed is None:
             condensed = await self._condense(message, conversation)
             self._condensed[message.key] = condensed
-        return replace(message, content=condensed)
+        return message.with_text(condensed)
 
     async def _condense(self, message: Message, conversation: Sequence[Message]) -> str:
         assert self.settings.condenser is not None

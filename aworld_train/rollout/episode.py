@@ -31,7 +31,7 @@ from aworld_train.rollout.wishes import NO_WISHES, RequestRules
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
 _RANDOM = random.Random()  # not the global one, which programs seed
-_MAX_INLINE_CHARS = 20_000  # longer texts are rendered outside the event loop
+_MAX_INLINE_CHARS = 20_000  # longer texts, and images, are rendered outside the event loop
 _PLAIN = "plain text"  # in place of the key of the tools: no conversation has it
 
 
@@ -246,7 +246,10 @@ class Episode:
     def rules(self) -> RequestRules:
         """How requests are taken that want what the trainer does not enforce."""
         model = self._model
-        return RequestRules(self._limits.strict_requests, model.template.options, model.max_top_logprobs)
+        template = model.template
+        return RequestRules(
+            self._limits.strict_requests, template.options, model.max_top_logprobs, template.no_images
+        )
 
     @property
     def versions(self) -> WeightVersions | None:
@@ -316,7 +319,8 @@ class Episode:
             return _Prepared(match, key, [], match.branch)
         if request.plain:
             return _Prepared(match, key, self._model.template.plain(messages[0].content), match.branch)
-        if sum(len(message.content) for message in match.new) > _MAX_INLINE_CHARS:
+        chars = sum(len(message.content) for message in match.new)
+        if chars > _MAX_INLINE_CHARS or any(message.images for message in match.new):
             match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
         else:
             match, tokens = self._render(match, messages, tools, key)
@@ -377,6 +381,7 @@ class Episode:
                 prompt,
                 replace(self._sampling(request), stop=request.stop, top_logprobs=request.top_logprobs),
                 max_tokens,
+                context.path_images,
             )
         finally:
             seconds = time.monotonic() - began

@@ -82,7 +82,12 @@ def shape(messages: Sequence[Message]) -> Hashable | None:
     """The properties of messages that a frame depends on; None if they can have no frame."""
     found = []
     for message in messages:
-        if message.role not in ("tool", "user") or not message.content or message.tool_calls:
+        if (
+            message.role not in ("tool", "user")
+            or not message.content
+            or message.tool_calls
+            or message.images
+        ):
             return None
         if not _PLAIN_ID.fullmatch(message.call_id):  # templates may escape others
             return None

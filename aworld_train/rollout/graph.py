@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from aworld_train.rollout.branches import BranchPoint, Cause, branch_point
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
 
@@ -98,6 +99,11 @@ class Node:
         return nodes[::-1]
 
     @property
+    def path_images(self) -> list[Image]:
+        """All images from the root up to and including this node."""
+        return [image for node in self.path for message in node.messages for image in message.images]
+
+    @property
     def path_tokens(self) -> list[int]:
         """All tokens from the root up to and including this node."""
         tokens: list[int] = []
@@ -138,6 +144,7 @@ class Row:
         logprobs: Of sampled tokens; 0 where they are context.
         turns: Begin and end of each sampled turn in ``response``.
         versions: The versions of the weights that the tokens under the mask were sampled with, if the engine says.
+        images: The images whose tokens are in it, in order.
         leaf: The last node.
     """
 
@@ -147,6 +154,7 @@ class Row:
     logprobs: list[float]
     turns: list[tuple[int, int]]
     versions: WeightVersions | None
+    images: list[Image]
     leaf: Node
 
     def split_at(self, longest_prompt: int) -> Self:
@@ -162,6 +170,7 @@ class Row:
             logprobs=[0.0] * n + self.logprobs,
             turns=[(begin + n, end + n) for begin, end in self.turns],
             versions=self.versions,
+            images=self.images,
             leaf=self.leaf,
         )
 
@@ -356,4 +365,6 @@ def _row(leaf: Node, trained: set[int]) -> Row:
         response += node.tokens
         mask += [int(fresh)] * len(node.tokens)
         logprobs += node.logprobs if fresh and node.logprobs is not None else [0.0] * len(node.tokens)
-    return Row(list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf)
+    return Row(
+        list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf.path_images, leaf
+    )

@@ -7,10 +7,11 @@ such as the spacing of arguments and the identifier of a call.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -44,11 +45,12 @@ class Message:
 
     Attributes:
         role: The author.
-        content: The text; language models get no other content.
+        content: The text.
         tool_calls: The calls of an assistant.
         call_id: The call that a tool's result belongs to.
         name: The tool of a result, where it is known.
         reasoning: The assistant's thinking, where the program sends it back.
+        images: The images in the text of a user or a tool, in order.
     """
 
     role: Role
@@ -57,6 +59,7 @@ class Message:
     call_id: str = ""
     name: str = ""
     reasoning: str = ""
+    images: tuple[Image, ...] = ()
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> "Message":
@@ -79,7 +82,7 @@ class Message:
         `same_reasoning`, since most clients do not send it back.
         """
         if self.role != "assistant":
-            return (self.role, self.content, ())
+            return (self.role, self.content, self.images)
         calls = tuple((call.name, canonical_arguments(call.arguments)) for call in self.tool_calls)
         return (self.role, self.content.strip(), calls)
 
@@ -89,7 +92,7 @@ class Message:
 
     def for_template(self, text_arguments: bool = False) -> dict[str, Any]:
         """The message as chat templates read it: arguments as text, or as an object where they are a JSON object."""
-        data: dict[str, Any] = {"role": self.role, "content": self.content}
+        data: dict[str, Any] = {"role": self.role, "content": self._parts() if self.images else self.content}
         if self.tool_calls:
             data["tool_calls"] = [
                 {
@@ -109,9 +112,28 @@ class Message:
             data["reasoning_content"] = self.reasoning
         return data
 
+    def with_text(self, content: str) -> "Message":
+        """The same message with another text; its images stand after it."""
+        images = tuple(replace(image, position=len(content)) for image in self.images)
+        return replace(self, content=content, images=images)
+
+    def _parts(self) -> list[dict[str, str]]:
+        """The content as parts of text and images."""
+        parts: list[dict[str, str]] = []
+        begin = 0
+        for image in self.images:
+            if image.position > begin:
+                parts.append({"type": "text", "text": self.content[begin : image.position]})
+            parts.append({"type": "image"})
+            begin = image.position
+        if begin < len(self.content):
+            parts.append({"type": "text", "text": self.content[begin:]})
+        return parts
+
     def for_chat(self) -> dict[str, Any]:
-        """The message in the form of the OpenAI chat API."""
-        data: dict[str, Any] = {"role": self.role, "content": self.content}
+        """The message in the form of the OpenAI chat API, with a note in place of each image."""
+        content = "\n".join([self.content, *["[image, not shown]" for _ in self.images]])
+        data: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
             data["tool_calls"] = [
                 {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ToolCall
 from aworld_train.rollout.template import ChatTemplate
 
@@ -90,9 +91,21 @@ class LanguageModel(Protocol):
     max_top_logprobs: int
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: SamplingParams,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         """Sample up to ``max_tokens`` after ``tokens``; requests of one conversation share a ``request_id``.
+
+        Args:
+            request_id: The conversation.
+            tokens: The prompt.
+            sampling: How tokens are sampled.
+            max_tokens: The most that are sampled.
+            images: The images whose tokens are in the prompt, in order.
 
         Raises:
             EpisodeFailure: the engine failed.

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
-from aworld_train.rollout.tools import ToolResult
+from aworld_train.rollout.tools import ToolResult, text_and_images_of
 
 
 class Tools(Protocol):
@@ -39,10 +40,12 @@ async def play(
     *,
     max_turns: int,
     max_result_chars: int,
+    with_images: bool = False,
 ) -> bool:
     """Play an episode to its end.
 
-    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this.
+    ``counts`` is kept up to date before each await, so that it is right when a caller cancels this. ``with_images``:
+    whether the model is shown the images of results, or only a note in their place.
 
     Returns:
         Whether it ended because the last turn called tools and no turn was left.
@@ -61,12 +64,14 @@ async def play(
             history.append(completion.message)
             began = time.monotonic()
             for call in completion.tool_calls:
-                history.append(await _call(tools, call, counts, max_result_chars))
+                history.append(await _call(tools, call, counts, max_result_chars, with_images))
             counts.seconds += time.monotonic() - began
     return True
 
 
-async def _call(tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int) -> Message:
+async def _call(
+    tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int, with_images: bool
+) -> Message:
     """Make one call and return its result as a message, shortened to ``max_chars``."""
     counts.calls += 1
     try:
@@ -79,7 +84,11 @@ async def _call(tools: Tools, call: ToolCall, counts: ToolCounts, max_chars: int
         result = ToolResult(f"Error: the arguments of {call.name} must be a JSON object", True)
     if result.is_error:
         counts.errors += 1
-    return Message("tool", shorten(result.text, max_chars), call_id=call.call_id, name=call.name)
+    text, images = result.text, tuple[Image, ...]()
+    if with_images and isinstance(result.raw, dict) and "content" in result.raw:
+        text, images = text_and_images_of(result.raw)
+    message = Message("tool", text, call_id=call.call_id, name=call.name, images=images)
+    return message if len(text) <= max_chars else message.with_text(shorten(text, max_chars))
 
 
 def shorten(text: str, limit: int) -> str:

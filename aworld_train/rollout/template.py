@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from aworld_train.rollout import frames
+from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.messages import Message, Role
 from aworld_train.rollout.tokens import encoder
 
@@ -25,6 +26,8 @@ Tools = Sequence[Mapping[str, Any]]
 
 _MARKER = "a1w2o3r4l5d6"
 _OTHER_MARKER = "b6t5r4a3i2n1"
+_RESERVED = "c7i6m5a4g3e2"  # and a number: a text in a message that spells a reserved token
+_RESERVED_PATTERN = re.compile(rf"{_RESERVED}(\d+);")
 _STAND_IN = Message("user", "hello")
 _STAND_IN_TOOL: Mapping[str, Any] = {
     "type": "function",
@@ -83,12 +86,22 @@ class ChatTemplate:
         tokenizer: A Hugging Face tokenizer with a chat template.
         ends: Tokens that end a turn, ``eos_token_id`` among them.
         options: Further arguments of the template, such as ``enable_thinking``.
+        images: The tokens of images, or why the model takes none.
     """
 
-    def __init__(self, tokenizer: Any, ends: Sequence[int], options: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        tokenizer: Any,
+        ends: Sequence[int],
+        options: Mapping[str, Any] | None = None,
+        images: ImageTokens | NoImages = NO_IMAGES,
+    ):
         self._tokenizer = tokenizer
         self._tokens_of = encoder(tokenizer)
         self.options = dict(options or {})
+        self.no_images = images.reason if isinstance(images, NoImages) else ""
+        self._images = None if isinstance(images, NoImages) else images
+        self._reserved = tuple(images.reserved)
         end_texts = [tokenizer.decode([token]) for token in ends]
         self._any_end = re.compile("|".join(re.escape(text) for text in end_texts if text) or "(?!)")
         self.ends = frozenset(ends)
@@ -105,10 +118,13 @@ class ChatTemplate:
         Raises:
             TemplateFailure: the template refuses it.
         """
-        return self._encode(self._render(messages, tools, begin_turn=True))
+        return self._encode(self._render(messages, tools, begin_turn=True), _images_in(messages))
 
     def plain(self, text: str) -> list[int]:
         """Token ids of a text without a template, as the tokenizer begins texts."""
+        marked = self._without_reserved(text)
+        if marked is not text:
+            return [*self._tokenizer.encode(""), *self._text_tokens(marked)]
         return list(self._tokenizer.encode(text))
 
     def continuation(
@@ -136,8 +152,9 @@ class ChatTemplate:
         if new[0].role in self.anew:
             raise CannotContinue(self.anew[new[0].role])
         addition = self._addition(history, new, tools, tools_key)
+        images = _images_in(new)
         if addition.closing and not ended:
-            tokens = self._encode(addition.closing + addition.text)
+            tokens = self._encode_new(addition.closing + addition.text, images)
             return tokens[_overlap(sampled, tokens) :]
         text = addition.text
         if not addition.closing:
@@ -147,7 +164,7 @@ class ChatTemplate:
             text = text.lstrip()[len(last) :] if begun else text
         if not text and not addition.closing:
             raise CannotContinue("the template adds nothing")
-        return self._encode(text)
+        return self._encode_new(text, images)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Decode tokens, special ones included."""
@@ -210,7 +227,7 @@ class ChatTemplate:
 
     def _framed(self, turn: Message, new: Sequence[Message], tools: Tools) -> str:
         """The text of ``new`` after a stand-in conversation, with a frame where there is one."""
-        shape = frames.shape(new)
+        shape = None if self._spells_reserved(new) else frames.shape(new)
         source = getattr(self._tokenizer, "chat_template", None)
         if shape is None or not source:
             return self._after([_STAND_IN], turn, new, tools).text
@@ -324,8 +341,8 @@ class ChatTemplate:
             try:
                 return str(
                     self._tokenizer.apply_chat_template(
-                        [message.for_template(text_arguments) for message in messages],
-                        tools=list(tools) or None,
+                        self._marked_texts([message.for_template(text_arguments) for message in messages]),
+                        tools=self._marked_texts(list(tools)) or None,
                         add_generation_prompt=begin_turn,
                         tokenize=False,
                         **self.options,
@@ -336,10 +353,73 @@ class ChatTemplate:
                 failure = failure or error
         raise TemplateFailure(f"{type(failure).__name__}: {failure}") from failure
 
-    def _encode(self, text: str) -> list[int]:
-        tokens = self._tokens_of(text)
+    def _encode(self, text: str, images: Sequence[Image]) -> list[int]:
+        """The tokens of a rendered text, those of images in place of their placeholders.
+
+        Raises:
+            TemplateFailure: The template does not write one placeholder for each image, or an image is refused.
+        """
+        if self._images is None:
+            tokens = self._text_tokens(text)
+        else:
+            first, *others = text.split(self._images.placeholder)
+            if len(others) != len(images):
+                raise TemplateFailure(f"it writes {len(others)} places for {len(images)} images")
+            tokens = self._text_tokens(first)
+            for image, following in zip(images, others, strict=True):
+                try:
+                    tokens += self._images.tokens(image)
+                except ValueError as error:
+                    raise TemplateFailure(f"the model's processor refuses an image: {error}") from error
+                tokens += self._text_tokens(following)
         self.rendered_tokens += len(tokens)
         return tokens
+
+    def _encode_new(self, text: str, images: Sequence[Image]) -> list[int]:
+        try:
+            return self._encode(text, images)
+        except TemplateFailure as error:
+            raise CannotContinue(error.reason) from error
+
+    def _text_tokens(self, text: str) -> list[int]:
+        """The tokens of a text in which reserved ones are marked: their letters become ordinary tokens."""
+        if not self._reserved or _RESERVED not in text:
+            return self._tokens_of(text)
+        tokens: list[int] = []
+        for index, part in enumerate(_RESERVED_PATTERN.split(text)):
+            spelled = self._reserved[int(part)] if index % 2 else ""
+            # A tokenizer finds the token only in its whole text.
+            for piece in (spelled[:1], spelled[1:]) if spelled else (part,):
+                tokens += self._tokens_of(piece)
+        return tokens
+
+    def _spells_reserved(self, messages: Sequence[Message]) -> bool:
+        """Whether a text has the letters of a token that only stands for images or video."""
+        return any(text in message.content for text in self._reserved for message in messages)
+
+    def _marked_texts(self, value: Any) -> Any:
+        return self._without_reserved(value) if self._reserved else value
+
+    def _without_reserved(self, value: Any) -> Any:
+        """A value of JSON in whose texts reserved tokens are marked instead of written."""
+        match value:
+            case str():
+                # By the class's own method, since a text may record that it was looked at (see ``frames``).
+                for index, text in enumerate(self._reserved):
+                    if str.__contains__(value, text):
+                        value = value.replace(text, f"{_RESERVED}{index};")
+                return value
+            case list():
+                return [self._without_reserved(item) for item in value]
+            case dict():
+                return {
+                    self._without_reserved(key): self._without_reserved(item) for key, item in value.items()
+                }
+        return value
+
+
+def _images_in(messages: Sequence[Message]) -> list[Image]:
+    return [image for message in messages for image in message.images]
 
 
 def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> list[Message]:

@@ -23,6 +23,7 @@ from typing import Any, Self
 import aiohttp
 
 from aworld_train.network import proxy_for
+from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
 from aworld_train.rollout.mcp_client import McpSession, PendingRequest, RequestFailure, ServerFailure
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tls import tls_context
@@ -289,12 +290,36 @@ def _depth(value: Any) -> int:
 
 def text_of(result: Mapping[str, Any]) -> str:
     """The text parts of a tool result; a part of another type is replaced by a note that names the type."""
-    parts = []
+    return "\n".join([_text_of_part(part) for part in result["content"]])
+
+
+def text_and_images_of(result: Mapping[str, Any]) -> tuple[str, tuple[Image, ...]]:
+    """A tool result as ``text_of``, with its images instead of notes; an image that cannot be read stays a note."""
+    text = ""
+    images: list[Image] = []
+    after_text = False
     for part in result["content"]:
-        if part["type"] == "text":
-            parts.append(part["text"])
-        elif part["type"] == "resource" and part["resource"].get("text") is not None:
-            parts.append(part["resource"]["text"])
+        image = _image(part, len(text)) if len(images) < MAX_IMAGES else None
+        if image is not None:
+            images.append(image)
         else:
-            parts.append(f"[{part['type']} content, not shown]")
-    return "\n".join(parts)
+            text += ("\n" if after_text else "") + _text_of_part(part)
+        after_text = image is None
+    return text, tuple(images)
+
+
+def _text_of_part(part: Mapping[str, Any]) -> str:
+    if part["type"] == "text":
+        return str(part["text"])
+    if part["type"] == "resource" and part["resource"].get("text") is not None:
+        return str(part["resource"]["text"])
+    return f"[{part['type']} content, not shown]"
+
+
+def _image(part: Mapping[str, Any], position: int) -> Image | None:
+    if part["type"] != "image":
+        return None
+    try:
+        return Image.read_base64(part["data"], position)
+    except NoImage:
+        return None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+from aworld_train.rollout.images import TEXT_ONLY
+
 Miss = Literal["no_call", "other_tool", "several_calls", "schema"]
 """What the model did against a wish: it called no tool, one that was not to be called, or several; its answer does not
 have the form that was wanted."""
@@ -99,11 +101,13 @@ class RequestRules:
         strict: Whether they are refused; else they are taken as wishes.
         template_options: The recipe's arguments of the chat template, which a request may repeat.
         max_top_logprobs: How many of the most likely tokens the engine can return.
+        no_images: Why the model takes no images; empty if it does.
     """
 
     strict: bool = False
     template_options: Mapping[str, Any] = field(default_factory=dict)
     max_top_logprobs: int = 0
+    no_images: str = TEXT_ONLY
 
 
 @lru_cache(maxsize=256)

@@ -93,7 +93,9 @@ class StubEngine:
         self.template = _template()
         self.tokens, self.parsed = _turn()
 
-    async def generate(self, request_id: str, tokens: Sequence[int], sampling: Any, max_tokens: int) -> Any:
+    async def generate(
+        self, request_id: str, tokens: Sequence[int], sampling: Any, max_tokens: int, *_: Any
+    ) -> Any:
         from aworld_train.rollout.model import SampledTokens
 
         self.turn += 1

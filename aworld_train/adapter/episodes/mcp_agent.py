@@ -29,6 +29,7 @@ class McpAgent(EpisodeAgent):
                     result.tools,
                     max_turns=self.settings.agent["max_turns"],
                     max_result_chars=self.settings.agent["max_tool_result_chars"],
+                    with_images=not result.episode.rules.no_images,
                 )
             if unfinished:
                 result.episode.stop(Outcome.max_turns)

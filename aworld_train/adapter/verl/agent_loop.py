@@ -4,6 +4,7 @@ VeRL makes one loop object per episode, passes it a task and receives token rows
 ``server_manager.generate``, tokens in and tokens out.
 """
 
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 from aworld_train.adapter.episodes.player import EpisodePlayer
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
+from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.adapter.verl.rows import output_rows
 
@@ -30,14 +32,16 @@ class EpisodeLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
         """Play the task and return its rows; none for an episode that must not be trained on."""
         path = str(self.config.actor_rollout_ref.get("model", {}).get("path") or "model")
+        engine = self.rollout_config.get("name")
         model = VerlModel(
             self.server_manager,
             self.tokenizer,
             self.player.settings.agent["tool_parser"],
             self.apply_chat_template_kwargs,
             end_tokens(path),
-            engine_stops=self.rollout_config.get("name") in STOPPING_ENGINES,
-            max_top_logprobs=MAX_TOP_LOGPROBS if self.rollout_config.get("name") == "transformers" else 0,
+            engine_stops=engine in STOPPING_ENGINES,
+            max_top_logprobs=MAX_TOP_LOGPROBS if engine == "transformers" else 0,
+            images=image_tokens(self.processor, engine, json.dumps(dict(self.mm_processor_kwargs or {}))),
         )
         finished = await self.player.play(
             model,

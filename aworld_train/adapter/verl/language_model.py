@@ -10,11 +10,12 @@ from typing import Any
 
 from aworld_train.rollout.formats import CallFormat, read_turn
 from aworld_train.rollout.formats.choose import choose_for
-from aworld_train.rollout.formats.thinking import opened_by
+from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure
 from aworld_train.rollout.template import ChatTemplate
 from aworld_train.rollout.template_proof import prove
+from aworld_train.thinking import opened_by
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class VerlModel:
         end_tokens: Tokens that end a turn, in addition to those of tokenizer and parser.
         engine_stops: Whether the engine ends generation at a text, with vLLM's parameters.
         max_top_logprobs: How many of the most likely tokens the engine returns, if a parameter asks for them.
+        images: The tokens of images, or why the model takes none.
 
     Raises:
         ModelError: The parser does not fit the chat template.
@@ -47,6 +49,7 @@ class VerlModel:
         end_tokens: Sequence[int] = (),
         engine_stops: bool = False,
         max_top_logprobs: int = 0,
+        images: ImageTokens | NoImages = NO_IMAGES,
     ):
         self._server_manager = server_manager
         self._tokenizer = tokenizer
@@ -54,13 +57,19 @@ class VerlModel:
         self._format = _call_format(parser, tokenizer, written_options)
         self._engine_stops = engine_stops
         self.max_top_logprobs = max_top_logprobs
+        self._images = images
         stops = _ids_of(tokenizer, self._format.stops)
         self._extra = {"stop_token_ids": stops} if stops else {}
         ends = {tokenizer.eos_token_id, *stops, *end_tokens} - {None}
-        self.template = _template(tokenizer, tuple(sorted(ends)), written_options)
+        self.template = _template(tokenizer, tuple(sorted(ends)), written_options, images)
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: SamplingParams,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         """Sample tokens with their log-probabilities; raises EpisodeFailure if the engine fails or gives up."""
         params = {
@@ -79,7 +88,7 @@ class VerlModel:
             params["top_logprobs"] = sampling.top_logprobs
         try:
             output = await self._server_manager.generate(
-                request_id=request_id, prompt_ids=tokens, sampling_params=params
+                request_id=request_id, prompt_ids=tokens, sampling_params=params, **self._pictures(images)
             )
         except Exception as error:
             raise EpisodeFailure(f"the engine failed: {type(error).__name__}: {error}") from error
@@ -91,6 +100,13 @@ class VerlModel:
         ended = sampled[-1] in self.template.ends or len(sampled) < max_tokens
         likely = output.extra_fields.get("top_logprobs", ())
         return SampledTokens(sampled, list(output.log_probs), ended, _versions(output.extra_fields), likely)
+
+    def _pictures(self, images: Sequence[Image]) -> dict[str, Any]:
+        """The arguments of a call with images."""
+        if not images or isinstance(self._images, NoImages):
+            return {}
+        options = {"mm_processor_kwargs": dict(self._images.options)} if self._images.options else {}
+        return {"image_data": [image.picture for image in images], **options}
 
     async def parse(
         self, tokens: Sequence[int], tools: Sequence[Mapping[str, Any]], prompt: Sequence[int]
@@ -134,9 +150,11 @@ def _call_format(name: str, tokenizer: Any, options: str) -> CallFormat:
 
 
 @lru_cache(maxsize=8)
-def _template(tokenizer: Any, ends: tuple[int, ...], options: str) -> ChatTemplate:
+def _template(
+    tokenizer: Any, ends: tuple[int, ...], options: str, images: ImageTokens | NoImages
+) -> ChatTemplate:
     """The template that all episodes of a process share, because it caches facts about itself; it is proved."""
-    template = ChatTemplate(tokenizer, ends, json.loads(options))
+    template = ChatTemplate(tokenizer, ends, json.loads(options), images)
     prove(template)
     return template
 

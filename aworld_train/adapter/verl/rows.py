@@ -32,6 +32,7 @@ def output_rows(finished: FinishedEpisode) -> list[EpisodeRow]:
             response_ids=row.response,
             response_mask=row.mask,
             response_logprobs=row.logprobs,
+            multi_modal_data={"images": [image.picture for image in row.images]} if row.images else None,
             num_turns=2 * len(row.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=result.episode.generate_seconds, tool_calls=tools.seconds

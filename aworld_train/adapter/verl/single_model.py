@@ -9,6 +9,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from aworld_train.adapter.verl.agent_loop import end_tokens
 from aworld_train.adapter.verl.compose import compose
+from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.recipe.schema import Recipe
 
@@ -27,6 +28,7 @@ class VerlLoadedModel:
         self._parser = recipe.agent.tool_parser
         self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
         self._end_tokens = end_tokens(str(actor.model.path))
+        self._images = image_tokens(model.processor, actor.rollout.name if model_url is None else None)
         if model_url is None:
             from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
             from aworld_train.adapter.verl.cpu.server import TransformersServer
@@ -49,6 +51,7 @@ class VerlLoadedModel:
             self._end_tokens,
             engine_stops=True,
             max_top_logprobs=self._max_top_logprobs,
+            images=self._images,
         )
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.contents import Content, content, of_parts
 from aworld_train.rollout.model_gateway.dialect import (
     NO_SURROUNDINGS,
     Dialect,
@@ -70,7 +71,7 @@ def read(
     offered = tools.offered(body, last.tools if last else None, _tool)
     choice, one_call = _choice(body, offered.functions, around.rules)
     request = ChatRequest(
-        _messages(body),
+        _messages(body, around.rules),
         offered.functions,
         use_tools=choice.may_call,
         max_tokens=fields.integer(body, "max_tokens", min_value=1),
@@ -109,13 +110,13 @@ def _output(body: Json, rules: RequestRules) -> OutputFormat | None:
     return output_format.wanted(config.get("format"), "output_config.format", rules) or beta
 
 
-def _messages(body: Json) -> tuple[Message, ...]:
+def _messages(body: Json, rules: RequestRules) -> tuple[Message, ...]:
     history = History()
     if body.get("system"):
         history.add(Message("system", fields.joined_text(body["system"], "system")))
     for index, item in enumerate(fields.array(body, "messages")):
         where = f"messages[{index}]"
-        _add(history, fields.as_object(item, where), where)
+        _add(history, fields.as_object(item, where), where, rules)
     messages = history.complete("messages")
     if messages[-1].role == "assistant":
         raise fields.unsupported(
@@ -124,7 +125,7 @@ def _messages(body: Json) -> tuple[Message, ...]:
     return messages
 
 
-def _add(history: History, item: Json, where: str) -> None:
+def _add(history: History, item: Json, where: str, rules: RequestRules) -> None:
     role = fields.as_text(item.get("role"), f"{where}.role")
     blocks = item.get("content")
     if type(blocks) is str:
@@ -134,7 +135,7 @@ def _add(history: History, item: Json, where: str) -> None:
     if role == "assistant":
         history.add(_assistant(blocks, f"{where}.content"))
     elif role == "user":
-        _add_user(history, blocks, f"{where}.content")
+        _add_user(history, blocks, f"{where}.content", rules)
     elif role == "system":
         history.add(Message("system", fields.joined_text(blocks, f"{where}.content")))
     else:
@@ -142,19 +143,22 @@ def _add(history: History, item: Json, where: str) -> None:
         raise RequestRefused(f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role")
 
 
-def _add_user(history: History, blocks: list[Any], where: str) -> None:
-    texts = []
+def _add_user(history: History, blocks: list[Any], where: str, rules: RequestRules) -> None:
+    own_blocks: list[tuple[str, Any]] = []
     for index, block in enumerate(blocks):
         if type(block) is dict and block.get("type") == "tool_result":
-            content = block.get("content")
+            result = block.get("content")
             history.add_result(
                 fields.text(block, "tool_use_id", f"{where}[{index}].tool_use_id"),
-                "" if content is None else fields.joined_text(content, f"{where}[{index}].content"),
+                Content("")
+                if result is None
+                else content(result, f"{where}[{index}].content", rules, of_tool=True),
             )
         else:
-            texts.append(fields.part_text(block, f"{where}[{index}]"))
-    if texts or not blocks:
-        history.add(Message("user", "\n".join(texts)))
+            own_blocks.append((f"{where}[{index}]", block))
+    if own_blocks or not blocks:
+        text, images = of_parts(own_blocks, rules)
+        history.add(Message("user", text, images=images))
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:

@@ -10,6 +10,7 @@ from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
 from aworld_train.rollout.model_gateway import fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.contents import content
 from aworld_train.rollout.model_gateway.dialect import (
     NO_SURROUNDINGS,
     Dialect,
@@ -48,7 +49,7 @@ _READ = frozenset(
         "top_p",
     }
 )
-_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user"}
+_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system"}
 _MAX_CHOICES = 128  # as at OpenAI
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -68,7 +69,7 @@ def read(
     options = fields.as_object(body.get("stream_options") or {}, "stream_options")
     sent = fields.array(body, "messages")
     request = ChatRequest(
-        _messages(sent, last),
+        _messages(sent, last, around.rules),
         offered.functions,
         use_tools=choice.may_call,
         max_tokens=_max_tokens(body),
@@ -118,12 +119,12 @@ def choices(body: Json) -> int:
     return count
 
 
-def _messages(sent: Sequence[Any], last: ParsedRequest | None) -> tuple[Message, ...]:
+def _messages(sent: Sequence[Any], last: ParsedRequest | None, rules: RequestRules) -> tuple[Message, ...]:
     known = _common_prefix(sent, last.sent) if last else 0
     history = History(last.request.messages[:known] if last else ())
     for index in range(known, len(sent)):
         where = f"messages[{index}]"
-        _add(history, fields.as_object(sent[index], where), where)
+        _add(history, fields.as_object(sent[index], where), where, rules)
     return history.complete("messages")
 
 
@@ -135,16 +136,19 @@ def _common_prefix(sent: Sequence[Any], before: Sequence[Any]) -> int:
     return min(len(sent), len(before))
 
 
-def _add(history: History, item: Json, where: str) -> None:
+def _add(history: History, item: Json, where: str, rules: RequestRules) -> None:
     role = fields.as_text(item.get("role"), f"{where}.role")
-    if role in _ROLES:
+    if role == "user":
+        text, images = content(item.get("content"), f"{where}.content", rules)
+        history.add(Message("user", text, images=images))
+    elif role in _ROLES:
         history.add(Message(_ROLES[role], fields.joined_text(item.get("content"), f"{where}.content")))
     elif role == "assistant":
         history.add(_assistant(item, where))
     elif role in ("tool", "function"):
         history.add_result(
             fields.text(item, "tool_call_id", f"{where}.tool_call_id"),
-            fields.joined_text(item.get("content"), f"{where}.content"),
+            content(item.get("content"), f"{where}.content", rules, of_tool=True),
             fields.text(item, "name", f"{where}.name"),
         )
     else:
@@ -153,17 +157,17 @@ def _add(history: History, item: Json, where: str) -> None:
 
 
 def _assistant(item: Json, where: str) -> Message:
-    content = item.get("content")
+    written = item.get("content")
     calls = [
         _call(call, f"{where}.tool_calls[{index}]")
         for index, call in enumerate(fields.array(item, "tool_calls", f"{where}.tool_calls"))
     ]
     if item.get("function_call") is not None:
         calls.append(_named_call(item, "function_call", where))
-    text = "" if content is None else fields.joined_text(content, f"{where}.content")
+    text = "" if written is None else fields.joined_text(written, f"{where}.content")
     if not calls:
-        text, written = split_calls(text)
-        calls += written
+        text, written_calls = split_calls(text)
+        calls += written_calls
     return Message(
         "assistant",
         text,

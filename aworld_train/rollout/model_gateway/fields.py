@@ -155,6 +155,11 @@ def number(body: Mapping[str, Any], parameter: str, max_value: float = math.inf)
     )
 
 
+def unsupported_content(where: str, reason: str) -> RequestRefused:
+    """The refusal of a part that does not reach the model."""
+    return RequestRefused(f"{where}: {reason}", code="unsupported_content", parameter=where)
+
+
 def joined_text(content: Any, parameter: str) -> str:
     """Content that is a string or text parts, joined by newlines, as vLLM joins them for text templates.
 
@@ -176,10 +181,8 @@ def part_text(part: Any, where: str) -> str:
     if part_type == "refusal":
         return as_text(part.get("refusal"), f"{where}.refusal")
     if type(part_type) is str and part_type not in _TEXT_PARTS:
-        raise RequestRefused(
-            f"{where} is of the type {part_type[:50]!r}, and only text reaches the model",
-            code="unsupported_content",
-            parameter=where,
+        raise unsupported_content(
+            where, f"it is of the type {part_type[:50]!r}, and only text is taken there"
         )
     as_text(part_type, f"{where}.type")
     return as_text(part.get("text"), f"{where}.text")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aworld_train.rollout.messages import Message, RequestRefused, ToolCall
+from aworld_train.rollout.model_gateway.contents import Content
 
 
 class History:
@@ -22,9 +23,10 @@ class History:
             Message("assistant", last.content, (*last.tool_calls, call), reasoning=last.reasoning),
         )
 
-    def add_result(self, call_id: str, text: str, name: str = "") -> None:
+    def add_result(self, call_id: str, content: Content, name: str = "") -> None:
         """Add a tool's result; ``name`` is needed only if there is no identifier."""
-        self.add(Message("tool", text, call_id=call_id, name=name or self._called(call_id)))
+        name = name or self._called(call_id)
+        self.add(Message("tool", content.text, call_id=call_id, name=name, images=content.images))
 
     def _called(self, call_id: str) -> str:
         """The tool that was called last with this identifier."""

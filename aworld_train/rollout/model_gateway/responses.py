@@ -12,6 +12,7 @@ from typing import Any
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, Role, ToolCall
 from aworld_train.rollout.model_gateway import chat, fields, output_format, sampling, tools
+from aworld_train.rollout.model_gateway.contents import Content, content
 from aworld_train.rollout.model_gateway.dialect import (
     NO_SURROUNDINGS,
     Dialect,
@@ -23,7 +24,7 @@ from aworld_train.rollout.model_gateway.dialect import (
 )
 from aworld_train.rollout.model_gateway.fields import Json
 from aworld_train.rollout.model_gateway.history import History
-from aworld_train.rollout.wishes import Wishes
+from aworld_train.rollout.wishes import RequestRules, Wishes
 
 _READ = frozenset(
     {
@@ -79,7 +80,7 @@ def read(
     one_call = chat.one_call_wanted(body, offered.functions, around.rules)
     output = output_format.wanted(form, "text.format", around.rules)
     instructions = fields.text(body, "instructions")
-    messages = _messages(body, around.responses)
+    messages = _messages(body, around)
     system = (Message("system", instructions),) if instructions else ()
     request = ChatRequest(
         (*system, *messages),
@@ -107,14 +108,14 @@ def _tool(tool: Any, where: str) -> Json:
     return tools.function(tool, where)
 
 
-def _messages(body: Json, responses: Mapping[str, Sequence[Message]]) -> tuple[Message, ...]:
+def _messages(body: Json, around: Surroundings) -> tuple[Message, ...]:
     """The conversation without the instructions."""
-    history = History(_earlier(fields.text(body, "previous_response_id"), responses))
+    history = History(_earlier(fields.text(body, "previous_response_id"), around.responses))
     items = body.get("input")
     if type(items) is str:
         history.add(Message("user", items))
     elif type(items) is list:
-        reader = _Items(history)
+        reader = _Items(history, around.rules)
         for index, item in enumerate(items):
             where = f"input[{index}]"
             reader.read(fields.as_object(item, where), where)
@@ -136,8 +137,9 @@ def _earlier(previous_id: str, responses: Mapping[str, Sequence[Message]]) -> Se
 class _Items:
     """Reads items in order and joins those of one assistant turn."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, rules: RequestRules) -> None:
         self._history = history
+        self._rules = rules
         self._turn = False  # the last message is an assistant turn that calls may be added to
         self._thinking_only = False  # that turn holds only reasoning so far
 
@@ -149,8 +151,8 @@ class _Items:
         elif kind == "function_call":
             self._call(item, where)
         elif kind == "function_call_output":
-            text = fields.joined_text(item.get("output"), f"{where}.output")
-            self._history.add_result(fields.text(item, "call_id", f"{where}.call_id"), text)
+            output = content(item.get("output"), f"{where}.output", self._rules, of_tool=True)
+            self._history.add_result(fields.text(item, "call_id", f"{where}.call_id"), output)
             self._turn = self._thinking_only = False
         elif kind == "reasoning":
             self._history.add(Message("assistant", "", reasoning=_reasoning_text(item, where)))
@@ -169,11 +171,16 @@ class _Items:
                 f"{where}.role must be {roles}", code="invalid_value", parameter=f"{where}.role"
             )
         role = _ROLES[role_name]
-        content = fields.joined_text(item.get("content"), f"{where}.content")
+        written, name = item.get("content"), f"{where}.content"
+        text, images = (
+            content(written, name, self._rules)
+            if role == "user"
+            else Content(fields.joined_text(written, name))
+        )
         reasoning = ""
         if role == "assistant" and self._thinking_only:
             reasoning = self._history.messages.pop().reasoning
-        self._history.add(Message(role, content, reasoning=reasoning))
+        self._history.add(Message(role, text, reasoning=reasoning, images=images))
         self._turn, self._thinking_only = role == "assistant", False
 
     def _call(self, item: Json, where: str) -> None:

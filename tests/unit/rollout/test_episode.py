@@ -1,7 +1,7 @@
 """At the model's boundary the trainer's word counts: sampling, limits, long histories, and how an episode ended."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
@@ -38,10 +39,15 @@ class Model(ScriptedModel):
         return [*cut_up(tokenizer, turn, 1), *([tokenizer.eos_token_id] if ends else [])], ends
 
     async def generate(
-        self, request_id: str, tokens: list[int], sampling: SamplingParams, max_tokens: int
+        self,
+        request_id: str,
+        tokens: list[int],
+        sampling: SamplingParams,
+        max_tokens: int,
+        images: Sequence[Image] = (),
     ) -> SampledTokens:
         self.sampling_calls.append((sampling, max_tokens))
-        return await super().generate(request_id, tokens, sampling, max_tokens)
+        return await super().generate(request_id, tokens, sampling, max_tokens, images)
 
 
 class Talk:

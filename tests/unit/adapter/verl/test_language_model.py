@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
+from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
 from aworld_train.errors import ModelError
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
-from tests import agent_loops, templates
+from tests import agent_loops, templates, vision
 
 SAMPLING = SamplingParams(1.0, 1.0, -1)
 CALL = '<tool_call>\n{"name": "search", "arguments": {"for": "42"}}\n</tool_call>'
@@ -27,11 +28,13 @@ class Engine:
     def __init__(self, output: TokenOutput | Exception):
         self.output = output
         self.params: dict[str, Any] = {}
+        self.pictures: dict[str, Any] = {}
 
     async def generate(
-        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **pictures: Any
     ) -> TokenOutput:
         self.params = sampling_params
+        self.pictures = pictures
         if isinstance(self.output, Exception):
             raise self.output
         return self.output
@@ -192,3 +195,15 @@ async def test_the_engine_is_asked_for_logprobs_and_with_the_sampling_that_was_w
         "logprobs": True,
         "max_tokens": 8,
     }
+
+
+async def test_pictures_reach_the_engine_with_the_processors_options() -> None:
+    engine = Engine(TokenOutput(token_ids=[1], log_probs=[-1.0]))
+    images = image_tokens(vision.processor(), "vllm", '{"max_pixels": 50176}')
+    language_model = VerlModel(engine, agent_loops.TOKENIZER, "hermes", {}, images=images)
+    await language_model.generate("r", [1], SAMPLING, 8, [vision.image(0, color="blue")])
+    assert engine.pictures["mm_processor_kwargs"] == {"max_pixels": 50176}
+    (picture,) = engine.pictures["image_data"]
+    assert (picture.size, picture.getpixel((0, 0))) == ((100, 60), (0, 0, 255))
+    await language_model.generate("r", [1], SAMPLING, 8)
+    assert engine.pictures == {}

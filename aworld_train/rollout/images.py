@@ -1,0 +1,121 @@
+"""Images in messages.
+
+A model with a processor for images sees an image as a run of equal tokens, as many as the image has patches. Where such
+a token stands in a prompt, the engine and the trainer put the features of the next image. So there must be exactly as
+many of them as the images have: text that spells the token, which a tool may write, becomes ordinary tokens.
+"""
+
+import base64
+import binascii
+import hashlib
+import io
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+TEXT_ONLY = "the model takes text only"
+MAX_IMAGE_BYTES = 20_000_000
+MAX_IMAGE_PIXELS = 20_000_000
+MAX_IMAGES = 64  # in one message
+MAX_ASPECT_RATIO = 200  # of Qwen-VL's processors
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+
+
+class NoImage(ValueError):
+    """A file that is no image, or one that is too large; the text says which."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in a message.
+
+    Attributes:
+        position: The index of the character of the message's text that it stands before.
+        digest: The SHA-256 of its file.
+        file: The file, in a format that ``read`` accepts.
+    """
+
+    position: int
+    digest: str
+    file: bytes = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, file: bytes, position: int) -> "Image":
+        """The image in a file; of an animation the first picture.
+
+        Raises:
+            NoImage: It cannot be read.
+        """
+        if len(file) > MAX_IMAGE_BYTES:
+            raise NoImage(f"it has {len(file):,} bytes, and the most is {MAX_IMAGE_BYTES:,}")
+        image = cls(position, hashlib.sha256(file).hexdigest(), file)
+        image.picture  # noqa: B018 - an unreadable file is refused here
+        return image
+
+    @classmethod
+    def read_base64(cls, text: str, position: int) -> "Image":
+        """The image in a file that is written in Base64.
+
+        Raises:
+            NoImage: It cannot be read.
+        """
+        try:
+            file = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise NoImage("it is not written in Base64") from None
+        return cls.read(file, position)
+
+    @cached_property
+    def picture(self) -> Any:
+        """The picture in red, green and blue, as a ``PIL.Image.Image``."""
+        import PIL.Image
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
+                opened = PIL.Image.open(io.BytesIO(self.file), formats=_FORMATS)
+            width, height = opened.size
+            if width * height > MAX_IMAGE_PIXELS:
+                raise NoImage(f"it has {width} x {height} pixels, and the most is {MAX_IMAGE_PIXELS:,}")
+            if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
+                raise NoImage(f"it has {width} x {height} pixels, more than {MAX_ASPECT_RATIO} to 1")
+            return opened.convert("RGB")
+        except NoImage:
+            raise
+        except Exception as error:  # decoders of files that somebody else made raise anything
+            formats = ", ".join(_FORMATS)
+            raise NoImage(f"it cannot be read as {formats}: {type(error).__name__}: {error}"[:300]) from error
+
+
+class ImageTokens(Hashable, Protocol):
+    """The tokens of images in a model's prompts.
+
+    Attributes:
+        placeholder: The text that the chat template writes for an image; it is one token.
+        reserved: The texts of tokens that stand for images and video, ``placeholder`` among them.
+        options: Further arguments of the processor, which the engine needs too.
+    """
+
+    placeholder: str
+    reserved: Sequence[str]
+    options: Mapping[str, Any]
+
+    def tokens(self, image: Image) -> list[int]:
+        """The tokens of an image in place of its placeholder.
+
+        Raises:
+            ValueError: The processor refuses the image.
+        """
+
+
+@dataclass(frozen=True)
+class NoImages:
+    """A model that takes no images, and why; ``reserved`` as in ``ImageTokens``."""
+
+    reason: str = TEXT_ONLY
+    reserved: Sequence[str] = ()
+
+
+NO_IMAGES = NoImages()

@@ -1,0 +1,98 @@
+"""What users and tools write: text, and images where the model takes them.
+
+An image comes with its request, as a data URL or in Base64. Nothing is fetched from an address: whoever writes a
+request would choose what this process asks for. An image of a tool that cannot be read becomes a note: the model may
+have brought it about, and a refusal would end an episode that is to be scored.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aworld_train.rollout.images import MAX_IMAGES, Image, NoImage
+from aworld_train.rollout.messages import RequestRefused
+from aworld_train.rollout.model_gateway import fields
+from aworld_train.rollout.wishes import RequestRules
+
+_DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.ASCII)
+_IMAGE_PARTS = ("image_url", "input_image", "image")
+
+
+class Content(NamedTuple):
+    """A text and the images in it."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+def content(value: Any, parameter: str, rules: RequestRules, *, of_tool: bool = False) -> Content:
+    """Content that is a string or parts; parts of text that follow each other are joined by newlines.
+
+    Raises:
+        RequestRefused: it holds another part, an image that cannot be read, or one that the model does not take.
+    """
+    if type(value) is list and any(is_image(part) for part in value):
+        parts = [(f"{parameter}[{index}]", part) for index, part in enumerate(value)]
+        return of_parts(parts, rules, of_tool=of_tool)
+    return Content(fields.joined_text(value, parameter))
+
+
+def of_parts(parts: Sequence[tuple[str, Any]], rules: RequestRules, *, of_tool: bool = False) -> Content:
+    """Parts of text and images, each with its place in the request."""
+    text = ""
+    images: list[Image] = []
+    after_text = False
+    for where, part in parts:
+        if not is_image(part):
+            piece = fields.part_text(part, where)
+        elif rules.no_images:
+            raise fields.unsupported_content(where, f"it is an image, and {rules.no_images}")
+        else:
+            try:
+                images.append(_image(part, where, len(text), len(images)))
+                after_text = False
+                continue
+            except NoImage as error:
+                if not of_tool:
+                    raise fields.unsupported_content(where, f"its image was not taken: {error}") from error
+                piece = f"[image content, not shown: {error}]"
+        text += ("\n" if after_text else "") + piece
+        after_text = True
+    return Content(text, tuple(images))
+
+
+def is_image(part: Any) -> bool:
+    """Whether a part is an image, in any dialect."""
+    return type(part) is dict and part.get("type") in _IMAGE_PARTS
+
+
+def _image(part: fields.Json, where: str, position: int, count: int) -> Image:
+    if count >= MAX_IMAGES:
+        raise NoImage(f"the message has more than {MAX_IMAGES}")
+    return Image.read_base64(_written(part, where), position)
+
+
+def _written(part: fields.Json, where: str) -> str:
+    """The image's file in Base64, as the dialects have it."""
+    if part["type"] == "image":
+        source = fields.as_object(part.get("source"), f"{where}.source")
+        if source.get("type") != "base64":
+            raise _not_sent(f"{where}.source")
+        return fields.as_text(source.get("data"), f"{where}.source.data")
+    url = part.get("image_url")
+    name = f"{where}.image_url"
+    if type(url) is dict:
+        url, name = url.get("url"), f"{name}.url"
+    if url is None:
+        raise _not_sent(where)
+    url = fields.as_text(url, name)
+    begin = _DATA_URL.match(url)
+    if begin is None:
+        raise _not_sent(name)
+    return url[begin.end() :]
+
+
+def _not_sent(where: str) -> RequestRefused:
+    return fields.unsupported_content(
+        where, "images are taken in Base64 (`data:image/png;base64,...`), and none is fetched from elsewhere"
+    )
