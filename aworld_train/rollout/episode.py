@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, WeightVersions, cut_at_stop
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
@@ -319,8 +319,7 @@ class Episode:
             return _Prepared(match, key, [], match.branch)
         if request.plain:
             return _Prepared(match, key, self._model.template.plain(messages[0].content), match.branch)
-        chars = sum(len(message.content) for message in match.new)
-        if chars > _MAX_INLINE_CHARS or any(message.images for message in match.new):
+        if _takes_long(match.new):
             match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
         else:
             match, tokens = self._render(match, messages, tools, key)
@@ -379,9 +378,9 @@ class Episode:
             sampled = await self._model.generate(
                 f"{self._request_id}-{record.name}",
                 prompt,
-                replace(self._sampling(request), stop=request.stop, top_logprobs=request.top_logprobs),
+                self._sampling(request),
                 max_tokens,
-                context.path_images,
+                context.images,
             )
         finally:
             seconds = time.monotonic() - began
@@ -395,8 +394,7 @@ class Episode:
                 top_logprobs=sampled.top_logprobs[:cut],
                 ended=False,
             )
-        tokens = sampled.tokens
-        finished = sampled.ended or cut is not None
+        tokens, finished = sampled.tokens, sampled.ended or cut is not None
         turn = await self._parse_turn(tokens, request, prompt)
         wishes = request.wishes
         completion = Completion(
@@ -408,10 +406,7 @@ class Episode:
             tokens=tokens,
             logprobs=sampled.logprobs,
             texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            top_logprobs=[
-                [(self._model.text([token]), logprob) for token, logprob in likely]
-                for likely in sampled.top_logprobs
-            ],
+            top_logprobs=self._with_texts(sampled.top_logprobs) if request.top_logprobs else (),
             malformed=(turn.malformed or turn.unfinished) and finished,
             seconds=seconds,
             stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
@@ -425,6 +420,14 @@ class Episode:
         self._newest = completion
         return completion
 
+    def _with_texts(
+        self, top_logprobs: Sequence[Sequence[tuple[int, float]]]
+    ) -> Sequence[Sequence[tuple[str, float]]]:
+        """The texts of the most likely tokens in place of their ids."""
+        return [
+            [(self._model.text([token]), logprob) for token, logprob in likely] for likely in top_logprobs
+        ]
+
     async def _parse_turn(
         self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
     ) -> ParsedTurn:
@@ -436,8 +439,12 @@ class Episode:
         content = turn.content
         for stop in request.stop:
             content = content.partition(stop)[0]
-        calls = [replace(call, call_id=call_id) for call, call_id in zip(turn.calls, _ids(turn), strict=True)]
-        return replace(turn, content=content, calls=calls if request.use_tools else ())
+        calls = [
+            ToolCall(call.name, call.arguments, call_id)
+            for call, call_id in zip(turn.calls, _ids(turn), strict=True)
+        ]
+        shown_calls = calls if request.use_tools else ()
+        return ParsedTurn(content, turn.reasoning, shown_calls, turn.malformed, turn.unfinished)
 
     def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
         """How many tokens the model may add.
@@ -474,13 +481,15 @@ class Episode:
 
     def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
-        if not self._limits.agents_sampling:
-            return sampling
-        return SamplingParams(
-            sampling.temperature if request.temperature is None else request.temperature,
-            sampling.top_p if request.top_p is None else request.top_p,
-            sampling.top_k if request.top_k is None else request.top_k,
-        )
+        if self._limits.agents_sampling:
+            sampling = SamplingParams(
+                sampling.temperature if request.temperature is None else request.temperature,
+                sampling.top_p if request.top_p is None else request.top_p,
+                sampling.top_k if request.top_k is None else request.top_k,
+            )
+        if request.stop or request.top_logprobs:
+            sampling = replace(sampling, stop=request.stop, top_logprobs=request.top_logprobs)
+        return sampling
 
     def _repeats_itself(self, record: AgentRecord) -> bool:
         limits = self._limits.repetition
@@ -513,6 +522,16 @@ def _options(request: ChatRequest) -> tuple[Any, ...]:
     sampling = (request.temperature, request.top_p, request.top_k)
     shown = (request.logprobs, request.top_logprobs)
     return (request.use_tools, request.max_tokens, request.stop, request.wishes, *shown, *sampling)
+
+
+def _takes_long(messages: Sequence[Message]) -> bool:
+    """Whether messages are rendered outside the event loop."""
+    chars = 0
+    for message in messages:
+        chars += len(message.content)
+        if message.images:
+            return True
+    return chars > _MAX_INLINE_CHARS
 
 
 def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:

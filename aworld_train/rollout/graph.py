@@ -44,6 +44,7 @@ class Node:
         keys: The messages' keys.
         root: The first node of its path.
         length: Tokens from the root up to and including this node.
+        images: The images from the root up to and including this node.
         children: In order of creation.
     """
 
@@ -60,14 +61,20 @@ class Node:
     keys: tuple[Any, ...] = field(init=False)
     root: "Node" = field(init=False)
     length: int = field(init=False)
+    images: list[Image] = field(init=False)
     children: list["Node"] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.keys = tuple(message.key for message in self.messages)
-        self.root = self.parent.root if self.parent else self
-        self.length = len(self.tokens) + (self.parent.length if self.parent else 0)
-        if self.parent is not None:
-            self.parent.children.append(self)
+        self.keys = tuple([message.key for message in self.messages])
+        parent = self.parent
+        self.root = parent.root if parent else self
+        self.length = len(self.tokens) + (parent.length if parent else 0)
+        self.images = parent.images if parent else []
+        new = [image for message in self.messages for image in message.images]
+        if new:
+            self.images = [*self.images, *new]
+        if parent is not None:
+            parent.children.append(self)
 
     @property
     def sampled(self) -> bool:
@@ -97,11 +104,6 @@ class Node:
         while nodes[-1].parent is not None:
             nodes.append(nodes[-1].parent)
         return nodes[::-1]
-
-    @property
-    def path_images(self) -> list[Image]:
-        """All images from the root up to and including this node."""
-        return [image for node in self.path for message in node.messages for image in message.images]
 
     @property
     def path_tokens(self) -> list[int]:
@@ -366,5 +368,5 @@ def _row(leaf: Node, trained: set[int]) -> Row:
         mask += [int(fresh)] * len(node.tokens)
         logprobs += node.logprobs if fresh and node.logprobs is not None else [0.0] * len(node.tokens)
     return Row(
-        list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf.path_images, leaf
+        list(root.tokens), response, mask, logprobs, turns, WeightVersions.span(own), leaf.images, leaf
     )

@@ -422,7 +422,7 @@ def _images_in(messages: Sequence[Message]) -> list[Image]:
     return [image for message in messages for image in message.images]
 
 
-def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> list[Message]:
+def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) -> Sequence[Message]:
     """Results with the identifiers of calls that the model was shown, where the program sent others back.
 
     Args:
@@ -432,10 +432,14 @@ def with_recorded_ids(new: Sequence[Message], sent: Message, recorded: Message) 
     """
     pairs = zip(sent.tool_calls, recorded.tool_calls, strict=True)
     ids = {call.call_id: own.call_id for call, own in pairs if call.call_id != own.call_id}
-    return [
-        replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
-        for message in new
-    ]
+    return (
+        new
+        if not ids
+        else [
+            replace(message, call_id=ids[message.call_id]) if message.call_id in ids else message
+            for message in new
+        ]
+    )
 
 
 def _marked(turn: Message) -> Iterator[Message]:

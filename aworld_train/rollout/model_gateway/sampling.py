@@ -145,6 +145,8 @@ def top_logprobs(body: Mapping[str, Any], rules: RequestRules, parameter: str = 
 def stop_texts(body: Mapping[str, Any], parameter: str) -> tuple[str, ...]:
     """The texts that end a turn: one, several or none."""
     value = body.get(parameter)
+    if value is None:
+        return ()
     if type(value) is str:
         value = [value]
     texts = fields.array({parameter: value}, parameter)
