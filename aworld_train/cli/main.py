@@ -32,6 +32,7 @@ COMMANDS = (
         "Play single episodes without training: turns, tool calls, tokens and which of them are trained on, reward,"
         " time.",
     ),
+    LazyCommand("runs", "aworld_train.cli.runs:app", "Look at runs, compare them, and make one again."),
     LazyCommand("env", "aworld_train.cli.env:app", "Start and stop tool environments."),
     LazyCommand("dataset", "aworld_train.cli.dataset:app", "Build, check and look at datasets of tasks."),
     LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),

@@ -34,6 +34,7 @@ class EnvConnection:
         backend: How it runs: ``docker`` or ``process``.
         started_at: When it was started, ISO 8601 in UTC.
         expires_at: Until when the token is valid, ISO 8601 in UTC.
+        image: The id of the image that its containers were made from; None without containers.
     """
 
     name: str
@@ -47,6 +48,7 @@ class EnvConnection:
     backend: str
     started_at: str
     expires_at: str
+    image: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, token included, with ``ip``, ``port`` and ``token`` first."""

@@ -472,7 +472,10 @@ def _record(name: str, containers: list[Any]) -> Record:
         owner=_owner(labels.get("owner", "")),
         starter=_owner(labels.get("starter", "")),
         ready=gateway is not None and not gateway.name.endswith(_STARTING),
-        handle={"gateway": gateway.id if gateway else ""},
+        handle={
+            "gateway": gateway.id if gateway else "",
+            "image": gateway.attrs.get("Image", "") if gateway else "",
+        },
         data=labels.get("data", ""),
     )
 

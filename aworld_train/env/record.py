@@ -113,6 +113,7 @@ class Record:
             backend=self.backend,
             started_at=_iso(credentials.issued),
             expires_at=_iso(credentials.expires),
+            image=self.handle.get("image") or None,
         )
 
     def token(

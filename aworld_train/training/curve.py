@@ -1,8 +1,14 @@
-"""Draws the learning curve of a run, for people who look at a picture before they read numbers."""
+"""Draws the learning curve of a run and figures of several, for people who look at a picture before numbers."""
 
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from aworld_train.atomic import write_bytes
+from aworld_train.errors import DependencyMissing, UsageError, nearest
+from aworld_train.training.recorded_run import RecordedRun
 
 NAME = "learning_curve.png"
 
@@ -61,6 +67,45 @@ def draw_curve(run_dir: Path) -> Path | None:
     path = run_dir / NAME
     figure.savefig(path)
     return path
+
+
+def draw_runs(runs: Sequence[RecordedRun], figures: Sequence[str], out: Path) -> None:
+    """Draw figures of several runs over steps, a panel for each figure.
+
+    Raises:
+        DependencyMissing: matplotlib is not installed.
+        UsageError: No run has any of the figures.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ModuleNotFoundError as error:
+        raise DependencyMissing("Plots need matplotlib: pip install 'aworld-train[cpu]'.") from error
+    for name in figures:
+        known = sorted({each for run in runs for each in run.figure_names()})
+        if name not in known:
+            near = nearest(name, known)
+            hint = f" Did you mean {near}?" if near else ""
+            raise UsageError(
+                f"No step of these runs has the figure {name!r}.{hint} `runs show RUN` lists them."
+            )
+    picture = Figure(figsize=(8, 2.6 * len(figures) + 0.6), dpi=130, layout="constrained")
+    panels = picture.subplots(len(figures), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(panels, figures, strict=True):
+        for run in runs:
+            points = run.series(name)
+            marker = "o" if len(points) < 20 else None
+            axes.plot(
+                [step for step, _ in points], [value for _, value in points], marker=marker, label=run.name
+            )
+        axes.set_ylabel(name)
+        axes.grid(alpha=0.25)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels[-1].set_xlabel("training step")
+    panels[0].legend(frameon=False, fontsize="small")
+    content = io.BytesIO()
+    picture.savefig(content, format="png")
+    write_bytes(out, content.getvalue(), 0o644)
 
 
 def _calls_per_episode(row: dict[str, Any]) -> float:

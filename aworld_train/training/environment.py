@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +29,13 @@ class RunEnvironment:
         url: MCP endpoint.
         token: Its bearer token.
         replayed: Whether a cassette answers tool calls, so that no environment has to run.
+        origin: What it was started from, if the run started it: directory, backend and image.
     """
 
     url: str
     token: str = field(repr=False)
     replayed: bool = False
+    origin: Mapping[str, str | None] = field(default_factory=dict)
 
     def variables(self) -> dict[str, str]:
         """The environment variables by which agents find the environment."""
@@ -93,7 +95,12 @@ def _tools(
             report_progress=report_progress,
         )
         try:
-            yield RunEnvironment(connection.mcp_url, connection.token)
+            origin = {
+                "directory": section.docker_dir,
+                "backend": connection.backend,
+                "image": connection.image,
+            }
+            yield RunEnvironment(connection.mcp_url, connection.token, origin=origin)
         finally:
             env.down(connection.name)
         return

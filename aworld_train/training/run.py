@@ -66,7 +66,15 @@ def train(
         name if isinstance(name, EnvText) else file.path
         for name, file in ((recipe.dataset.train, train_data), (recipe.dataset.val, val_data))
     ]
-    folder = open_run_folder(run_dir, framework, loaded.unresolved, data, resume=resume)
+    folder = open_run_folder(
+        run_dir,
+        framework,
+        loaded.unresolved,
+        data,
+        model=recipe.model.path,
+        seed=recipe.trainer.seed,
+        resume=resume,
+    )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     summary.seconds = read_seconds(folder.path) if resume else 0.0
     try:
@@ -84,6 +92,8 @@ def train(
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,
                 ):
+                    if environment.origin:
+                        folder.note_environment(environment.origin)
                     if line := turns.line():
                         progress.note(line)
                     attempt.run(environment, progress)

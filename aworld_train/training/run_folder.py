@@ -2,7 +2,8 @@
 
 runs/<name>/recipe.yaml     the recipe after inheritance and overrides, with interpolations
            /verl.yaml       the configuration that the framework (here verl) was started with
-           /manifest.json   versions, data hashes, attempts
+           /manifest.json   versions, data hashes, code, model, attempts with machine and command
+           /source.diff     the uncommitted change of the code around the run, if it is a Git repository
            /metrics.jsonl   one object per training step
            /summary.json    the result of the run
            /learning_curve.png  reward and accuracy over steps
@@ -16,7 +17,6 @@ messages are masked (see ``recipe.written`` and ``masking``).
 import fcntl
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -31,8 +31,10 @@ from aworld_train import __version__
 from aworld_train.adapter.base import Checkpoint, TrainingFramework
 from aworld_train.atomic import write_text
 from aworld_train.errors import UsageError
+from aworld_train.masking import masked
 from aworld_train.recipe import differences, dump
 from aworld_train.recipe.env_text import shown
+from aworld_train.training.provenance import command, hardware, model_identity, source_code
 from aworld_train.training.start import log_file
 
 _PACKAGES = ("mcp", "omegaconf")
@@ -75,6 +77,13 @@ class RunFolder:
         """Unlock the folder."""
         self._lock.close()
 
+    def note_environment(self, origin: Mapping[str, str | None]) -> None:
+        """Add what this attempt's tool environment was started from to the manifest."""
+        file = self.path / "manifest.json"
+        manifest = json.loads(file.read_text())
+        manifest["attempts"][-1]["environment"] = dict(origin)
+        write_text(file, json.dumps(manifest, indent=2) + "\n")
+
     def last_checkpoint(self) -> Checkpoint | None:
         """The last complete checkpoint."""
         return self.framework.last_checkpoint(self.checkpoints)
@@ -87,6 +96,8 @@ def open_run_folder(
     data: Sequence[str | Path],
     *,
     resume: bool,
+    model: str | None = None,
+    seed: int | None = None,
 ) -> RunFolder:
     """Make the folder, or take up an earlier run's.
 
@@ -96,6 +107,8 @@ def open_run_folder(
         recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
         data: the dataset files, whose hashes a resumed run must find unchanged.
         resume: go on with what is there.
+        model: the model, for the manifest.
+        seed: the seed of the run, for the manifest.
 
     Raises:
         UsageError: the folder is not empty, is in use, or belongs to another recipe or other data.
@@ -121,7 +134,7 @@ def open_run_folder(
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
         folder = RunFolder(path, framework, lock)
-        _add_attempt(folder, hashes)
+        _add_attempt(folder, hashes, model, seed)
     except BaseException:
         lock.close()
         raise
@@ -158,11 +171,12 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
         )
 
 
-def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
+def _add_attempt(folder: RunFolder, hashes: Mapping[str, str], model: str | None, seed: int | None) -> None:
     file = folder.path / "manifest.json"
     try:
         manifest = json.loads(file.read_text())
     except (OSError, ValueError):
+        source, diff = source_code(Path.cwd())
         manifest = {
             "aworld_train": __version__,
             "python": platform.python_version(),
@@ -171,15 +185,21 @@ def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
         manifest |= {
             "packages": _versions(folder.framework.packages),
             "data_sha256": dict(hashes),
+            "model": masked(model_identity(model)),
+            "seed": seed,
+            "source": source,
             "attempts": [],
         }
+        if diff:
+            write_text(folder.path / "source.diff", diff)
     checkpoint = folder.last_checkpoint()
     manifest["attempts"].append(
         {
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "from_step": checkpoint.step if checkpoint else 0,
-            "cores": len(os.sched_getaffinity(0)),
             "python": sys.executable,
+            "command": command(),
+            **hardware(),
         }
     )
     write_text(file, json.dumps(manifest, indent=2) + "\n")

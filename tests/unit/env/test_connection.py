@@ -35,7 +35,7 @@ def test_json_begins_with_ip_port_and_token_in_this_order() -> None:
     keys = list(CONNECTION.to_json())
     assert keys == [
         *("ip", "port", "token", "name", "mcp_url", "vnc_url", "vnc_password"),
-        *("workers", "backend", "started_at", "expires_at"),
+        *("workers", "backend", "started_at", "expires_at", "image"),
     ]
 
 

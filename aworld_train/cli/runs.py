@@ -1,0 +1,387 @@
+"""``aworld-train runs``: lists runs, shows and compares their figures, draws them, and makes a run again."""
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aworld_train.cli.console import note, out, print_json
+
+if TYPE_CHECKING:
+    from aworld_train.training.recorded_run import RecordedRun
+
+app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and make one again.")
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_RUNS = Path("runs")
+_SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")
+_STYLES = {"completed": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "running": "cyan"}
+_DIFFERENCE_CHARS = 40
+
+
+@app.command("list")
+def list_runs(runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+    """List the runs below a folder, the one that began last first.
+
+    A run whose process was killed, so that it could not write how it ended, is `killed`.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from aworld_train.training.recorded_run import find_runs
+    from aworld_train.training.sparkline import sparkline
+
+    found = find_runs(runs)
+    if as_json:
+        print_json({"runs": [_overview(run) for run in found]})
+        return
+    if not found:
+        note(f"There are no runs in {runs}.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("run", "status", "steps", "accuracy", "reward", "", "time", "began"):
+        table.add_column(column, no_wrap=True)
+    for run in found:
+        rewards = [value for _, value in run.series("reward")]
+        table.add_row(
+            run.name,
+            Text(run.status, _STYLES.get(run.status, "")),
+            f"{run.summary.get('steps_done', 0)}/{run.summary.get('steps_planned', '?')}",
+            _gain(run),
+            f"{rewards[-1]:.3f}" if rewards else "–",
+            sparkline(rewards),
+            _duration(run.summary.get("seconds")),
+            run.started.replace("T", " ").removesuffix("Z"),
+        )
+    out.print(table)
+
+
+@app.command("show")
+def show(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+    """Show how a run went: its result, its figures over the steps, and what it came from."""
+    from rich.table import Table
+
+    from aworld_train.training.recorded_run import open_run
+    from aworld_train.training.sparkline import sparkline
+
+    recorded = open_run(run, runs)
+    if as_json:
+        print_json(
+            {
+                **_overview(recorded),
+                "summary": dict(recorded.summary),
+                "manifest": dict(recorded.manifest),
+                "figures": {name: recorded.series(name) for name in recorded.figure_names()},
+            }
+        )
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _facts(recorded).items():
+        table.add_row(name, value)
+    out.print(table)
+    series = [(name, [value for _, value in recorded.series(name)]) for name in _SHOWN]
+    figures = Table(box=None, pad_edge=False)
+    for column in ("figure", "first", "last", "least", "greatest", "over the steps"):
+        figures.add_column(column, no_wrap=True, justify="left" if column == "figure" else "right")
+    for name, values in series:
+        if values:
+            figures.add_row(
+                name,
+                *(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values))),
+                sparkline(values),
+            )
+    out.print()
+    out.print(figures)
+    others = [name for name in recorded.figure_names() if name not in _SHOWN]
+    if others:
+        note(
+            f"{len(others)} more figures are in {recorded.path / 'metrics.jsonl'}: {', '.join(others[:6])}, ..."
+        )
+
+
+@app.command("compare")
+def compare(names: RunsArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+    """Compare runs: the keys in which their recipes differ, and what came of them.
+
+    Accuracies are of each run's own validation tasks, with a 95 % interval. Two runs that differ by less than their
+    intervals are not known to differ.
+
+    Examples:
+
+        aworld-train runs compare lr-1e-5 lr-3e-5
+
+        aworld-train runs compare runs/a /other/place/b --json
+    """
+    from rich.table import Table
+
+    from aworld_train.errors import UsageError
+    from aworld_train.training.recorded_run import open_run, recipe_differences
+
+    if len(names) < 2:
+        raise UsageError("Comparing takes two runs or more: aworld-train runs compare A B.")
+    recorded = [open_run(name, runs) for name in names]
+    differences = recipe_differences(recorded)
+    sources = [_source(run) for run in recorded]
+    if as_json:
+        overviews = [
+            {**_overview(run), "source": source} for run, source in zip(recorded, sources, strict=True)
+        ]
+        print_json({"runs": overviews, "recipe_differences": differences})
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", style="dim", no_wrap=True)
+    for run in recorded:
+        table.add_column(run.name, overflow="fold")
+    rows = [_results(run) for run in recorded]
+    for label in rows[0]:
+        table.add_row(label, *(row[label] for row in rows))
+    if len(set(sources)) > 1:
+        table.add_row("code", *sources)
+    for key, values in differences.items():
+        table.add_row(key, *(_brief(value) for value in values))
+    out.print(table)
+    if not differences:
+        note("Their recipes differ in nothing but the name.")
+    if len({run.summary.get("val", {}).get("after", {}).get("n") for run in recorded}) > 1:
+        note("The runs were validated on different numbers of tasks.")
+
+
+@app.command("plot")
+def plot(
+    names: RunsArgument,
+    figures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure",
+            "-f",
+            help="A figure of metrics.jsonl, such as loss or verl.actor/grad_norm; repeatable.",
+        ),
+    ] = None,
+    target: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path("runs.png"),
+    runs: RunsOption = _RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw figures of one or several runs over their steps, as a PNG.
+
+    Examples:
+
+        aworld-train runs plot quickstart
+
+        aworld-train runs plot a b c -f reward -f val_accuracy -o comparison.png
+    """
+    from aworld_train.training.curve import draw_runs
+    from aworld_train.training.recorded_run import open_run
+
+    chosen = figures or ["reward", "val_accuracy"]
+    draw_runs([open_run(name, runs) for name in names], chosen, target)
+    if as_json:
+        print_json({"picture": str(target), "figures": chosen})
+    else:
+        note(f"The picture is {target}.")
+
+
+@app.command("reproduce")
+def reproduce(
+    run: RunArgument,
+    target: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The recipe to write; default: RUN-again.yaml.")
+    ] = None,
+    runs: RunsOption = _RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run's recipe for another run, and print the command that makes it.
+
+    The data must be what they were. What else differs from then (versions, code, model, machine) is said.
+
+    Exits with 2 if data have changed or are missing.
+    """
+    from aworld_train import recipe as recipes
+    from aworld_train.atomic import write_text
+    from aworld_train.errors import UsageError
+    from aworld_train.training.recorded_run import open_run
+
+    recorded = open_run(run, runs)
+    _refuse_other_data(recorded)
+    name = f"{recorded.name}-again"
+    file = target or Path(f"{name}.yaml")
+    if file.exists():
+        raise UsageError(f"{file} exists. Name another file with --out, or remove it.")
+    changes = _changes(recorded)
+    write_text(file, recipes.dump({**recorded.recipe, "name": name}), 0o644)
+    arguments = ["aworld-train", "train", str(file), *(["--runs", str(runs)] if runs != _RUNS else [])]
+    if as_json:
+        print_json({"recipe": str(file), "command": arguments, "changes": changes})
+        return
+    for change in changes:
+        note(change)
+    typer.echo(shlex.join(arguments))
+
+
+def _overview(run: "RecordedRun") -> dict[str, Any]:
+    rewards = run.series("reward")
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "status": run.status,
+        "steps_done": run.summary.get("steps_done"),
+        "steps_planned": run.summary.get("steps_planned"),
+        "val": run.summary.get("val"),
+        "reward": rewards[-1][1] if rewards else None,
+        "seconds": run.summary.get("seconds"),
+        "started": run.started or None,
+        "error": run.summary.get("error"),
+    }
+
+
+def _facts(run: "RecordedRun") -> dict[str, str]:
+    """What is known of a run, in lines."""
+    manifest, attempts = run.manifest, run.manifest.get("attempts") or []
+    last: Mapping[str, Any] = attempts[-1] if attempts else {}
+    error = run.summary.get("error") or {}
+    facts = {
+        "run": f"{run.name}: {run.status}",
+        **_results(run),
+        "error": str(error.get("message", "")),
+        "alarms": "; ".join(str(alarm.get("text", alarm)) for alarm in run.summary.get("alarms") or ()),
+        "attempts": f"{len(attempts)}, from steps {', '.join(str(a.get('from_step')) for a in attempts)}"
+        if attempts
+        else "",
+        "model": _model(manifest.get("model")),
+        "code": _source(run),
+        "versions": ", ".join(
+            f"{name} {version}" for name, version in (manifest.get("packages") or {}).items()
+        ),
+        "machine": ", ".join(
+            str(part) for part in (last.get("host"), last.get("processor"), *(last.get("gpus") or ())) if part
+        ),
+        "image": str((last.get("environment") or {}).get("image") or ""),
+        "command": str(last.get("command", "")),
+        "checkpoint": str(run.summary.get("checkpoint") or ""),
+        "folder": str(run.path),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _results(run: "RecordedRun") -> dict[str, str]:
+    summary = run.summary
+    rewards = [value for _, value in run.series("reward")]
+    seconds = [value for _, value in run.series("seconds")]
+    outcomes = summary.get("outcomes") or {}
+    return {
+        "steps": f"{summary.get('steps_done', 0)} of {summary.get('steps_planned', '?')}",
+        "accuracy before": _accuracy(run.validation("before")),
+        "accuracy after": _accuracy(run.validation("after")),
+        "reward, last step": f"{rewards[-1]:.3f}" if rewards else "–",
+        "seconds a step": f"{sum(seconds) / len(seconds):.1f}" if seconds else "–",
+        "time": _duration(summary.get("seconds")),
+        "outcomes": ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items())) or "–",
+    }
+
+
+def _accuracy(validation: Mapping[str, Any]) -> str:
+    from aworld_train.evaluation.interval import wilson_interval
+
+    accuracy, n = validation.get("accuracy"), validation.get("n")
+    if accuracy is None or not n:
+        return "–"
+    low, high = wilson_interval(accuracy * n, n)
+    return f"{accuracy:.1%} ({low:.0%} to {high:.0%}, n {n})"
+
+
+def _gain(run: "RecordedRun") -> str:
+    before, after = (run.validation(which).get("accuracy") for which in ("before", "after"))
+    shown = ["–" if value is None else f"{value:.1%}" for value in (before, after)]
+    return "–" if before is None and after is None else " → ".join(shown)
+
+
+def _duration(seconds: Any) -> str:
+    if not isinstance(seconds, int | float):
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _model(model: Any) -> str:
+    if not isinstance(model, dict):
+        return ""
+    identity = model.get("revision") or (model.get("fingerprint") or "")[:16]
+    return f"{model.get('name')} ({identity})" if identity else str(model.get("name"))
+
+
+def _source(run: "RecordedRun") -> str:
+    source = run.manifest.get("source") or {}
+    if not source:
+        return ""
+    changed = source.get("changed_files", 0) + source.get("untracked_files", 0)
+    return f"{source.get('commit', '')[:12]} on {source.get('branch')}" + (
+        f", {changed} files changed" if changed else ""
+    )
+
+
+def _brief(value: Any) -> str:
+    text = "–" if value is None else str(value)
+    return text if len(text) <= _DIFFERENCE_CHARS else f"{text[: _DIFFERENCE_CHARS - 3]}..."
+
+
+def _refuse_other_data(run: "RecordedRun") -> None:
+    from aworld_train.errors import UsageError
+
+    faults = []
+    for name, recorded in (run.manifest.get("data_sha256") or {}).items():
+        file = Path(name)
+        if "${" in name:
+            continue  # the reference to a variable: `train --resume` checks it, a new run takes what it refers to
+        if not file.is_file():
+            faults.append(f"{name} is missing")
+        elif _sha256(file) != recorded:
+            faults.append(f"{name} has changed")
+    if faults:
+        raise UsageError(
+            f"{run.path} cannot be made again: {', '.join(faults)}. Build the data again as they were: "
+            "the manifest.json beside them says from what."
+        )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _changes(run: "RecordedRun") -> Sequence[str]:
+    """What differs from when the run was made, in sentences."""
+    from importlib import metadata
+
+    from aworld_train import __version__
+    from aworld_train.training.provenance import model_identity, source_code
+
+    changes = []
+    versions = {"aworld-train": run.manifest.get("aworld_train"), **(run.manifest.get("packages") or {})}
+    for package, recorded in versions.items():
+        try:
+            current = __version__ if package == "aworld-train" else metadata.version(package)
+        except metadata.PackageNotFoundError:
+            current = "missing"
+        if recorded != current:
+            changes.append(f"{package} is {current}; it was {recorded}.")
+    recorded_source = run.manifest.get("source") or {}
+    source, _ = source_code(Path.cwd())
+    if recorded_source and (source or {}).get("commit") != recorded_source.get("commit"):
+        changes.append(f"The code was at commit {recorded_source.get('commit')}.")
+    if recorded_source.get("changed_files"):
+        changes.append(f"The code had changes that were not committed: {run.path / 'source.diff'}.")
+    recorded_model = run.manifest.get("model")
+    if isinstance(recorded_model, dict) and "${" not in str(recorded_model.get("name")):
+        current_model = model_identity(recorded_model.get("name")) or {}
+        if any(current_model.get(key) != recorded_model.get(key) for key in ("revision", "fingerprint")):
+            changes.append(f"The model {recorded_model.get('name')} is not the one it was.")
+    return changes

@@ -1,0 +1,169 @@
+"""A run as its folder records it: read without the framework that trained it, and while it goes on.
+
+Nothing is written and no lock is taken for longer than a look: whether a process still works on a run is known by the
+folder's lock, which a killed process loses.
+"""
+
+import fcntl
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aworld_train.errors import UsageError, nearest
+from aworld_train.json_lines import split_lines
+from aworld_train.training.summary import NAME as SUMMARY
+
+RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One run folder.
+
+    Attributes:
+        path: The folder.
+        summary: What ``summary.json`` holds; empty where there is none.
+        manifest: What ``manifest.json`` holds; empty where there is none.
+        recipe: The unresolved recipe.
+    """
+
+    path: Path
+    summary: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    recipe: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's name, which is the run's unless it was renamed."""
+        return self.path.name
+
+    @cached_property
+    def status(self) -> str:
+        """The summary's status; ``killed`` if it says that the run goes on and no process works on it."""
+        status = str(self.summary.get("status", "unknown"))
+        return "killed" if status == "running" and not _is_locked(self.path / "run.lock") else status
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of ``metrics.jsonl``, in order of steps."""
+        rows = [row for row in split_lines(self.path / METRICS)[0] if isinstance(row.get("step"), int)]
+        return sorted(rows, key=lambda row: row["step"])
+
+    def series(self, name: str) -> list[tuple[int, float]]:
+        """A figure over the steps that have it; dots lead into nested figures (``verl.actor/grad_norm``)."""
+        points = ((row["step"], _at(row, name)) for row in self.rows)
+        return [(step, float(value)) for step, value in points if _is_number(value)]
+
+    @property
+    def started(self) -> str:
+        """When its first attempt began, as UTC in ISO 8601; empty where that is not recorded."""
+        attempts = self.manifest.get("attempts") or [{}]
+        return str(attempts[0].get("started", ""))
+
+    def validation(self, which: str) -> Mapping[str, Any]:
+        """The validation ``before`` or ``after``: accuracy, n, errors."""
+        value = (self.summary.get("val") or {}).get(which)
+        return value if isinstance(value, dict) else {}
+
+    def figure_names(self) -> list[str]:
+        """The names of all figures that a step has."""
+        names: set[str] = set()
+        for row in self.rows:
+            for name, value in row.items():
+                if _is_number(value):
+                    names.add(name)
+                elif isinstance(value, dict):
+                    names |= {f"{name}.{inner}" for inner, each in value.items() if _is_number(each)}
+        return sorted(names - {"step"})
+
+
+def open_run(name: str, runs: Path) -> RecordedRun:
+    """The run of this name below ``runs``, or the one in this folder.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for path in (runs / name, Path(name)):
+        if (path / RECIPE).is_file():
+            return _read(path.resolve())
+    names = [run.name for run in find_runs(runs)]
+    near = nearest(name, names)
+    hint = f" Did you mean {near}?" if near else f" There are {', '.join(names)}." if names else ""
+    raise UsageError(
+        f"There is no run {name!r}: neither {runs / name} nor {name} holds a {RECIPE}.{hint} --runs names the folder "
+        "in which runs are."
+    )
+
+
+def find_runs(runs: Path) -> list[RecordedRun]:
+    """All runs below a folder, the one that began last first."""
+    if not runs.is_dir():
+        return []
+    found = [_read(path) for path in sorted(runs.iterdir()) if (path / RECIPE).is_file()]
+    return sorted(found, key=lambda run: run.started, reverse=True)
+
+
+def recipe_differences(runs: Sequence[RecordedRun]) -> dict[str, list[Any]]:
+    """The recipe's keys in which runs differ, each with the value of every run; None where a run has none."""
+    flat = [_leaves(run.recipe) for run in runs]
+    keys = sorted({key for leaves in flat for key in leaves})
+    values = {key: [leaves.get(key) for leaves in flat] for key in keys if key != "name"}
+    return {key: each for key, each in values.items() if any(value != each[0] for value in each)}
+
+
+def _read(path: Path) -> RecordedRun:
+    try:
+        recipe = yaml.safe_load((path / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{path / RECIPE} cannot be read: {error}") from error
+    return RecordedRun(
+        path, _object(path / SUMMARY), _object(path / MANIFEST), recipe if isinstance(recipe, dict) else {}
+    )
+
+
+def _object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where it is missing or was only half written."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_locked(file: Path) -> bool:
+    """Whether a process works on the run: the lock is tried and given back at once."""
+    try:
+        with file.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _at(row: Mapping[str, Any], name: str) -> Any:
+    if name in row:
+        return row[name]
+    section, _, inner = name.partition(".")
+    nested = row.get(section)
+    return nested.get(inner) if isinstance(nested, dict) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            leaves |= _leaves(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves

@@ -1,0 +1,32 @@
+"""A series of figures as one line of text."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int = 24) -> str:
+    """The values as bars from the least to the greatest, at most ``width`` of them; a dot where one is not finite.
+
+    Of more values, each bar is the mean of its part.
+    """
+    if len(values) > width:
+        bounds = [round(i * len(values) / width) for i in range(width + 1)]
+        values = [_mean(values[begin:end]) for begin, end in itertools.pairwise(bounds)]
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return "·" * len(values)
+    low, high = min(finite), max(finite)
+    if low == high:
+        return "".join("▄" if math.isfinite(value) else "·" for value in values)
+    last = len(_BARS) - 1
+    return "".join(
+        _BARS[round((value - low) / (high - low) * last)] if math.isfinite(value) else "·" for value in values
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else math.nan

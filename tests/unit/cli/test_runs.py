@@ -1,0 +1,124 @@
+"""``aworld-train runs``: what is printed of runs, in text and as JSON, and what a run is made again from."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from aworld_train import __version__
+from aworld_train.cli.runs import app
+from aworld_train.errors import UsageError
+from tests.run_folders import make_run
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_runs_are_listed_with_their_course(runs: Path) -> None:
+    make_run(runs, "good", aworld_train=__version__)
+    make_run(runs, "cut", status="running", started="2026-03-01T00:00:00Z")
+    lines = run("list").stdout.splitlines()
+    assert lines[1].split() == [
+        "cut",
+        "killed",
+        "2/2",
+        "50.0%",
+        "→",
+        "75.0%",
+        "0.500",
+        "▁█",
+        "1:15",
+        "2026-03-01",
+        "00:00:00",
+    ]
+    assert lines[2].startswith("good  completed")
+    listed = json.loads(run("list", "--json").stdout)["runs"]
+    assert [(each["name"], each["status"], each["reward"]) for each in listed] == [
+        ("cut", "killed", 0.5),
+        ("good", "completed", 0.5),
+    ]
+
+
+def test_a_folder_without_runs_says_so(runs: Path) -> None:
+    listed = run("list")
+    assert listed.exit_code == 0 and "There are no runs in runs" in listed.output
+    assert json.loads(run("list", "--json").stdout) == {"runs": []}
+
+
+def test_a_run_is_shown_with_its_figures_and_origin(runs: Path) -> None:
+    source = {"commit": "0123456789abcdef", "branch": "trunk", "changed_files": 1, "untracked_files": 2}
+    make_run(runs, "good", source=source, model={"name": "models/tiny", "fingerprint": "f" * 64})
+    text = run("show", "good").stdout
+    assert "accuracy after     75.0% (51% to 90%, n 16)" in text
+    assert "0123456789ab on trunk, 3 files changed" in text and "models/tiny (ffffffffffffffff)" in text
+    assert "aworld-train train one.yaml" in text
+    (reward,) = [line.split() for line in text.splitlines() if line.startswith("reward  ")]
+    assert reward == ["reward", "0.25", "0.5", "0.25", "0.5", "▁█"]
+    shown = json.loads(run("show", "good", "--json").stdout)
+    assert shown["figures"]["val_accuracy"] == [[0, 0.5], [2, 0.75]]
+    assert shown["manifest"]["source"] == source
+
+
+def test_runs_are_compared_by_recipe_and_result(runs: Path) -> None:
+    for name, steps in (("a", 2), ("b", 3)):
+        folder = make_run(runs, name)
+        (folder / "recipe.yaml").write_text(
+            yaml.safe_dump({"name": name, "trainer": {"steps": steps, "lr": 0.1}})
+        )
+    text = run("compare", "a", "b").stdout
+    (steps_line,) = [line.split() for line in text.splitlines() if line.startswith("trainer.steps")]
+    assert steps_line == ["trainer.steps", "2", "3"] and "trainer.lr" not in text
+    compared = json.loads(run("compare", "a", "b", "--json").stdout)
+    assert compared["recipe_differences"] == {"trainer.steps": [2, 3]}
+    assert [each["name"] for each in compared["runs"]] == ["a", "b"]
+    assert isinstance(run("compare", "a").exception, UsageError)
+
+
+def test_figures_are_drawn_and_unknown_ones_refused(runs: Path) -> None:
+    make_run(runs, "a")
+    make_run(runs, "b")
+    drawn = run("plot", "a", "b", "-f", "reward", "-f", "verl.actor/grad_norm", "-o", "picture.png")
+    assert drawn.exit_code == 0, drawn.output
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+    refused = run("plot", "a", "-f", "rewrad", "-o", "other.png").exception
+    assert isinstance(refused, UsageError) and "Did you mean reward?" in refused.message
+    assert not Path("other.png").exists()
+
+
+def test_a_run_is_made_again_with_the_same_data_only(runs: Path) -> None:
+    data = Path("train.parquet")
+    data.write_bytes(b"rows")
+    hashes = {"train.parquet": hashlib.sha256(b"rows").hexdigest(), "${oc.env:VAL}": "x"}
+    make_run(runs, "one", data_sha256=hashes, aworld_train="0.0.9", packages={"no-such-package": "1"})
+    made = run("reproduce", "one", "--json")
+    assert made.exit_code == 0, made.output
+    result = json.loads(made.stdout)
+    assert result["command"] == ["aworld-train", "train", "one-again.yaml"]
+    assert result["changes"] == [
+        f"aworld-train is {__version__}; it was 0.0.9.",
+        "no-such-package is missing; it was 1.",
+    ]
+    recipe = yaml.safe_load(Path("one-again.yaml").read_text())
+    assert (recipe["name"], recipe["trainer"]) == ("one-again", {"steps": 2})
+    again = run("reproduce", "one").exception
+    assert isinstance(again, UsageError) and "one-again.yaml exists" in again.message
+    data.write_bytes(b"other rows")
+    refused = run("reproduce", "one", "-o", "third.yaml").exception
+    assert isinstance(refused, UsageError) and "train.parquet has changed" in refused.message
+    data.unlink()
+    refused = run("reproduce", "one", "-o", "third.yaml").exception
+    assert isinstance(refused, UsageError) and "train.parquet is missing" in refused.message
+    assert not Path("third.yaml").exists()
