@@ -8,7 +8,7 @@ from typing import Any
 from aworld_train.doctor.disk import space_of
 from aworld_train.doctor.estimate import GB, gigabytes
 from aworld_train.doctor.finding import Finding, fault, ok, warn
-from aworld_train.doctor.machine import COMMAND_SECONDS, Machine
+from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 
 _OLDEST = (20, 10)
@@ -32,7 +32,9 @@ def check_engine(machine: Machine, needs: Needs) -> Iterator[Finding]:
         return
     try:
         client = docker.from_env(
-            environment={**machine.environment, "DOCKER_HOST": host}, timeout=COMMAND_SECONDS, version="auto"
+            environment={**machine.environment, "DOCKER_HOST": host},
+            timeout=machine.command_seconds,
+            version="auto",
         )
         information = client.info()
         networks = client.networks.list()

@@ -5,7 +5,7 @@ which is left behind when its time is over; the process can end all the same.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from threading import Thread
@@ -20,7 +20,7 @@ from aworld_train.masking import mask
 PROBE_SECONDS = 2.0
 TOTAL_SECONDS = 10.0
 _SIDE_BY_SIDE = 6
-"""So many probes hang at the same time before others wait: with 20 probes, the whole takes at most 8 s."""
+"""So many probes hang at the same time before others wait: with 21 probes the whole takes at most 8 s."""
 
 
 @dataclass
@@ -30,11 +30,26 @@ class _Attempt:
     findings: list[Finding] = field(default_factory=list)
 
 
-def examine(machine: Machine, needs: Needs, probes: dict[str, Probe] | None = None) -> list[Finding]:
-    """The findings of all probes, in the order of the areas; takes at most ``TOTAL_SECONDS``."""
-    waiting = list((PROBES if probes is None else probes).items())
+def examine(
+    machine: Machine,
+    needs: Needs,
+    probes: Mapping[str, Probe] = PROBES,
+    *,
+    probe_seconds: float = PROBE_SECONDS,
+    total_seconds: float = TOTAL_SECONDS,
+) -> list[Finding]:
+    """The findings of all probes, in the order of the areas.
+
+    Args:
+        machine: Where to look.
+        needs: What it is looked at for.
+        probes: What to look at, by area.
+        probe_seconds: For one probe.
+        total_seconds: For all of them.
+    """
+    waiting = list(probes.items())
     areas = [area for area, _ in waiting]
-    end = time.monotonic() + TOTAL_SECONDS
+    end = time.monotonic() + total_seconds
     running: dict[str, _Attempt] = {}
     done: Queue[str] = Queue()
     results: dict[str, list[Finding]] = {}
@@ -42,13 +57,13 @@ def examine(machine: Machine, needs: Needs, probes: dict[str, Probe] | None = No
         now = time.monotonic()
         while waiting and len(running) < _SIDE_BY_SIDE and now < end:
             area, probe = waiting.pop(0)
-            running[area] = attempt = _Attempt(area, min(now + PROBE_SECONDS, end))
+            running[area] = attempt = _Attempt(area, min(now + probe_seconds, end))
             Thread(target=_run, args=(probe, machine, needs, attempt, done), daemon=True).start()
         if now >= end:
-            results |= {area: [_not_reached(area)] for area, _ in waiting}
+            results |= {area: [_not_reached(area, total_seconds)] for area, _ in waiting}
             waiting.clear()
         for area in [area for area, attempt in running.items() if attempt.deadline <= now]:
-            results[area] = [*running.pop(area).findings, _hangs(area)]
+            results[area] = [*running.pop(area).findings, _hangs(area, probe_seconds)]
         if running:
             try:
                 area = done.get(timeout=max(min(a.deadline for a in running.values()) - time.monotonic(), 0))
@@ -74,21 +89,24 @@ def _guarded(probe: Probe, machine: Machine, needs: Needs, area: str) -> Iterato
         yield warn(area, f"{error}, so this was not checked.", "Run it by hand to see what it waits for.")
     except AworldTrainError as error:
         yield fail(area, error.message, "Change the recipe, or make what it names.")
-    except (CommandFailed, OSError, ValueError) as error:
-        yield warn(area, f"This could not be checked: {error}.", "Look at it by hand.")
+    except CommandFailed as error:
+        yield warn(area, f"This could not be checked: {error}.", "Run it by hand.")
+    except Exception as error:  # of any library; the other areas are still worth knowing
+        reason = f"{type(error).__name__}: {error}"
+        yield warn(area, f"This could not be checked ({reason}).", "Look at it by hand.")
 
 
-def _hangs(area: str) -> Finding:
+def _hangs(area: str, seconds: float) -> Finding:
     return warn(
         area,
-        f"The check did not end within {PROBE_SECONDS:g} s: something that it reads hangs.",
+        f"The check did not end within {seconds:g} s: something that it reads hangs.",
         "Look for a file system, driver or service that does not answer; a busy machine may need a second try.",
     )
 
 
-def _not_reached(area: str) -> Finding:
+def _not_reached(area: str, seconds: float) -> Finding:
     return warn(
         area,
-        f"Not checked: other checks took the {TOTAL_SECONDS:g} s that there are.",
+        f"Not checked: other checks took the {seconds:g} s that there are.",
         "Remove the cause of the checks that hang, and run this again.",
     )

@@ -87,9 +87,9 @@ def _visible(machine: Machine, gpus: list[_Gpu]) -> list[_Gpu]:
         return gpus
     visible = []
     for entry in filter(None, (part.strip() for part in chosen.split(","))):
-        match = [gpu for gpu in gpus if gpu.index == entry or gpu.identifier.startswith(entry)]
-        if entry.startswith("MIG-"):
-            continue
+        # A part of a GPU (MIG) counts as one; which GPU it is a part of does not matter for that.
+        is_part = entry.startswith("MIG-")
+        match = [gpu for gpu in gpus if is_part or gpu.index == entry or gpu.identifier.startswith(entry)]
         if not match:
             break
         visible.append(match[0])

@@ -38,6 +38,7 @@ class Machine:
         site_paths: Folders with installed packages, in the order in which Python looks into them.
         folder: The working directory.
         python: The version of the interpreter.
+        command_seconds: How long one program may take.
     """
 
     root: Path = Path("/")
@@ -45,6 +46,7 @@ class Machine:
     site_paths: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
     folder: Path = field(default_factory=Path.cwd)
     python: tuple[int, int] = sys.version_info[:2]
+    command_seconds: float = COMMAND_SECONDS
 
     def path(self, absolute: str) -> Path:
         """A system path below the root."""
@@ -91,11 +93,11 @@ class Machine:
             start_new_session=True,
         )
         try:
-            output, errors = process.communicate(timeout=COMMAND_SECONDS)
+            output, errors = process.communicate(timeout=self.command_seconds)
         except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise NoAnswer(f"`{name}` did not answer within {COMMAND_SECONDS} s") from error
+            raise NoAnswer(f"`{name}` did not answer within {self.command_seconds:g} s") from error
         if process.returncode != 0:
             lines = f"{errors}\n{output}".split("\n")
             message = next((line.strip() for line in lines if line.strip()), "no message")

@@ -74,6 +74,13 @@ def test_a_probe_that_hangs_is_a_finding_and_holds_up_no_other(world: World) -> 
     assert f"did not end within {PROBE_SECONDS:g} s" in findings[1].what
 
 
+def test_a_probe_that_meets_an_error_is_a_finding(world: World) -> None:
+    world.variables["RAY_ADDRESS"] = "http://127.0.0.1:eighty"
+    findings = examine(world.machine(), world.needs(None), {"ray": PROBES["ray"]})
+    assert [finding.status for finding in findings] == [Status.ok, Status.warn]
+    assert "could not be checked" in findings[1].what
+
+
 def test_probes_that_wait_behind_those_that_hang_are_named(world: World) -> None:
     release = threading.Event()
 
@@ -116,7 +123,7 @@ def test_a_fault_ends_with_1_and_stands_last(tmp_path: Path) -> None:
     assert words.index("fail") > words.index("python ok")
 
 
-def test_an_unlimited_shell_is_told_from_one_with_few_files() -> None:
+def test_a_shell_in_which_few_files_may_be_open_fails() -> None:
     few = doctor("--json", before=("sh", "-c", 'ulimit -n 256 && exec "$@"', "sh"))
     texts = [each["what"] for each in json.loads(few.stdout)["findings"] if each["area"] == "limits"]
     assert any("Only 256 files may be open" in text for text in texts)

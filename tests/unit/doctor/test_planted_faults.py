@@ -23,6 +23,7 @@ ON_GPU: dict[str, Any] = {"rollout": {"engine": "vllm"}}
 TOOLS: dict[str, Any] = {"env": {"docker_dir": "calculator-mcp-server", "backend": "docker"}}
 DF = "echo 'Type 1B-blocks Avail Inodes IFree'; echo '{kind} {size} {free} {inodes} {free_inodes}'"
 GB = 10**9
+LONG = 60.0
 KEYS = "CODE_LLM_BASE_URL=http://127.0.0.1:9\nCODE_LLM_API_KEY=sk-hidden\nCODE_LLM_MODEL_NAME=coder\n"
 
 
@@ -39,6 +40,7 @@ class Fault:
         remedy: A regular expression in its remedy.
         recipe: Values of the recipe; None looks at the machine alone.
         before: Makes the machine in which there is no such finding yet.
+        hangs: Whether it is found because a limit of time is over; all others have time enough on a busy machine.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Fault:
     remedy: str
     recipe: dict[str, Any] | None = field(default_factory=dict)
     before: Callable[[World], object] = lambda world: None
+    hangs: bool = False
 
 
 def df(
@@ -135,7 +138,7 @@ FAULTS = [
           "gpu", "fail", "`nvidia-smi` ended with 9: couldn't communicate", "reinstall the NVIDIA driver",
           recipe=ON_GPU, before=with_gpu),
     Fault("a driver that hangs", lambda w, s: w.gpus(script="sleep 60"),
-          "gpu", "warn", "`nvidia-smi` did not answer within", "by hand", recipe=ON_GPU, before=with_gpu),
+          "gpu", "warn", "`nvidia-smi` did not answer within", "by hand", recipe=ON_GPU, before=with_gpu, hangs=True),
     Fault("too few GPUs", lambda w, s: w.variables.update(CUDA_VISIBLE_DEVICES=""),
           "gpu", "fail", r"needs 1 GPUs and 0 can be used.*CUDA_VISIBLE_DEVICES is ''", "gpus_per_node",
           recipe=ON_GPU, before=with_gpu),
@@ -218,7 +221,7 @@ FAULTS = [
           lambda w, s: w.program("sinfo", "echo 'slurm_load_partitions: Unable to contact' >&2; exit 1"),
           "slurm", "fail", "Unable to contact", "slurmctld", recipe={"cluster": {"launcher": "slurm"}}),
     Fault("a controller that hangs", lambda w, s: w.program("sinfo", "sleep 60"),
-          "slurm", "warn", "`sinfo` did not answer within", "by hand"),
+          "slurm", "warn", "`sinfo` did not answer within", "by hand", hangs=True),
     Fault("partitions that are down", lambda w, s: (w.program("sinfo", "echo 'main down 2'"), w.program("squeue", "")),
           "slurm", "fail", "No partition", "sinfo -R", recipe={"cluster": {"launcher": "slurm"}}),
     Fault("an allocation that is too large", lambda w, s: w.variables.update(SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="2"),
@@ -254,13 +257,17 @@ FAULTS = [
           recipe={"trainer": {"loggers": ["wandb"]}},
           before=lambda w: (w.package("wandb", "0.20"), w.variables.update(WANDB_API_KEY="secret"))),
     Fault("a system file that hangs", lambda w, s: s.enter_context(hanging_file(w.root / "proc/meminfo")),
-          "memory", "warn", "did not end within 2 s: something that it reads hangs", "does not answer"),
+          "memory", "warn", "did not end within 2 s: something that it reads hangs", "does not answer",
+          hangs=True),
 ]
 # fmt: on
 
 
 def findings(world: World, fault: Fault) -> list[Finding]:
-    return examine(world.machine(), world.needs(fault.recipe), {fault.area: PROBES[fault.area]})
+    probes, needs = {fault.area: PROBES[fault.area]}, world.needs(fault.recipe)
+    if fault.hangs:
+        return examine(world.machine(), needs, probes)
+    return examine(world.machine(LONG), needs, probes, probe_seconds=LONG, total_seconds=LONG)
 
 
 def matching(fault: Fault, world: World) -> list[Finding]:

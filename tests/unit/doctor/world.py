@@ -15,6 +15,7 @@ from typing import Any
 
 from aworld_train import recipe as recipes
 from aworld_train.doctor import Machine, Needs
+from aworld_train.doctor.machine import COMMAND_SECONDS
 
 _FILES = {
     "proc/meminfo": "MemTotal: 33554432 kB\nMemAvailable: 30000000 kB\n",
@@ -48,10 +49,12 @@ class World:
     def work(self) -> Path:
         return self.folder / "work"
 
-    def machine(self) -> Machine:
+    def machine(self, command_seconds: float = COMMAND_SECONDS) -> Machine:
         """The machine as it is now."""
         environment = {"PATH": str(self.folder / "bin"), "HOME": str(self.folder / "home"), **self.variables}
-        return Machine(self.root, environment, (str(self.folder / "site"),), self.work, self.python)
+        return Machine(
+            self.root, environment, (str(self.folder / "site"),), self.work, self.python, command_seconds
+        )
 
     def needs(self, values: dict[str, Any] | None) -> Needs:
         """What the recipe with these values needs."""
