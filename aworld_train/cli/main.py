@@ -38,6 +38,11 @@ COMMANDS = (
     LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),
     LazyCommand("recipe", "aworld_train.cli.recipe:app", "Look at recipes and check them."),
     LazyCommand(
+        "doctor",
+        "aworld_train.cli.doctor:doctor",
+        "Look at this machine: what is there, what a recipe will miss, and what to do about it.",
+    ),
+    LazyCommand(
         "reward", "aworld_train.cli.reward:app", "Score answers offline, and explain a score step by step."
     ),
 )

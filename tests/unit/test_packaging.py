@@ -54,7 +54,8 @@ def test_installed_command_gives_its_version() -> None:
 
 def test_what_is_put_into_the_wheel_is_there(pyproject: dict[str, Any]) -> None:
     wheel = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["sources"] == {"recipes": "aworld_train/_recipes", "docker": "aworld_train/_docker"}
+    folders = ("recipes", "docker", "requirements")
+    assert wheel["sources"] == {folder: f"aworld_train/_{folder}" for folder in folders}
     for folder in wheel["only-include"]:
         assert any((REPOSITORY / folder).iterdir()), folder
     assert (REPOSITORY / pyproject["project"]["readme"]).is_file()
@@ -75,6 +76,7 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "aworld_train/_recipes/quickstart.yaml" in names
+    assert "aworld_train/_requirements/cpu.txt" in names
     assert "aworld_train/_docker/calculator-mcp-server/server.py" in names
     assert "aworld_train/_docker/gaia-mcp-server/gaia_tools/browser/page.js" in names
     assert "aworld_train/_docker/gaia-mcp-server/.env_template" in names

@@ -1,0 +1,94 @@
+"""``aworld-train doctor``: prints what this machine has, beside what training and a recipe need."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aworld_train.cli.console import out, print_json
+
+if TYPE_CHECKING:
+    from aworld_train.doctor import Finding
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="[RECIPE]", help="A recipe file, or the name of a ready recipe.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted keys with YAML values.")
+    ] = None,
+    runs: Annotated[Path, typer.Option("--runs", help="Where run folders will be.")] = Path("runs"),
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online", help="Also ask the hub, and servers outside this machine and private networks."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Look at this machine: what is there, what a recipe will miss, and what to do about it.
+
+    With a recipe only what it uses can fail. Nothing is changed, no key is shown, and it takes at most ten seconds.
+    Exits with 1 if a run would fail.
+
+    Examples:
+
+        aworld-train doctor
+
+        aworld-train doctor recipes/quickstart.yaml trainer.loggers=[wandb]
+    """
+    from aworld_train import recipe as recipes
+    from aworld_train.doctor import Machine, Needs, Status, examine
+
+    loaded = recipes.load(recipe, overrides or []) if recipe is not None else None
+    findings = examine(Machine(), Needs(loaded, runs, online))
+    counts = Counter(finding.status for finding in findings)
+    if as_json:
+        print_json(
+            {
+                "recipe": loaded.name if loaded is not None else None,
+                "status": max(counts, key=lambda status: status.rank).value,
+                "counts": {status.value: counts[status] for status in Status},
+                "findings": [_row(finding) for finding in findings],
+            }
+        )
+    else:
+        _print(findings)
+        numbers = f"{counts[Status.ok]} fine, {counts[Status.warn]} to look at, {counts[Status.fail]} to mend"
+        out.print(f"{recipe or 'This machine'}: {numbers}", markup=False, soft_wrap=True)
+    raise typer.Exit(1 if counts[Status.fail] else 0)
+
+
+def _row(finding: "Finding") -> dict[str, str]:
+    return {
+        "area": finding.area,
+        "status": finding.status.value,
+        "what": finding.what,
+        "remedy": finding.remedy,
+    }
+
+
+def _print(findings: "Sequence[Finding]") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    by_area = [list(group) for _, group in groupby(findings, key=lambda finding: finding.area)]
+    # What has to be mended stands last, above the prompt.
+    for group in sorted(by_area, key=lambda group: max(finding.status.rank for finding in group)):
+        for position, finding in enumerate(group):
+            text = Text(finding.what)
+            if finding.remedy:
+                text.append(f"\n-> {finding.remedy}", style="dim")
+            status = Text(finding.status.value, style=_COLOURS[finding.status.value])
+            table.add_row("" if position else finding.area, status, text)
+    out.print(table)

@@ -1,0 +1,112 @@
+"""Runs the probes side by side, each within a time limit.
+
+A network file system or a driver can hang in a way that no signal ends. Therefore each probe has a thread of its own,
+which is left behind when its time is over; the process can end all the same.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from queue import Empty, Queue
+from threading import Thread
+
+from aworld_train.doctor.areas import PROBES
+from aworld_train.doctor.finding import Finding, Probe, fail, warn
+from aworld_train.doctor.machine import CommandFailed, Machine, NoAnswer
+from aworld_train.doctor.needs import Needs
+from aworld_train.errors import AworldTrainError
+from aworld_train.masking import mask
+
+PROBE_SECONDS = 2.0
+TOTAL_SECONDS = 10.0
+_SIDE_BY_SIDE = 6
+"""So many probes hang at the same time before others wait: with 21 probes the whole takes at most 8 s."""
+
+
+@dataclass
+class _Attempt:
+    area: str
+    deadline: float
+    findings: list[Finding] = field(default_factory=list)
+
+
+def examine(
+    machine: Machine,
+    needs: Needs,
+    probes: Mapping[str, Probe] = PROBES,
+    *,
+    probe_seconds: float = PROBE_SECONDS,
+    total_seconds: float = TOTAL_SECONDS,
+) -> list[Finding]:
+    """The findings of all probes, in the order of the areas.
+
+    Args:
+        machine: Where to look.
+        needs: What it is looked at for.
+        probes: What to look at, by area.
+        probe_seconds: For one probe.
+        total_seconds: For all of them.
+    """
+    waiting = list(probes.items())
+    areas = [area for area, _ in waiting]
+    end = time.monotonic() + total_seconds
+    running: dict[str, _Attempt] = {}
+    done: Queue[str] = Queue()
+    results: dict[str, list[Finding]] = {}
+    while waiting or running:
+        now = time.monotonic()
+        while waiting and len(running) < _SIDE_BY_SIDE and now < end:
+            area, probe = waiting.pop(0)
+            running[area] = attempt = _Attempt(area, min(now + probe_seconds, end))
+            Thread(target=_run, args=(probe, machine, needs, attempt, done), daemon=True).start()
+        if now >= end:
+            results |= {area: [_not_reached(area, total_seconds)] for area, _ in waiting}
+            waiting.clear()
+        for area in [area for area, attempt in running.items() if attempt.deadline <= now]:
+            results[area] = [*running.pop(area).findings, _hangs(area, probe_seconds)]
+        if running:
+            try:
+                area = done.get(timeout=max(min(a.deadline for a in running.values()) - time.monotonic(), 0))
+            except Empty:
+                continue
+            if area in running:
+                results[area] = running.pop(area).findings
+    return [finding for area in areas for finding in results[area]]
+
+
+def _run(probe: Probe, machine: Machine, needs: Needs, attempt: _Attempt, done: "Queue[str]") -> None:
+    for finding in _guarded(probe, machine, needs, attempt.area):
+        # A path in a recipe may come from the environment, and what a server writes may hold anything.
+        attempt.findings.append(replace(finding, what=mask(finding.what), remedy=mask(finding.remedy)))
+    done.put(attempt.area)
+
+
+def _guarded(probe: Probe, machine: Machine, needs: Needs, area: str) -> Iterator[Finding]:
+    """The probe's findings; what it could not look at is a finding too."""
+    try:
+        yield from probe(machine, needs)
+    except NoAnswer as error:
+        yield warn(area, f"{error}, so this was not checked.", "Run it by hand to see what it waits for.")
+    except AworldTrainError as error:
+        yield fail(area, error.message, "Change the recipe, or make what it names.")
+    except CommandFailed as error:
+        yield warn(area, f"This could not be checked: {error}.", "Run it by hand.")
+    except Exception as error:  # of any library; the other areas are still worth knowing
+        reason = f"{type(error).__name__}: {error}"
+        yield warn(area, f"This could not be checked ({reason}).", "Look at it by hand.")
+
+
+def _hangs(area: str, seconds: float) -> Finding:
+    return warn(
+        area,
+        f"The check did not end within {seconds:g} s: something that it reads hangs.",
+        "Look for a file system, driver or service that does not answer; a busy machine may need a second try.",
+    )
+
+
+def _not_reached(area: str, seconds: float) -> Finding:
+    return warn(
+        area,
+        f"Not checked: other checks took the {seconds:g} s that there are.",
+        "Remove the cause of the checks that hang, and run this again.",
+    )

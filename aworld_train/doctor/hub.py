@@ -1,0 +1,113 @@
+"""The model that is trained, on this machine or on the hub, and how the hub is reached. The token is never shown."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aworld_train.api_keys import bearer, can_be_sent
+from aworld_train.doctor.estimate import hub_cache, hub_home, model_folder, weight_files
+from aworld_train.doctor.finding import Finding, fail, ok, warn
+from aworld_train.doctor.machine import Machine
+from aworld_train.doctor.needs import Needs
+from aworld_train.network import is_near
+
+_HUB = "https://huggingface.co"
+_SECONDS = 1.5
+_TRUE = ("1", "ON", "YES", "TRUE")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """The cache, whether the hub may be asked, and whether there is a token."""
+    offline = _offline(machine)
+    mode = f"offline ({offline})" if offline else "the hub may be asked"
+    yield ok("hub", f"Models are kept in {hub_cache(machine)}; {mode}.")
+    token, source = _token(machine)
+    if token and not can_be_sent(token):
+        yield warn(
+            "hub",
+            f"The token in {source} has characters that cannot be sent.",
+            "Copy it again, without line breaks or quotation marks.",
+        )
+    else:
+        yield ok(
+            "hub", f"There is a token ({source})." if token else "No token; models with a gate need one."
+        )
+
+
+def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """Whether the recipe's model is there, or can be fetched."""
+    model = needs.recipe.model.path if needs.recipe is not None else None
+    if model is None:
+        yield ok("model", "No recipe, so no model to look for.")
+        return
+    folder = model_folder(machine, model)
+    if folder is not None:
+        yield from _complete(model, folder)
+    elif model.count("/") == 1 and not model.startswith(("/", ".", "~")):
+        yield _on_hub(machine, needs, model)
+    else:
+        yield fail("model", f"There is no model at {model}.", "Correct model.path, or make the model first.")
+
+
+def _complete(model: str, folder: Path) -> Iterator[Finding]:
+    if not (folder / "config.json").is_file():
+        remedy = "Copy the whole model, or correct model.path."
+        yield fail("model", f"{folder} is not a model's directory: it has no config.json.", remedy)
+    elif not weight_files(folder):
+        remedy = "Copy or fetch the model again; a fetch may have been interrupted."
+        yield fail("model", f"{folder} has no weights (*.safetensors).", remedy)
+    else:
+        yield ok("model", f"{model} is on this machine, in {folder}.")
+
+
+def _on_hub(machine: Machine, needs: Needs, model: str) -> Finding:
+    missing = f"{model} is no directory, and not in the cache {hub_cache(machine)}"
+    fetch = (
+        f"If it is a model of the hub: hf download {model}. If it is a folder: make it (aworld-train model tiny makes "
+        "the quickstart's), or correct model.path."
+    )
+    if offline := _offline(machine):
+        return fail("model", f"{missing}; {offline} is set, so it cannot be fetched.", fetch)
+    endpoint = (machine.variable("HF_ENDPOINT") or _HUB).rstrip("/")
+    if not is_near(endpoint) and not needs.online:
+        return warn("model", f"{missing}; whether the hub has it was not asked (--online does).", fetch)
+    status = _status(machine, f"{endpoint}/{model}/resolve/main/config.json")
+    if isinstance(status, str):
+        return fail("model", f"{missing}; {endpoint} does not answer: {status}.", fetch)
+    if status >= 400:
+        return fail(
+            "model",
+            f"{missing}; {endpoint} answers {status} for it.",
+            "Correct the name, or accept the model's terms there and set HF_TOKEN.",
+        )
+    return ok("model", f"{model} will be fetched from {endpoint}.")
+
+
+def _status(machine: Machine, url: str) -> int | str:
+    """The hub's answer, or why there is none."""
+    import httpx
+
+    token, _ = _token(machine)
+    headers = bearer(token if can_be_sent(token) else None)
+    try:
+        return httpx.head(url, headers=headers, timeout=_SECONDS, trust_env=not is_near(url)).status_code
+    except httpx.HTTPError as error:
+        return str(error) or type(error).__name__
+
+
+def _token(machine: Machine) -> tuple[str, str]:
+    """The token and where it is; both empty if there is none."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if token := machine.variable(name):
+            return token, name
+    file = Path(machine.variable("HF_TOKEN_PATH") or hub_home(machine) / "token")
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return "", ""
+    return token, str(file)
+
+
+def _offline(machine: Machine) -> str:
+    """The variable that forbids to ask the hub; empty if none does."""
+    return next((name for name in _OFFLINE if machine.variable(name).upper() in _TRUE), "")

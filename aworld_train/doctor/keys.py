@@ -1,0 +1,101 @@
+"""Keys that the recipe's endpoints, tool servers and trackers need: whether they are set, never their values."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aworld_train.api_keys import can_be_sent
+from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
+from aworld_train.doctor.machine import Machine
+from aworld_train.doctor.needs import Needs
+
+_WANDB_MODES = ("offline", "disabled", "dryrun")
+_TRACKERS = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard", "swanlab": "swanlab"}
+"""The package of each tracker."""
+
+
+def check_keys(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """The variables of endpoints, of tool servers, and of trackers."""
+    if needs.recipe is None:
+        yield ok("keys", "No recipe, so no keys to look for.")
+        return
+    findings = [*_endpoints(machine, needs), *_servers(machine, needs), *_trackers(machine, needs)]
+    yield from findings or [ok("keys", "All keys that the recipe needs are set.")]
+
+
+def _endpoints(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    recipe = needs.recipe
+    assert recipe is not None
+    used = {*recipe.reward.judge.models, *recipe.agent.context.condensers, recipe.agent.context.summarizer}
+    for name, endpoint in recipe.endpoints.items():
+        variable = endpoint.get("key_variable")
+        if variable is None:
+            continue
+        key = machine.variable(variable)
+        if not key:
+            yield fault(
+                "keys",
+                name in used,
+                f"The endpoint {name} needs its key in {variable}, which is not set.",
+                f"export {variable}=..., in the shell that starts the run.",
+            )
+        elif not can_be_sent(key):
+            yield fault(
+                "keys",
+                name in used,
+                f"The key in {variable} has characters that cannot be sent.",
+                "Copy it again, without line breaks or quotation marks.",
+            )
+
+
+def _servers(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """Tool servers that are off because a key is missing."""
+    from aworld_train.env.keys import read_keys
+
+    recipe = needs.recipe
+    if recipe is None or needs.directory is None:
+        return
+    file = machine.folder / Path(recipe.env.env_file).expanduser() if recipe.env.env_file else None
+    if file is not None and not file.is_file():
+        return  # `inputs` says so
+    manifest = needs.directory.manifest
+    off = manifest.missing_keys(read_keys(manifest, file))
+    for name in recipe.env.servers:
+        if name in off:
+            yield fail(
+                "keys",
+                f"The tool server {name} is off without {listed(off[name])}.",
+                "Put them into the file that env.env_file names, or leave the server out of env.servers.",
+            )
+    if off and not recipe.env.servers:
+        yield warn(
+            "keys",
+            f"{len(off)} tool servers are off, because their keys are not set: {listed(sorted(off))}.",
+            f"Put {listed(sorted({key for keys in off.values() for key in keys}))} into env.env_file, or name the "
+            "servers that you need in env.servers.",
+        )
+
+
+def _trackers(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    recipe = needs.recipe
+    assert recipe is not None
+    for tracker in recipe.trainer.loggers:
+        package = _TRACKERS.get(tracker)
+        if package is not None and machine.version(package) is None:
+            yield fail(
+                "keys",
+                f"trainer.loggers names {tracker}, and {package} is not installed.",
+                f"pip install {package}",
+            )
+        elif tracker == "wandb" and not _has_wandb_key(machine):
+            yield fail(
+                "keys",
+                "trainer.loggers names wandb, and there is no WANDB_API_KEY; the run would wait for a login.",
+                "export WANDB_API_KEY=..., run `wandb login`, or export WANDB_MODE=offline.",
+            )
+
+
+def _has_wandb_key(machine: Machine) -> bool:
+    if machine.variable("WANDB_API_KEY") or machine.variable("WANDB_MODE") in _WANDB_MODES:
+        return True
+    netrc = Path(machine.variable("NETRC") or machine.home() / ".netrc")
+    return netrc.is_file() and "wandb" in netrc.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,102 @@
+"""What training needs of a machine: little in general, and what its recipe says where one is given."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from aworld_train.doctor.machine import Machine
+from aworld_train.env.directory import EnvDirectory
+from aworld_train.recipe.schema import EnvBackend, Recipe
+from aworld_train.serving.manifest import ServerEntry
+
+_ENVIRONMENT = "MCP_SERVER_URL"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a machine is looked at for.
+
+    Attributes:
+        recipe: A checked recipe; only what it uses can fail.
+        runs: The folder of run folders.
+        online: Whether servers outside this machine and private networks may be asked.
+    """
+
+    recipe: Recipe | None = None
+    runs: Path = Path("runs")
+    online: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether a training run is planned."""
+        return self.recipe is not None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that this machine needs for the recipe; 0 without a recipe, and where it trains on processors."""
+        if self.recipe is None or self.recipe.rollout.engine.value != "vllm":
+            return 0
+        return self.recipe.cluster.gpus_per_node
+
+    @property
+    def launcher(self) -> str:
+        """Where the run runs."""
+        return self.recipe.cluster.launcher.value if self.recipe is not None else "local"
+
+    @cached_property
+    def directory(self) -> EnvDirectory | None:
+        """The tool environment that the run starts.
+
+        Raises:
+            UsageError: The recipe names one that there is not.
+        """
+        if self.recipe is None or self.recipe.env.docker_dir is None:
+            return None
+        from aworld_train.env.directory import find_directory
+
+        return find_directory(self.recipe.env.docker_dir)
+
+    @cached_property
+    def servers(self) -> dict[str, ServerEntry]:
+        """The tool servers that the run starts."""
+        if self.recipe is None or self.directory is None:
+            return {}
+        chosen = self.recipe.env.servers
+        entries = self.directory.manifest.servers
+        return {name: entry for name, entry in entries.items() if not chosen or name in chosen}
+
+    @property
+    def docker(self) -> bool:
+        """Whether the run cannot start its tools without a Docker engine."""
+        if self.recipe is None or self.directory is None:
+            return False
+        backend = self.recipe.env.backend
+        executing = any(entry.executes_code for entry in self.servers.values())
+        return backend is EnvBackend.docker or (backend is EnvBackend.auto and executing)
+
+    @property
+    def processes(self) -> bool:
+        """Whether the run starts its tools as plain processes, whatever else there is."""
+        return self.recipe is not None and self.recipe.env.backend is EnvBackend.process
+
+    def environment_url(self, machine: Machine) -> str:
+        """The address of the tool environment that the run is pointed at; empty if it starts its own, or has none."""
+        if self.recipe is not None and self.recipe.env.docker_dir is not None:
+            return ""
+        if self.recipe is not None and self.recipe.env.url is not None:
+            return self.recipe.env.url
+        from dotenv import dotenv_values
+
+        in_file = dotenv_values(machine.folder / ".env").get(_ENVIRONMENT)
+        return machine.variable(_ENVIRONMENT) or in_file or ""
+
+    def run_folder(self, machine: Machine) -> Path:
+        """The folder of the run, or of all runs; it need not exist."""
+        return machine.folder / self.runs / (self.recipe.name if self.recipe is not None else "")
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    while not path.exists():
+        path = path.parent
+    return path

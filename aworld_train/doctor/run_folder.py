@@ -1,0 +1,59 @@
+"""Whether the file system of the run folder does what runs rely on: locks, and files replaced in one step."""
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from aworld_train.doctor.disk import space_of
+from aworld_train.doctor.finding import Finding, fail, ok, warn
+from aworld_train.doctor.machine import Machine
+from aworld_train.doctor.needs import Needs, existing
+
+_NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "fuse.", "9p", "gluster", "wekafs")
+_OTHER_FOLDER = "Take a folder on another file system with --runs."
+
+
+def check_run_folder(machine: Machine, needs: Needs) -> Iterator[Finding]:
+    """Writes, replaces and locks a file in a folder of its own, which is removed again."""
+    folder = existing(needs.run_folder(machine))
+    if not folder.is_dir():
+        yield fail("run folder", f"{folder} is a file, so no run folder can be made there.", _OTHER_FOLDER)
+        return
+    try:
+        with tempfile.TemporaryDirectory(prefix=".aworld-doctor-", dir=folder) as trial:
+            problem = _trial(Path(trial))
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+    if problem:
+        yield fail("run folder", f"{folder} {problem}.", _OTHER_FOLDER)
+        return
+    kind = space_of(machine, folder).kind
+    if kind.startswith(_NETWORK):
+        yield warn(
+            "run folder",
+            f"{folder} is on a network file system ({kind}): slower, and a second machine may see files late.",
+            f"Good for runs of several machines, if all mount it with locks; else: {_OTHER_FOLDER}",
+        )
+    else:
+        yield ok("run folder", f"{folder} ({kind}) can be written, locked and replaced in.")
+
+
+def _trial(folder: Path) -> str:
+    """What does not work in an empty folder; empty if all does."""
+    target, new = folder / "target", folder / "new"
+    target.write_text("old")
+    new.write_text("new")
+    new.replace(target)
+    if target.read_text() != "new" or new.exists():
+        return "does not replace files in one step"
+    with target.open() as first, target.open() as second:
+        try:
+            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return f"has no locks (flock: {error.strerror})"
+        try:
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return ""
+    return "lets two processes hold the same lock"
