@@ -68,11 +68,11 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
     call_time = call_time_note(loaded, limits)
-    parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
+    parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
         options = framework_of(loaded).template_options(_composed(loaded))
-        with TurnsCheck(loaded.model.path, options) as turns:
+        with TurnsCheck(loaded.model.location, options) as turns:
             remarks += filter(None, [turns.line()])
         framework_checked = True
     except DependencyMissing as error:

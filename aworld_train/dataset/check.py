@@ -8,7 +8,7 @@ file is read batch by batch, whatever its size.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,26 @@ def check_file(
         schema_version=version,
         bytes=path.stat().st_size,
         prompt_tokens=None if tokens is None else tokens.summary(),
+    )
+
+
+def check_files(paths: Sequence[str | Path]) -> FileSummary:
+    """Check files that are used together; returns one summary of all their rows, with the path of the first.
+
+    Raises:
+        DatasetError: Training cannot use one of them.
+    """
+    first, *others = [check_file(path) for path in paths]
+    counts: dict[str, Any] = {
+        title: sum((Counter(getattr(each, title)) for each in (first, *others)), Counter[str]())
+        for title in _COUNTED.values()
+    }
+    return replace(
+        first,
+        rows=sum(each.rows for each in (first, *others)),
+        bytes=sum(each.bytes for each in (first, *others)),
+        several_answers=sum(each.several_answers for each in (first, *others)),
+        **{title: dict(sorted(count.items())) for title, count in counts.items()},
     )
 
 

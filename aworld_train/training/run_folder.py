@@ -86,6 +86,7 @@ def open_run_folder(
     recipe: Mapping[str, Any],
     data: Sequence[str | Path],
     *,
+    environment: Mapping[str, str] | None = None,
     resume: bool,
 ) -> RunFolder:
     """Make the folder, or take up an earlier run's.
@@ -95,6 +96,7 @@ def open_run_folder(
         framework: what trains.
         recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
         data: the dataset files, whose hashes a resumed run must find unchanged.
+        environment: the variables that the recipe sets for the training processes.
         resume: go on with what is there.
 
     Raises:
@@ -121,7 +123,7 @@ def open_run_folder(
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
         folder = RunFolder(path, framework, lock)
-        _add_attempt(folder, hashes)
+        _add_attempt(folder, hashes, environment or {})
     except BaseException:
         lock.close()
         raise
@@ -158,7 +160,7 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
         )
 
 
-def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
+def _add_attempt(folder: RunFolder, hashes: Mapping[str, str], environment: Mapping[str, str]) -> None:
     file = folder.path / "manifest.json"
     try:
         manifest = json.loads(file.read_text())
@@ -171,6 +173,7 @@ def _add_attempt(folder: RunFolder, hashes: Mapping[str, str]) -> None:
         manifest |= {
             "packages": _versions(folder.framework.packages),
             "data_sha256": dict(hashes),
+            "environment": dict(environment),
             "attempts": [],
         }
     checkpoint = folder.last_checkpoint()
