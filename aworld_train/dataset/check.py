@@ -113,17 +113,22 @@ def check_files(paths: Sequence[str | Path]) -> FileSummary:
     Raises:
         DatasetError: Training cannot use one of them.
     """
-    first, *others = [check_file(path) for path in paths]
-    counts: dict[str, Any] = {
-        title: sum((Counter(getattr(each, title)) for each in (first, *others)), Counter[str]())
-        for title in _COUNTED.values()
-    }
+    files = [check_file(path) for path in paths]
+
+    def total(title: str) -> dict[str, int]:
+        return dict(sorted(sum((Counter(getattr(file, title)) for file in files), Counter[str]()).items()))
+
     return replace(
-        first,
-        rows=sum(each.rows for each in (first, *others)),
-        bytes=sum(each.bytes for each in (first, *others)),
-        several_answers=sum(each.several_answers for each in (first, *others)),
-        **{title: dict(sorted(count.items())) for title, count in counts.items()},
+        files[0],
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.bytes for file in files),
+        several_answers=sum(file.several_answers for file in files),
+        data_sources=total("data_sources"),
+        agents=total("agents"),
+        splits=total("splits"),
+        scorers=total("scorers"),
+        answer_schemas=total("answer_schemas"),
+        levels=total("levels"),
     )
 
 

@@ -147,6 +147,14 @@ def test_steps_count_before_epochs_in_a_configuration_of_verl_s_own() -> None:
     assert moved is not None and moved["trainer"] == {"batch_size": 4, "steps": 7}
 
 
+def test_a_model_with_lora_or_kl_in_the_reward_is_composed_so(tmp_path: Path) -> None:
+    loaded = recipes.load("gsm8k-qwen2.5-1.5b-1gpu", ["algorithm.kl_reward_coef=0.01"])
+    config = compose(loaded, tmp_path)
+    assert leaf(config, "actor_rollout_ref.model.lora_rank") == 32
+    assert leaf(config, "algorithm.use_kl_in_reward") is True
+    assert leaf(config, "algorithm.kl_ctrl.kl_coef") == 0.01
+
+
 def test_a_local_model_comes_before_its_name_on_the_hub(tmp_path: Path) -> None:
     model = {"model": {"path": str(tmp_path / "model"), "hub": "org/model"}}
     assert recipes.load(model).model.location == "org/model"
