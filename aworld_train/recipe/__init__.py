@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from aworld_train.recipe.locate import is_base, shipped, shipped_folder
     from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
     from aworld_train.recipe.secret_keys import masked
-    from aworld_train.recipe.starting import DEFAULT_START, write_starting_recipe
+    from aworld_train.recipe.starting import write_starting_recipe
 
 __all__ = [
-    "DEFAULT_START",
     "AgentSection",
     "AlgorithmSection",
     "CassetteMode",
@@ -76,7 +75,6 @@ __all__ = [
 
 _HOMES = {
     "LoadedRecipe": "loading",
-    "DEFAULT_START": "starting",
     "changes": "identity",
     "differences": "identity",
     "digest": "identity",

@@ -10,9 +10,9 @@ from aworld_train.recipe.loading import load
 from aworld_train.recipe.locate import find, shipped
 from aworld_train.recipe.output import dump, to_source
 from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.source import parse_value
 from aworld_train.recipe.tree import dotted
 
-DEFAULT_START = "quickstart"
 _CHANGED_FIRST = (
     ("model", "path"),
     ("env", "docker_dir"),
@@ -58,13 +58,14 @@ def write_starting_recipe(start: str, file: Path) -> None:
 
     Raises:
         UsageError: The file exists.
-        RecipeError: There is no recipe ``start``.
+        RecipeError: There is no recipe ``start``, or the file's name cannot be that of a run.
     """
     if file.exists():
         raise UsageError(f"{file} exists already. Give another file, or remove it first.")
     if not file.parent.is_dir():
         raise UsageError(f"There is no folder {file.parent}. Make it first.")
     text = starting_recipe(start, file.stem)
+    load(parse_value(text))  # the file's name may be none for a run
     write_text(file, text)
 
 

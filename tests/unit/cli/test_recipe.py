@@ -185,6 +185,12 @@ def test_init_writes_a_recipe_that_loads_as_the_one_it_starts_from() -> None:
     assert "# Tasks per step." in Path("mine.yaml").read_text()
 
 
+def test_init_refuses_a_file_whose_name_no_run_can_have() -> None:
+    refused = run("init", "my run.yaml")
+    assert isinstance(refused.exception, RecipeError) and "`name` must be letters" in str(refused.exception)
+    assert not Path("my run.yaml").exists()
+
+
 def test_init_replaces_no_file() -> None:
     refused = run("init", "small.yaml")
     assert isinstance(refused.exception, UsageError) and "exists already" in str(refused.exception)
