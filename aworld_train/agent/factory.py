@@ -5,6 +5,7 @@ from typing import Any
 
 from aworld_train.agent.task import Agent
 from aworld_train.errors import UsageError, nearest
+from aworld_train.recipe.locate import shipped_file
 
 AGENT_KINDS = ("command", "builder", "aworld", "loop")
 """Keys of the section ``agent`` that name an agent of the user's."""
@@ -71,4 +72,4 @@ def _make(kind: str, options: Mapping[str, Any]) -> Agent:
         return SubclassAgent(options["loop"])
     from aworld_train.agent.aworld_yaml import YamlAgent
 
-    return YamlAgent(options["aworld"])
+    return YamlAgent(shipped_file(options["aworld"]))

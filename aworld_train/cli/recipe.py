@@ -32,11 +32,32 @@ def show(
             "--composed", "--verl", help="Show the configuration composed for the framework instead."
         ),
     ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff", help="Show what differs from the recipe that it extends, and from the defaults."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the recipe as a run would use it: inherited, overridden, resolved but for environment variables."""
-    from aworld_train import recipe as recipes
+    """Print the recipe as a run would use it: inherited, overridden, resolved but for environment variables.
 
+    Examples:
+
+        aworld-train recipe show quickstart
+
+        aworld-train recipe show quickstart trainer.lr=1e-4 --diff
+
+        aworld-train recipe show quickstart --composed --json
+    """
+    from aworld_train import recipe as recipes
+    from aworld_train.errors import UsageError
+
+    if diff and composed:
+        raise UsageError("--diff compares recipes, and --composed shows what the framework gets. Give one.")
+    if diff:
+        _show_differences(source, overrides or [], as_json)
+        return
     loaded = recipes.load(source, overrides or [])
     shown: dict[str, Any] = recipes.masked(_composed(loaded) if composed else recipes.to_source(loaded))
     if as_json:
@@ -68,11 +89,11 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
     call_time = call_time_note(loaded, limits)
-    parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
+    parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
         options = framework_of(loaded).template_options(_composed(loaded))
-        with TurnsCheck(loaded.model.path, options) as turns:
+        with TurnsCheck(loaded.model.location, options) as turns:
             remarks += filter(None, [turns.line()])
         framework_checked = True
     except DependencyMissing as error:
@@ -95,19 +116,64 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
 
 @app.command("list")
 def list_recipes(as_json: JsonOption = False) -> None:
-    """List the recipes that ship with aworld-train."""
+    """List the recipes that ship with aworld-train, by what they run on; bases, which others extend, come last.
+
+    Examples:
+
+        aworld-train recipe list
+
+        aworld-train recipe list --json
+    """
     from aworld_train import recipe as recipes
 
-    ready = {name: (_purpose(file), file) for name, file in recipes.shipped().items()}
+    rows = [
+        {"name": name, "kind": _kind(name, file), "purpose": _purpose(file), "path": str(file)}
+        for name, file in recipes.shipped().items()
+    ]
     if as_json:
-        rows = [
-            {"name": name, "purpose": purpose, "path": str(file)} for name, (purpose, file) in ready.items()
-        ]
         print_json({"recipes": rows})
         return
-    width = max((len(name) for name in ready), default=0)
-    for name, (purpose, _) in ready.items():
-        out.print(f"{name:<{width}}  {purpose}".rstrip(), markup=False, soft_wrap=True)
+    width = max((len(row["name"]) for row in rows), default=0)
+    blocks = []
+    for kind, title in _KINDS.items():
+        lines = [
+            f"  {row['name']:<{width}}  {row['purpose']}".rstrip() for row in rows if row["kind"] == kind
+        ]
+        if lines:
+            blocks.append("\n".join([f"{title}:", *lines]))
+    out.print("\n\n".join(blocks), markup=False, soft_wrap=True, highlight=False)
+
+
+@app.command("init")
+def init(
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE]", help="The file to write; its name becomes the run's.")
+    ] = Path("recipe.yaml"),
+    start: Annotated[
+        str, typer.Option("--from", metavar="RECIPE", help="The recipe that the new one extends.")
+    ] = "quickstart",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a starting recipe: it extends a ready one, with comments on the keys that are changed first.
+
+    A file that exists is never replaced.
+
+    Examples:
+
+        aworld-train recipe init my-run.yaml
+
+        aworld-train recipe init my-run.yaml --from gsm8k-qwen2.5-1.5b-1gpu
+    """
+    from aworld_train import recipe as recipes
+
+    target = file if file.suffix in (".yaml", ".yml") else file.with_name(f"{file.name}.yaml")
+    recipes.write_starting_recipe(start, target)
+    if as_json:
+        print_json({"path": str(target), "name": target.stem, "extends": start})
+    else:
+        out.print(
+            f"{target}: check it with `aworld-train recipe check {target}`", markup=False, soft_wrap=True
+        )
 
 
 @app.command("schema")
@@ -116,6 +182,68 @@ def schema() -> None:
     from aworld_train import recipe as recipes
 
     print_json(recipes.json_schema())
+
+
+_KINDS = {
+    "cpu": "Without a GPU",
+    "gpu": "One GPU",
+    "gpus": "Several GPUs",
+    "multinode": "Several machines",
+    "base": "Bases, to extend",
+}
+
+
+def _kind(name: str, file: Path) -> str:
+    """What a ready recipe runs on, or that it is a base."""
+    from aworld_train import recipe as recipes
+
+    if recipes.is_base(name):
+        return "base"
+    loaded = recipes.load(file)
+    if loaded.cluster.nodes > 1:
+        return "multinode"
+    if loaded.rollout.engine is recipes.Engine.transformers:
+        return "cpu"
+    return "gpus" if loaded.cluster.gpus_per_node > 1 else "gpu"
+
+
+def _show_differences(source: str, overrides: list[str], as_json: bool) -> None:
+    """Print the keys of a recipe that its parent, and those that the schema, have otherwise."""
+    from aworld_train import recipe as recipes
+    from aworld_train.recipe.locate import display
+
+    loaded = recipes.read(source, overrides)
+    shown = recipes.masked(loaded.unresolved)
+    parent = recipes.parent_of(loaded.path) if loaded.path else None
+    compared = {"the defaults": recipes.to_source(recipes.Recipe())}
+    if parent is not None:
+        compared = {display(parent): recipes.masked(recipes.read(parent).unresolved), **compared}
+    differences = {name: recipes.changes(other, shown) for name, other in compared.items()}
+    if as_json:
+        print_json(
+            {
+                "name": loaded.recipe.name,
+                "differences": [
+                    {
+                        "from": name,
+                        "keys": {key: {"from": old, "to": new} for key, (old, new) in rows.items()},
+                    }
+                    for name, rows in differences.items()
+                ],
+            }
+        )
+        return
+    for name, rows in differences.items():
+        out.print(f"Other than {name}:", markup=False, soft_wrap=True, highlight=False)
+        for key, (old, new) in rows.items():
+            line = f"  {key}: {_one_line(new)}  (there {_one_line(old)})"
+            out.print(line, markup=False, soft_wrap=True, highlight=False)
+
+
+def _one_line(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _check_code(loaded: "Recipe") -> None:

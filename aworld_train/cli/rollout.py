@@ -28,7 +28,10 @@ def rollout(
         typer.Option("--task", help="The task's `extra_info.index` in the dataset; default: its first."),
     ] = None,
     dataset: Annotated[
-        Path | None, typer.Option("--dataset", help="Tasks; default: the recipe's dataset.val, else train.")
+        Path | None,
+        typer.Option(
+            "--dataset", help="Tasks; default: the first file of the recipe's dataset.val, else train."
+        ),
     ] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many episodes.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the most likely tokens.")] = False,
@@ -70,14 +73,14 @@ def rollout(
     from aworld_train.training.environment import run_environment
 
     loaded = recipes.read(recipe, overrides or []).recipe
-    check_model(loaded.model.path)
-    tool_parser = check_tool_parser(loaded.model.path, loaded.agent.tool_parser)
-    tasks = dataset or loaded.dataset.val or loaded.dataset.train
-    if tasks is None:
+    check_model(loaded.model.location)
+    tool_parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
+    tasks = [dataset] if dataset else loaded.dataset.val_files or loaded.dataset.train_files
+    if not tasks:
         raise UsageError(
             f"The recipe {loaded.name} has no dataset: set dataset.val, or name one with --dataset."
         )
-    row = find_row(tasks, task)
+    row = find_row(tasks[0], task)
     with (
         tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
         run_environment(

@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aworld_train.dataset.builder import BuildReport, build, carry_out
-    from aworld_train.dataset.check import FileSummary, check_file
+    from aworld_train.dataset.check import FileSummary, check_file, check_files
     from aworld_train.dataset.plan import BuildPlan, PlannedSource
 
-__all__ = ["BuildPlan", "BuildReport", "FileSummary", "PlannedSource", "build", "carry_out", "check_file"]
+__all__ = [
+    "BuildPlan",
+    "BuildReport",
+    "FileSummary",
+    "PlannedSource",
+    "build",
+    "carry_out",
+    "check_file",
+    "check_files",
+]
 
 _MODULES = {
     "BuildPlan": "plan",
@@ -26,6 +35,7 @@ _MODULES = {
     "build": "builder",
     "carry_out": "builder",
     "check_file": "check",
+    "check_files": "check",
 }
 
 

@@ -8,7 +8,7 @@ file is read batch by batch, whatever its size.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,31 @@ def check_file(
         schema_version=version,
         bytes=path.stat().st_size,
         prompt_tokens=None if tokens is None else tokens.summary(),
+    )
+
+
+def check_files(paths: Sequence[str | Path]) -> FileSummary:
+    """Check files that are used together; returns one summary of all their rows, with the path of the first.
+
+    Raises:
+        DatasetError: Training cannot use one of them.
+    """
+    files = [check_file(path) for path in paths]
+
+    def total(title: str) -> dict[str, int]:
+        return dict(sorted(sum((Counter(getattr(file, title)) for file in files), Counter[str]()).items()))
+
+    return replace(
+        files[0],
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.bytes for file in files),
+        several_answers=sum(file.several_answers for file in files),
+        data_sources=total("data_sources"),
+        agents=total("agents"),
+        splits=total("splits"),
+        scorers=total("scorers"),
+        answer_schemas=total("answer_schemas"),
+        levels=total("levels"),
     )
 
 

@@ -47,7 +47,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 def parameters(machine: Machine, needs: Needs) -> int:
     """How many parameters the recipe's model has; 0 if its files are not on this machine."""
-    model = needs.recipe.model.path if needs.recipe is not None else None
+    model = needs.recipe.model.location if needs.recipe is not None else None
     folder = model_folder(machine, model) if model else None
     if folder is None:
         return 0

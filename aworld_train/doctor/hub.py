@@ -36,7 +36,7 @@ def check_hub(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 def check_model(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Whether the recipe's model is there, or can be fetched."""
-    model = needs.recipe.model.path if needs.recipe is not None else None
+    model = needs.recipe.model.location if needs.recipe is not None else None
     if model is None:
         yield ok("model", "No recipe, so no model to look for.")
         return

@@ -15,20 +15,20 @@ def check_inputs(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if recipe is None:
         yield ok("inputs", "No recipe, so no files to look for.")
         return
-    files = {
-        "dataset.train": recipe.dataset.train,
-        "dataset.val": recipe.dataset.val,
-        "env.env_file": recipe.env.env_file,
-        "env.data": recipe.env.data,
-        "agent.aworld": recipe.agent.aworld,
-        "reward.judge.prompt": recipe.reward.judge.prompt,
-    }
+    files = [
+        *(("dataset.train", path) for path in recipe.dataset.train_files),
+        *(("dataset.val", path) for path in recipe.dataset.val_files),
+        ("env.env_file", recipe.env.env_file),
+        ("env.data", recipe.env.data),
+        ("agent.aworld", recipe.agent.aworld),
+        ("reward.judge.prompt", recipe.reward.judge.prompt),
+    ]
     missing = 0
-    for key, path in files.items():
+    for key, path in files:
         if path is not None and not (machine.folder / Path(path).expanduser()).exists():
             missing += 1
             remedy = "Make it first (aworld-train dataset build), or correct the recipe."
             yield fail("inputs", f"There is no {shown(path)} ({key}).", remedy)
     if not missing:
-        count = sum(path is not None for path in files.values())
+        count = sum(path is not None for _, path in files)
         yield ok("inputs", f"All {count} files that the recipe names are there.")

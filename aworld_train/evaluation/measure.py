@@ -15,7 +15,7 @@ from typing import Any
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import RunMode, TrainingFramework, framework_of
 from aworld_train.agent import check_agent
-from aworld_train.dataset import check_file
+from aworld_train.dataset import check_files
 from aworld_train.errors import AworldTrainError, ModelError, TrainingFailure, UsageError
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.json_lines import JsonLinesTail
@@ -96,14 +96,14 @@ def evaluate(
     recipe = loaded.recipe
     framework = framework_of(recipe)
     directory = str(model_directory(checkpoint, framework)) if checkpoint else None
-    check_model(directory or recipe.model.path)
+    check_model(directory or recipe.model.location)
     check_agent(asdict(recipe.agent))
-    path = dataset or recipe.dataset.val
-    if path is None:
+    files = [dataset] if dataset else recipe.dataset.val_files
+    if not files:
         raise UsageError(
             f"The recipe {recipe.name} has no dataset to measure on: set dataset.val, or name one with --dataset."
         )
-    tasks = check_file(path)
+    tasks = check_files(files)
     check_rewards(recipe, tasks.scorers, tasks.answer_schemas)
     source = recipes.to_source(recipe)
     model = escape(directory) if directory else source["model"]["path"]
@@ -115,8 +115,14 @@ def evaluate(
                 "model": {"path": model},
                 # Frameworks set up training too; it gets the same tasks and never takes a step.
                 "dataset": {"train": data, "val": data, "val_limit": limit},
-                "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
-                "algorithm": {"kl_coef": 0.0},
+                "trainer": {
+                    "epochs": None,
+                    "batch_size": recipe.cluster.ranks,
+                    "minibatch_size": None,
+                    "microbatch_size": 1,
+                },
+                "algorithm": {"kl_coef": 0.0, "kl_reward_coef": 0.0},
+                "rollout": {"val_n": 1, "val_temperature": 0.0, "val_top_p": 1.0},
             },
         )
     ).recipe
@@ -163,7 +169,7 @@ class _Measurement:
         """
         began = time.monotonic()
         recipe = self._recipe
-        remark = check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
+        remark = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
         plan = self._framework.compile(recipe, self._folder, RunMode.measure)
         with (
             run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
@@ -183,9 +189,10 @@ class _Measurement:
                 worst_cause=self._last_cause,
             )
         self._read()
-        model, dataset = recipe.model.path, recipe.dataset.val
-        assert model is not None and dataset is not None
-        return _report(shown(model), shown(dataset), self._lines, self._expected, time.monotonic() - began)
+        model, files = recipe.model.location, recipe.dataset.val_files
+        assert model is not None
+        dataset = ", ".join(map(shown, files))
+        return _report(shown(model), dataset, self._lines, self._expected, time.monotonic() - began)
 
     def _watch(self, progress: Progress) -> str | None:
         if self._read():

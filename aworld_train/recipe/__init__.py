@@ -29,11 +29,12 @@ from aworld_train.recipe.schema import (
 if TYPE_CHECKING:
     from aworld_train.recipe.checks import episodes_per_update, require_trainable
     from aworld_train.recipe.editor_schema import json_schema
-    from aworld_train.recipe.identity import differences, digest
-    from aworld_train.recipe.loading import LoadedRecipe, load, read
-    from aworld_train.recipe.locate import shipped, shipped_folder
+    from aworld_train.recipe.identity import changes, differences, digest
+    from aworld_train.recipe.loading import LoadedRecipe, load, parent_of, read
+    from aworld_train.recipe.locate import is_base, shipped, shipped_folder
     from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
     from aworld_train.recipe.secret_keys import masked
+    from aworld_train.recipe.starting import write_starting_recipe
 
 __all__ = [
     "AgentSection",
@@ -52,13 +53,16 @@ __all__ = [
     "RewardSection",
     "RolloutSection",
     "TrainerSection",
+    "changes",
     "differences",
     "digest",
     "dump",
     "episodes_per_update",
+    "is_base",
     "json_schema",
     "load",
     "masked",
+    "parent_of",
     "read",
     "require_trainable",
     "shipped",
@@ -66,17 +70,21 @@ __all__ = [
     "to_dict",
     "to_source",
     "to_yaml",
+    "write_starting_recipe",
 ]
 
 _HOMES = {
     "LoadedRecipe": "loading",
+    "changes": "identity",
     "differences": "identity",
     "digest": "identity",
     "dump": "output",
     "episodes_per_update": "checks",
+    "is_base": "locate",
     "json_schema": "editor_schema",
     "load": "loading",
     "masked": "secret_keys",
+    "parent_of": "loading",
     "read": "loading",
     "require_trainable": "checks",
     "shipped": "locate",
@@ -84,6 +92,7 @@ _HOMES = {
     "to_dict": "output",
     "to_source": "output",
     "to_yaml": "output",
+    "write_starting_recipe": "starting",
 }
 
 

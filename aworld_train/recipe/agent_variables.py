@@ -1,4 +1,4 @@
-"""The environment variables that a run sets for an agent program; ``agent.environment`` may set only others."""
+"""The environment variables that a run sets itself, for agent programs and for training; recipes may set others."""
 
 import re
 
@@ -26,3 +26,28 @@ PROVIDED = frozenset(
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The form of an environment variable's name."""
+_TRAINING = frozenset(
+    {
+        "AUTOSCALER_METRIC_PORT",
+        "CUDA_VISIBLE_DEVICES",
+        "DASHBOARD_METRIC_PORT",
+        "HF_HUB_OFFLINE",
+        "HOME",
+        "LD_PRELOAD",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "PATH",
+        "PYTHONPATH",
+        "PYTHONUNBUFFERED",
+        "RANK",
+        "TMPDIR",
+        "TOKENIZERS_PARALLELISM",
+        "WORLD_SIZE",
+    }
+)
+_TRAINING_PREFIXES = ("AWORLD_TRAIN_", "MCP_SERVER_", "RAY_", "VERL_")
+
+
+def set_by_run(name: str) -> bool:
+    """Whether a run sets this variable for its training processes, or depends on how it is set."""
+    return name in _TRAINING or name.startswith(_TRAINING_PREFIXES)

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from aworld_train.errors import RecipeError, RewardError, nearest
-from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE
+from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
-from aworld_train.recipe.schema import AgentSection, CassetteMode, ContextPolicy, Recipe
+from aworld_train.recipe.schema import AgentSection, CassetteMode, ContextPolicy, Engine, Offload, Recipe
+from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 from aworld_train.rollout.formats import unknown_name
 
@@ -23,6 +24,8 @@ _ENDPOINT_KEYS = {"url", "model", "key_variable", "timeout", "price_in", "price_
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _NAMES = [
     "model.path",
+    "model.hub",
+    "trainer.project",
     "agent.name",
     "agent.tool_parser",
     "env.docker_dir",
@@ -56,6 +59,11 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.val_every",
             "trainer.save_every",
             "trainer.keep_checkpoints",
+            "trainer.epochs",
+            "trainer.max_batch_tokens",
+            "trainer.sequence_parallel",
+            "rollout.tensor_parallel",
+            "rollout.val_n",
             "cluster.nodes",
             "cluster.gpus_per_node",
         ],
@@ -87,12 +95,20 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "env.scoring_workers",
             "algorithm.kl_coef",
             "algorithm.entropy_coef",
+            "algorithm.kl_reward_coef",
+            "rollout.val_temperature",
+            "trainer.log_val_generations",
             "trainer.warmup_steps",
             "trainer.weight_decay",
             "trainer.seed",
         ],
     ),
-    ("must be above 0 and at most 1", lambda value: 0 < value <= 1, ["rollout.top_p", "rollout.gpu_memory"]),
+    (
+        "must be above 0 and at most 1",
+        lambda value: 0 < value <= 1,
+        ["rollout.top_p", "rollout.val_top_p", "rollout.gpu_memory"],
+    ),
+    ("must be above 1", lambda value: value > 1, ["algorithm.clip_c"]),
     (
         "must be 0 (never) or at least 2",
         lambda value: value == 0 or value >= 2,
@@ -137,8 +153,11 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _tool_parser(recipe)
     yield from _endpoints(recipe)
     yield from _reward(recipe)
+    yield from _files(recipe)
+    yield from _cluster_environment(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in faulty_keys):
         yield from _sizes(recipe)
+        yield from _parallel(recipe)
 
 
 def require_trainable(recipe: Recipe) -> None:
@@ -153,9 +172,27 @@ def require_trainable(recipe: Recipe) -> None:
 
 
 def episodes_per_update(recipe: Recipe) -> int:
-    """Episodes that one rank trains on between two optimiser updates."""
+    """Episodes that one rank trains on between two optimiser updates; ranks that share sequences count as one."""
     minibatch = recipe.trainer.minibatch_size or recipe.trainer.batch_size
-    return minibatch * recipe.rollout.n // recipe.cluster.ranks
+    return minibatch * recipe.rollout.n // _shares(recipe)
+
+
+def batch_tokens(recipe: Recipe) -> int:
+    """Most tokens of one forward and backward pass on one GPU with ``trainer.dynamic_batches``.
+
+    By default four sequences of the greatest length, as the launch scripts of VeRL's examples reckon.
+    """
+    return recipe.trainer.max_batch_tokens or 4 * _longest(recipe)
+
+
+def _longest(recipe: Recipe) -> int:
+    """Tokens of the longest episode."""
+    return recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+
+
+def _shares(recipe: Recipe) -> int:
+    """Into how many parts a batch is divided: one for each group of ranks that share sequences."""
+    return max(1, recipe.cluster.ranks // recipe.trainer.sequence_parallel)
 
 
 def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -335,7 +372,7 @@ def _suggestion(name: str, names: list[str] | tuple[str, ...]) -> str:
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     trainer, rollout = recipe.trainer, recipe.rollout
-    ranks = recipe.cluster.ranks
+    shares = _shares(recipe)
     minibatch = trainer.minibatch_size or trainer.batch_size
     if rollout.n < 2 and recipe.algorithm.name in _GROUP_BASELINES:
         yield (
@@ -348,18 +385,91 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"`trainer.batch_size` ({trainer.batch_size}) must be a multiple of `trainer.minibatch_size` "
             f"({minibatch})",
         )
-    elif minibatch * rollout.n % ranks:
+    elif minibatch * rollout.n % shares:
         yield (
             ("cluster", "gpus_per_node"),
             f"the {minibatch * rollout.n} episodes of one update ({minibatch} tasks of `rollout.n` "
-            f"{rollout.n}) must be a multiple of the {ranks} ranks that share them",
+            f"{rollout.n}) must be a multiple of the {shares} ranks that share them",
         )
-    elif (episodes := episodes_per_update(recipe)) % trainer.microbatch_size:
+    elif not trainer.dynamic_batches and (episodes := episodes_per_update(recipe)) % trainer.microbatch_size:
         yield (
             ("trainer", "microbatch_size"),
             f"the {episodes} episodes that one rank trains on per update must be a multiple of "
             f"`trainer.microbatch_size` ({trainer.microbatch_size})",
         )
+
+
+def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Keys that divide models and batches among GPUs."""
+    trainer, ranks = recipe.trainer, recipe.cluster.ranks
+    if recipe.rollout.engine is Engine.transformers:
+        used = {
+            ("rollout", "tensor_parallel"): recipe.rollout.tensor_parallel > 1,
+            ("trainer", "sequence_parallel"): trainer.sequence_parallel > 1,
+            ("trainer", "offload"): trainer.offload is not Offload.none,
+            ("trainer", "dynamic_batches"): trainer.dynamic_batches,
+        }
+        for key in (key for key, is_used in used.items() if is_used):
+            yield key, f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm"
+        return
+    for key, size in (
+        (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),
+        (("trainer", "sequence_parallel"), trainer.sequence_parallel),
+    ):
+        if ranks % size:
+            yield (
+                key,
+                f"`{dotted(key)}` ({size}) must divide the {ranks} GPUs of the run (`cluster.nodes` times "
+                "`cluster.gpus_per_node`)",
+            )
+    if trainer.max_batch_tokens is None:
+        return
+    if not trainer.dynamic_batches:
+        yield (
+            ("trainer", "max_batch_tokens"),
+            "`trainer.max_batch_tokens` is used with `trainer.dynamic_batches: true` only",
+        )
+    elif trainer.max_batch_tokens * trainer.sequence_parallel < _longest(recipe):
+        yield (
+            ("trainer", "max_batch_tokens"),
+            f"`trainer.max_batch_tokens` ({trainer.max_batch_tokens}) is less than the longest episode, which has "
+            f"{_longest(recipe)} tokens (`dataset.max_prompt_tokens` and `rollout.max_response_tokens`)",
+        )
+
+
+def _files(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    for key in ("train", "val"):
+        files = getattr(recipe.dataset, key)
+        if isinstance(files, list) and not (files and all(file.strip() for file in files)):
+            yield ("dataset", key), f"`dataset.{key}` must name at least one file, and none may be empty"
+        elif isinstance(files, list) and len(set(files)) < len(files):
+            yield ("dataset", key), f"`dataset.{key}` names a file twice"
+    if recipe.model.hub is not None and recipe.model.path is None:
+        yield (
+            ("model", "hub"),
+            "`model.hub` is for machines without the directory of `model.path`; write the name as `model.path`",
+        )
+
+
+def _cluster_environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    for name, value in recipe.cluster.environment.items():
+        key: KeyPath = ("cluster", "environment", name)
+        if not VARIABLE.fullmatch(name):
+            yield key, f"`{dotted(key)}`: an environment variable has a name of letters, digits and `_`"
+        elif looks_secret(key):
+            yield (
+                key,
+                f"`{dotted(key)}` looks like a secret, and files of the run and Ray's logs hold these variables; "
+                "export it instead: the run's processes inherit the environment",
+            )
+        elif set_by_run(name):
+            yield key, f"`{dotted(key)}` is set by the run itself; leave it out"
+        elif isinstance(value, EnvText) or not isinstance(value, str) or "\0" in value:
+            yield (
+                key,
+                f"`{dotted(key)}` must be the value itself as text (put it in quotes), without the character NUL; "
+                "variables of your own environment are inherited",
+            )
 
 
 def _at(recipe: Recipe, key: str) -> Any:

@@ -29,9 +29,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         old: Plain data of one recipe, such as a run folder's ``recipe.yaml``.
         new: Plain data of the other.
     """
+    return sorted(changes(old, new))
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The values that differ, as (old, new) by dotted key in the order of the recipe; None for an absent one."""
     before, after = _flat(old, ()), _flat(new, ())
-    keys = {*before, *after}
-    return sorted(dotted(key) for key in keys if not _same(before.get(key, _ABSENT), after.get(key, _ABSENT)))
+    return {
+        dotted(key): (before.get(key), after.get(key))
+        for key in dict.fromkeys([*after, *before])
+        if not _same(before.get(key, _ABSENT), after.get(key, _ABSENT))
+    }
 
 
 def _flat(tree: Mapping[str, Any], path: tuple[str, ...]) -> dict[tuple[str, ...], Any]:

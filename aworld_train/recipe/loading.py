@@ -95,6 +95,17 @@ def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
     return None, _with_ancestors(from_mapping(source), None, ())
 
 
+def parent_of(path: Path) -> Path | None:
+    """The recipe that the one at ``path`` extends.
+
+    Raises:
+        RecipeError: It cannot be read, or extends a recipe that is not there.
+    """
+    layer = read_file(path, locate.display(path))
+    parent = layer.data.get("extends")
+    return locate.find(parent, path.parent, layer.at(("extends",))) if isinstance(parent, str) else None
+
+
 def _with_ancestors(layer: Layer, path: Path | None, chain: tuple[Path, ...]) -> list[Layer]:
     parent = layer.data.pop("extends", None)
     if path is not None:

@@ -27,6 +27,11 @@ def shipped() -> dict[str, Path]:
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
 
 
+def is_base(name: str) -> bool:
+    """Whether a ready recipe is a base: it says where a job runs, and others extend it."""
+    return name.startswith("base/")
+
+
 def shipped_datasets() -> list[str]:
     """The ready recipes of datasets, as paths that `find` knows."""
     folder = shipped_folder()
@@ -35,6 +40,15 @@ def shipped_datasets() -> list[str]:
         if folder is None
         else [f"recipes/datasets/{file.name}" for file in sorted(folder.glob("datasets/*.yaml"))]
     )
+
+
+def shipped_file(path: str) -> str:
+    """The path of a file that a ready recipe names; ``recipes/...`` is found where only a wheel is installed, too."""
+    home, parts = shipped_folder(), Path(path).parts
+    if home is None or Path(path).exists() or parts[:1] != ("recipes",):
+        return path
+    file = home / Path(*parts[1:])
+    return str(file) if file.is_file() else path
 
 
 def find(name: str, folder: Path, named_at: str = "", ready: Collection[str] | None = None) -> Path:

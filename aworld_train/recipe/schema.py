@@ -6,6 +6,7 @@ is an error, and the text in each field's metadata is the key's documentation.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 
@@ -62,8 +63,16 @@ class ModelSection:
     """The model under training."""
 
     path: str | None = _doc("A Hugging Face model directory, or the name of a model on the hub.")
+    hub: str | None = _doc("Name on the hub, for machines on which `path` is no directory.")
     trust_remote_code: bool = _doc("Allow code that ships with the model to run.", False)
     lora: LoraSection = field(default_factory=LoraSection)
+
+    @property
+    def location(self) -> str | None:
+        """The directory, or the name on the hub, from which the model is loaded on this machine."""
+        if self.hub is None or (self.path and Path(self.path).expanduser().is_dir()):
+            return self.path
+        return self.hub
 
 
 class Requests(Enum):
@@ -218,11 +227,27 @@ class EnvSection:
 class DatasetSection:
     """The training and validation tasks."""
 
-    train: str | None = _doc("Parquet file of training tasks.")
-    val: str | None = _doc("Parquet file of validation tasks.")
+    train: str | list[str] | None = _doc("Parquet file of training tasks, or a list of them.")
+    val: str | list[str] | None = _doc("Parquet file of validation tasks, or a list of them.")
     val_limit: int = _doc("Most validation tasks used; -1 uses all.", -1)
     max_prompt_tokens: int = _doc("Longest prompt, tools and system message included.", 1024)
     shuffle: bool = _doc("Shuffle the training tasks each epoch.", True)
+
+    @property
+    def train_files(self) -> list[str]:
+        """The files of training tasks; empty without any."""
+        return _listed(self.train)
+
+    @property
+    def val_files(self) -> list[str]:
+        """The files of validation tasks; empty without any."""
+        return _listed(self.val)
+
+
+def _listed(files: str | list[str] | None) -> list[str]:
+    if files is None:
+        return []
+    return [files] if isinstance(files, str) else files
 
 
 @dataclass
@@ -282,8 +307,14 @@ class AlgorithmSection:
     kl_coef: float = _doc(
         "Weight of the KL loss against the starting model; 0 needs no reference model.", 0.0
     )
+    kl_reward_coef: float = _doc(
+        "Weight of the KL penalty in the reward against the starting model; 0 needs no reference model.", 0.0
+    )
     clip_low: float = _doc("Lower clip of the importance ratio.", 0.2)
     clip_high: float = _doc("Upper clip of the importance ratio.", 0.2)
+    clip_c: float = _doc(
+        "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
+    )
     entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)
     loss_aggregation: str = _doc("How token losses are averaged, as the framework names it.", "token-mean")
     normalize_by_std: bool = _doc("Divide GRPO advantages by the group's standard deviation.", True)
@@ -336,7 +367,20 @@ class RolloutSection:
     small_group: SmallGroup = _doc(
         "A smaller group is dropped, or the failed ones are played again (resample).", SmallGroup.drop
     )
+    val_n: int = _doc("Episodes per validation task; the accuracy is over all of them.", 1)
+    val_temperature: float = _doc("Sampling temperature in validation; 0 is greedy.", 0.0)
+    val_top_p: float = _doc("Nucleus sampling in validation; 1 is off.", 1.0)
     gpu_memory: float = _doc("Part of a GPU's memory for vllm.", 0.5)
+    tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
+
+
+class Offload(Enum):
+    """What the training processes keep in the machine's memory while it is not in use on the GPU."""
+
+    none = "none"
+    params = "params"
+    optimizer = "optimizer"
+    all = "all"
 
 
 @dataclass
@@ -346,10 +390,24 @@ class TrainerSection:
     framework: str = _doc(
         "Training framework; its own keys stand in a section of its name, as `verl:` for verl.", "verl"
     )
-    steps: int = _doc("Training steps.", 10)
+    project: str = _doc("Project under which trackers file the run.", "aworld-train")
+    steps: int = _doc("Training steps; not used with `trainer.epochs`.", 10)
+    epochs: int | None = _doc("Passes over the training tasks, in place of a number of steps.")
     batch_size: int = _doc("Tasks per step.", 16)
     minibatch_size: int | None = _doc("Tasks per optimiser update; default: the whole batch.")
-    microbatch_size: int = _doc("Episodes per forward and backward pass on one rank.", 8)
+    microbatch_size: int = _doc(
+        "Episodes per forward and backward pass on one rank; not used with `trainer.dynamic_batches`.", 8
+    )
+    dynamic_batches: bool = _doc("Fill each forward and backward pass up to a number of tokens.", False)
+    max_batch_tokens: int | None = _doc(
+        "Most tokens of such a pass on one GPU; default: four times the longest prompt with its response. The "
+        "reference model, which has no backward pass, takes twice as many."
+    )
+    sequence_parallel: int = _doc("GPUs that share one sequence in training (Ulysses).", 1)
+    offload: Offload = _doc(
+        "What waits in the machine's memory while the GPU does something else: none, params, optimizer, all.",
+        Offload.none,
+    )
     lr: float = _doc("Learning rate.", 1e-6)
     warmup_steps: int = _doc("Steps in which the learning rate rises to its value.", 0)
     grad_clip: float = _doc("Gradient norm at which gradients are clipped.", 1.0)
@@ -357,6 +415,7 @@ class TrainerSection:
     val_every: int = _doc("Steps between validations; before the first and after the last is always one.", 5)
     save_every: int = _doc("Steps between checkpoints; after the last step there is always one.", 10)
     keep_checkpoints: int = _doc("How many checkpoints are kept.", 2)
+    log_val_generations: int = _doc("Validation answers that go to trackers each time.", 0)
     seed: int = _doc("Seed of data order, sampling and training.", 42)
     stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)
     loggers: list[str] = _doc(
@@ -385,6 +444,12 @@ class ClusterSection:
     gpus_per_node: int = _doc(
         "GPUs of each machine, with a training process each; without GPUs as many processes share the cores.",
         1,
+    )
+
+    environment: dict[str, str] = _doc(
+        "Environment variables of the training processes on all machines, such as {NCCL_IB_HCA: mlx5}; the run's "
+        "manifest has them, so no secrets.",
+        {},
     )
 
     @property

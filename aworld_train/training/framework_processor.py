@@ -1,7 +1,7 @@
 """Trains with any framework: merges its arguments into one recipe, checks it, compiles it once and runs it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from aworld_train import recipe as recipes
 from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, find, framework_of
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
-from aworld_train.dataset import FileSummary, check_file
+from aworld_train.dataset import FileSummary, check_files
 from aworld_train.errors import DatasetError, RecipeError, UsageError
 from aworld_train.model.check import check_model
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.schema import Recipe
@@ -109,13 +110,18 @@ class FrameworkProcessor(TrainerProcessor):
             given["dataset"] = files
         loaded = self._load(loaded, given) if given else loaded
         recipe = loaded.recipe
-        check_model(recipe.model.path)
-        check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
+        check_model(recipe.model.location)
+        check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
         self.data = {split: _checked(recipe, split) for split in ("train", "val")}
+        if recipe.trainer.epochs is not None:
+            # The steps are known only with the data. A resumed run has the same, because its data must not change.
+            steps = recipe.trainer.epochs * (self.data["train"].rows // recipe.trainer.batch_size)
+            recipe = replace(recipe, trainer=replace(recipe.trainer, steps=max(1, steps)))
+            loaded = replace(loaded, recipe=recipe)
         if self.data["train"].rows < recipe.trainer.batch_size:
             raise DatasetError(
-                f"{recipe.dataset.train} has {self.data['train'].rows} tasks, fewer than one step takes "
-                f"(trainer.batch_size is {recipe.trainer.batch_size})."
+                f"{', '.join(map(shown, recipe.dataset.train_files))} has {self.data['train'].rows} tasks, fewer than "
+                f"one step takes (trainer.batch_size is {recipe.trainer.batch_size})."
             )
         tasks = self.data.values()
         check_rewards(
@@ -191,18 +197,18 @@ class FrameworkProcessor(TrainerProcessor):
 
 
 def _checked(recipe: Recipe, split: str) -> FileSummary:
-    path = getattr(recipe.dataset, split)
-    if not path:
+    files: list[str] = getattr(recipe.dataset, f"{split}_files")
+    if not files:
         raise RecipeError(
             f"dataset.{split} is not set: training needs a Parquet file of "
             f"{'training' if split == 'train' else 'validation'} tasks; make one with `aworld-train dataset build`."
         )
-    summary = check_file(Path(path))
+    summary = check_files(files)
     other_agents = set(summary.agents) - {recipe.agent.name}
     if other_agents:
         raise DatasetError(
-            f"{path} has rows for the agent {', '.join(sorted(other_agents))}, but the recipe trains "
-            f"{recipe.agent.name} (agent.name)."
+            f"{', '.join(map(shown, files))} has rows for the agent {', '.join(sorted(other_agents))}, but the recipe "
+            f"trains {recipe.agent.name} (agent.name)."
         )
     return summary
 

@@ -62,17 +62,16 @@ def train(
         KeyboardInterrupt: The run was interrupted, and its processes have ended.
     """
     recipe = loaded.recipe
-    data = [
-        name if isinstance(name, EnvText) else file.path
-        for name, file in ((recipe.dataset.train, train_data), (recipe.dataset.val, val_data))
-    ]
+    files = [*recipe.dataset.train_files, *recipe.dataset.val_files]
+    data = [file if isinstance(file, EnvText) else Path(file) for file in files]
     folder = open_run_folder(
         run_dir,
         framework,
         loaded.unresolved,
         data,
-        model=recipe.model.path,
+        model=recipe.model.location,
         seed=recipe.trainer.seed,
+        environment=recipe.cluster.environment,
         resume=resume,
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
@@ -83,12 +82,12 @@ def train(
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
-                tool_parser = check_tool_parser(recipe.model.path, recipe.agent.tool_parser)
+                tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
                 remarks = [*attempt.notes, *reward_remarks(recipe, scorers), tool_parser]
                 for remark in filter(None, remarks):
                     progress.note(remark)
                 with (
-                    TurnsCheck(recipe.model.path, plan.template_options) as turns,
+                    TurnsCheck(recipe.model.location, plan.template_options) as turns,
                     run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
                     progress,
                 ):
@@ -153,7 +152,7 @@ class _Attempt:
         limit = recipe.dataset.val_limit
         self._expected = {
             "training": recipe.trainer.batch_size * recipe.rollout.n,
-            "validation": val_data.rows if limit < 0 else min(limit, val_data.rows),
+            "validation": recipe.rollout.val_n * (val_data.rows if limit < 0 else min(limit, val_data.rows)),
             "starting": 0,
         }
         self._began = time.monotonic()

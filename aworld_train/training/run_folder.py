@@ -95,6 +95,7 @@ def open_run_folder(
     recipe: Mapping[str, Any],
     data: Sequence[str | Path],
     *,
+    environment: Mapping[str, str] | None = None,
     resume: bool,
     model: str | None = None,
     seed: int | None = None,
@@ -106,6 +107,7 @@ def open_run_folder(
         framework: what trains.
         recipe: the unresolved recipe as plain data, written to ``recipe.yaml``.
         data: the dataset files, whose hashes a resumed run must find unchanged.
+        environment: the variables that the recipe sets for the training processes.
         resume: go on with what is there.
         model: the model, for the manifest.
         seed: the seed of the run, for the manifest.
@@ -134,7 +136,7 @@ def open_run_folder(
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
         folder = RunFolder(path, framework, lock)
-        _add_attempt(folder, hashes, model, seed)
+        _add_attempt(folder, hashes, environment or {}, model, seed)
     except BaseException:
         lock.close()
         raise
@@ -171,7 +173,13 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
         )
 
 
-def _add_attempt(folder: RunFolder, hashes: Mapping[str, str], model: str | None, seed: int | None) -> None:
+def _add_attempt(
+    folder: RunFolder,
+    hashes: Mapping[str, str],
+    environment: Mapping[str, str],
+    model: str | None,
+    seed: int | None,
+) -> None:
     file = folder.path / "manifest.json"
     try:
         manifest = json.loads(file.read_text())
@@ -188,6 +196,7 @@ def _add_attempt(folder: RunFolder, hashes: Mapping[str, str], model: str | None
             "model": masked(model_identity(model)),
             "seed": seed,
             "source": source,
+            "environment": dict(environment),
             "attempts": [],
         }
         if diff:

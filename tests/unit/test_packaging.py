@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import aworld_train
+from aworld_train import recipe
 from aworld_train.cli.main import main
 from tests.locations import REPOSITORY
 
@@ -77,6 +78,9 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "aworld_train/_recipes/quickstart.yaml" in names
     assert "aworld_train/_requirements/cpu.txt" in names
+    for name in recipe.shipped():
+        assert f"aworld_train/_recipes/{name}.yaml" in names
+    assert "aworld_train/_recipes/agents/swarm.yaml" in names
     assert "aworld_train/_docker/calculator-mcp-server/server.py" in names
     assert "aworld_train/_docker/gaia-mcp-server/gaia_tools/browser/page.js" in names
     assert "aworld_train/_docker/gaia-mcp-server/.env_template" in names

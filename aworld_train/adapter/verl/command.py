@@ -67,7 +67,7 @@ def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) 
     }
     if on_cpu(recipe):
         variables |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}
-    if recipe.model.path and Path(recipe.model.path).is_dir():
+    if recipe.model.location and Path(recipe.model.location).is_dir():
         variables |= {"HF_HUB_OFFLINE": "1"}
     return variables
 

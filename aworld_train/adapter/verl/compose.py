@@ -17,9 +17,10 @@ from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.schema import Engine, Offload, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import dotted, leaves
 
@@ -111,7 +112,7 @@ def _check_combinations(recipe: Recipe) -> None:
 def _model(recipe: Recipe) -> dict[str, Any]:
     model = "actor_rollout_ref.model"
     keys: dict[str, Any] = {
-        f"{model}.path": absolute_path(recipe.model.path),
+        f"{model}.path": absolute_path(recipe.model.location),
         f"{model}.trust_remote_code": recipe.model.trust_remote_code,
         f"{model}.lora_rank": recipe.model.lora.rank,
         f"{model}.lora_alpha": recipe.model.lora.alpha,
@@ -127,8 +128,8 @@ def _model(recipe: Recipe) -> dict[str, Any]:
 
 def _data(recipe: Recipe) -> dict[str, Any]:
     return {
-        "data.train_files": absolute_path(recipe.dataset.train),
-        "data.val_files": absolute_path(recipe.dataset.val),
+        "data.train_files": _files(recipe.dataset.train),
+        "data.val_files": _files(recipe.dataset.val),
         "data.val_max_samples": recipe.dataset.val_limit,
         "data.max_prompt_length": recipe.dataset.max_prompt_tokens,
         "data.max_response_length": recipe.rollout.max_response_tokens,
@@ -139,6 +140,11 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         "data.return_raw_chat": True,
         "data.trust_remote_code": recipe.model.trust_remote_code,
     }
+
+
+def _files(files: str | list[str] | None) -> Any:
+    """One file as text and several as a list, each with its absolute path."""
+    return [absolute_path(file) for file in files] if isinstance(files, list) else absolute_path(files)
 
 
 def _actor(recipe: Recipe) -> dict[str, Any]:
@@ -156,6 +162,11 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
         f"{actor}.clip_ratio": algorithm.clip_low,
         f"{actor}.clip_ratio_low": algorithm.clip_low,
         f"{actor}.clip_ratio_high": algorithm.clip_high,
+        f"{actor}.clip_ratio_c": algorithm.clip_c,
+        f"{actor}.use_dynamic_bsz": trainer.dynamic_batches,
+        f"{actor}.ulysses_sequence_parallel_size": trainer.sequence_parallel,
+        f"{actor}.fsdp_config.param_offload": trainer.offload in (Offload.params, Offload.all),
+        f"{actor}.fsdp_config.optimizer_offload": trainer.offload in (Offload.optimizer, Offload.all),
         f"{actor}.entropy_coeff": algorithm.entropy_coef,
         f"{actor}.loss_agg_mode": algorithm.loss_aggregation,
         f"{actor}.use_kl_loss": algorithm.kl_coef > 0,
@@ -167,6 +178,11 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
         f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
         f"{ref}.log_prob_micro_batch_size_per_gpu": trainer.microbatch_size,
     }
+    if trainer.dynamic_batches:
+        keys |= {
+            f"{actor}.ppo_max_token_len_per_gpu": batch_tokens(recipe),
+            f"{ref}.log_prob_max_token_len_per_gpu": 2 * batch_tokens(recipe),
+        }
     if on_cpu(recipe):
         for role in (actor, ref):
             keys[f"{role}.use_torch_compile"] = False
@@ -185,6 +201,8 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
     return {
         "algorithm.adv_estimator": recipe.algorithm.name,
         "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.normalize_by_std,
+        "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
+        "algorithm.kl_ctrl.kl_coef": recipe.algorithm.kl_reward_coef,
     }
 
 
@@ -199,7 +217,11 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         f"{rollout}.seed": recipe.trainer.seed,
         f"{rollout}.max_num_seqs": section.max_running,
         f"{rollout}.log_prob_micro_batch_size_per_gpu": recipe.trainer.microbatch_size,
-        f"{rollout}.tensor_model_parallel_size": 1,
+        f"{rollout}.tensor_model_parallel_size": section.tensor_parallel,
+        f"{rollout}.val_kwargs.n": section.val_n,
+        f"{rollout}.val_kwargs.temperature": section.val_temperature,
+        f"{rollout}.val_kwargs.top_p": section.val_top_p,
+        f"{rollout}.val_kwargs.do_sample": section.val_temperature > 0,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.gpu_memory_utilization": section.gpu_memory,
         f"{rollout}.agent.num_workers": section.agent_workers,
@@ -208,6 +230,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         f"{rollout}.agent.agent_loop_manager_class": "aworld_train.adapter.verl.worker.EpisodeManager",
         f"{rollout}.multi_turn.enable": True,
         f"{rollout}.multi_turn.max_assistant_turns": recipe.agent.max_turns,
+        f"{rollout}.multi_turn.max_user_turns": recipe.agent.max_turns,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
     if on_cpu(recipe):
@@ -241,14 +264,16 @@ def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
 def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
     trainer = recipe.trainer
     return {
-        "trainer.project_name": "aworld-train",
+        "trainer.project_name": trainer.project,
         "trainer.experiment_name": recipe.name,
         "trainer.logger": ["console", "file", *trainer.loggers],
         "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
         "trainer.nnodes": recipe.cluster.nodes,
         "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
-        "trainer.total_training_steps": trainer.steps,
-        "trainer.total_epochs": trainer.steps,  # every epoch has at least one step, so steps always end first
+        # Every epoch has at least one step, so that as many epochs as steps never end a run too early.
+        "trainer.total_training_steps": trainer.steps if trainer.epochs is None else None,
+        "trainer.total_epochs": trainer.epochs or trainer.steps,
+        "trainer.log_val_generations": trainer.log_val_generations,
         "trainer.val_only": val_only,
         "trainer.val_before_train": True,
         "trainer.test_freq": trainer.val_every,
@@ -268,6 +293,8 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
         "log_to_driver": True,
         "runtime_env": {_SETUP_HOOK: WORKER_SETUP},
     }
+    if recipe.cluster.environment:
+        init["runtime_env"]["env_vars"] = recipe.cluster.environment
     quoted = shlex.quote(sys.executable)
     if quoted != sys.executable:
         # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.

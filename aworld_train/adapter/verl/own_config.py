@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aworld_train.errors import RecipeError
-
 _SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
 """Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
 _HYDRA = {"defaults", "hydra"}
@@ -45,6 +43,18 @@ _RECIPE_KEYS = {
     f"{_ROLLOUT}.multi_turn.max_assistant_turns": "agent.max_turns",
     "trainer.n_gpus_per_node": "cluster.gpus_per_node",
     "trainer.nnodes": "cluster.nodes",
+    "trainer.project_name": "trainer.project",
+    "trainer.total_epochs": "trainer.epochs",
+    "trainer.log_val_generations": "trainer.log_val_generations",
+    f"{_ACTOR}.clip_ratio_low": "algorithm.clip_low",
+    f"{_ACTOR}.clip_ratio_high": "algorithm.clip_high",
+    f"{_ACTOR}.clip_ratio_c": "algorithm.clip_c",
+    f"{_ACTOR}.use_dynamic_bsz": "trainer.dynamic_batches",
+    f"{_ACTOR}.ulysses_sequence_parallel_size": "trainer.sequence_parallel",
+    f"{_ROLLOUT}.tensor_model_parallel_size": "rollout.tensor_parallel",
+    f"{_ROLLOUT}.val_kwargs.n": "rollout.val_n",
+    f"{_ROLLOUT}.val_kwargs.temperature": "rollout.val_temperature",
+    f"{_ROLLOUT}.val_kwargs.top_p": "rollout.val_top_p",
     "trainer.total_training_steps": "trainer.steps",
     "trainer.test_freq": "trainer.val_every",
     "trainer.save_freq": "trainer.save_every",
@@ -57,9 +67,6 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
     """A configuration of VeRL as the mapping of a recipe; None if it is none.
 
     Empty values are left out: such a file has them for the trainer to fill in.
-
-    Raises:
-        RecipeError: A key has a value that the recipe's key cannot take.
     """
     if not _SECTIONS & set(content):
         return None
@@ -69,8 +76,8 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         if value in (None, "", [], {}):
             continue
         key = ".".join(path)
-        if key in ("data.train_files", "data.val_files") and isinstance(value, list):
-            value = _only(value, key)
+        if key == "trainer.total_epochs" and _steps(own) is not None:
+            continue  # VeRL trains the steps if it is given both
         moved = _RECIPE_KEYS.get(key)
         _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
     return recipe
@@ -85,13 +92,9 @@ def _values(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tup
             yield (*path, str(key)), value
 
 
-def _only(files: list[Any], key: str) -> Any:
-    if len(files) > 1:
-        raise RecipeError(
-            f"{key} lists {len(files)} files, and a recipe has one: join them with `aworld-train dataset build "
-            "parquet --file A --file B --out DIR`."
-        )
-    return files[0]
+def _steps(config: Mapping[str, Any]) -> Any:
+    trainer = config.get("trainer")
+    return trainer.get("total_training_steps") if isinstance(trainer, Mapping) else None
 
 
 def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

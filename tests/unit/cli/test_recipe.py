@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from aworld_train import recipe
 from aworld_train.cli.recipe import app
-from aworld_train.errors import DependencyMissing, ModelError, RecipeError
+from aworld_train.errors import DependencyMissing, ModelError, RecipeError, UsageError
 from aworld_train.model import tokenizer
 
 needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -124,7 +124,9 @@ def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.
     monkeypatch.setattr("aworld_train.recipe.locate.shipped_folder", Path.cwd)
     Path("base").mkdir()
     Path("base/cpu.yaml").write_text("name: cpu\n")
-    assert run("list").stdout == "base/cpu\nsmall     A small recipe for tests.\n"
+    assert run("list").stdout == (
+        "Without a GPU:\n  small     A small recipe for tests.\n\nBases, to extend:\n  base/cpu\n"
+    )
     rows = json.loads(run("list", "--json").stdout)["recipes"]
     assert [(row["name"], row["purpose"]) for row in rows] == [
         ("base/cpu", ""),
@@ -134,3 +136,68 @@ def test_list_names_the_ready_recipes_and_what_they_are_for(monkeypatch: pytest.
 
 def test_schema_is_one_json_object() -> None:
     assert json.loads(run("schema").stdout) == recipe.json_schema()
+
+
+def test_list_has_recipes_by_what_they_run_on_and_bases_apart() -> None:
+    listed = run("list").stdout
+    titles = [line for line in listed.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == [
+        "Without a GPU:",
+        "One GPU:",
+        "Several GPUs:",
+        "Several machines:",
+        "Bases, to extend:",
+    ]
+    kinds = {row["name"]: row["kind"] for row in json.loads(run("list", "--json").stdout)["recipes"]}
+    assert kinds["quickstart"] == "cpu" and kinds["gsm8k-qwen2.5-1.5b-1gpu"] == "gpu"
+    assert kinds["gaia-qwen3-8b-8gpu"] == "gpus" and kinds["gaia-qwen3-32b-multinode"] == "multinode"
+    assert {name for name, kind in kinds.items() if kind == "base"} == {
+        "base/cpu",
+        "base/gpu-1",
+        "base/gpu-8",
+        "base/multinode",
+    }
+
+
+def test_show_diff_compares_with_the_parent_and_with_the_defaults() -> None:
+    Path("child.yaml").write_text("# A child.\nname: child\nextends: small.yaml\ntrainer: {steps: 3}\n")
+    shown = json.loads(run("show", "child.yaml", "rollout.n=4", "--diff", "--json").stdout)
+    (parent, defaults) = shown["differences"]
+    assert parent == {
+        "from": "small.yaml",
+        "keys": {
+            "name": {"from": "small", "to": "child"},
+            "rollout.n": {"from": 8, "to": 4},
+            "trainer.steps": {"from": 10, "to": 3},
+        },
+    }
+    assert defaults["from"] == "the defaults"
+    assert defaults["keys"]["model.path"] == {"from": None, "to": "models/tiny"}
+    assert "  trainer.steps: 3  (there 10)\n" in run("show", "child.yaml", "--diff").stdout
+
+
+def test_init_writes_a_recipe_that_loads_as_the_one_it_starts_from() -> None:
+    made = json.loads(run("init", "mine", "--from", "gsm8k-qwen2.5-1.5b-1gpu", "--json").stdout)
+    assert made == {"path": "mine.yaml", "name": "mine", "extends": "gsm8k-qwen2.5-1.5b-1gpu"}
+    started = recipe.read("mine.yaml").unresolved
+    ready = recipe.read("gsm8k-qwen2.5-1.5b-1gpu").unresolved
+    assert recipe.differences(ready, started) == ["name"]
+    assert "# Tasks per step." in Path("mine.yaml").read_text()
+
+
+def test_init_refuses_a_file_whose_name_no_run_can_have() -> None:
+    refused = run("init", "my run.yaml")
+    assert isinstance(refused.exception, RecipeError) and "`name` must be letters" in str(refused.exception)
+    assert not Path("my run.yaml").exists()
+
+
+def test_init_replaces_no_file() -> None:
+    refused = run("init", "small.yaml")
+    assert isinstance(refused.exception, UsageError) and "exists already" in str(refused.exception)
+    assert Path("small.yaml").read_text() == TRAINABLE
+
+
+def test_init_from_a_recipe_that_is_not_there_writes_nothing() -> None:
+    refused = run("init", "mine.yaml", "--from", "quickstrat")
+    assert isinstance(refused.exception, RecipeError) and "did you mean quickstart?" in str(refused.exception)
+    assert not Path("mine.yaml").exists()

@@ -286,3 +286,72 @@ def test_a_reward_that_makes_no_sense_is_refused_by_its_key(override: str, sente
     error = refusal(override)
     assert sentence in error
     assert f"override {override}" in error
+
+
+GPU = ("rollout.engine=vllm", "cluster.gpus_per_node=2", "cluster.nodes=2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["rollout.tensor_parallel=2"], "`rollout.tensor_parallel` is for GPUs"),
+        (["trainer.sequence_parallel=2"], "`trainer.sequence_parallel` is for GPUs"),
+        (["trainer.offload=all"], "`trainer.offload` is for GPUs"),
+        (["trainer.dynamic_batches=true"], "`trainer.dynamic_batches` is for GPUs"),
+        (
+            [*GPU, "rollout.tensor_parallel=3"],
+            "`rollout.tensor_parallel` (3) must divide the 4 GPUs of the run",
+        ),
+        ([*GPU, "trainer.sequence_parallel=3"], "`trainer.sequence_parallel` (3) must divide the 4 GPUs"),
+        ([*GPU, "trainer.max_batch_tokens=4096"], "is used with `trainer.dynamic_batches: true` only"),
+        (
+            [*GPU, "trainer.max_batch_tokens=1000", "trainer.dynamic_batches=true"],
+            "`trainer.max_batch_tokens` (1000) is less than the longest episode, which has 2048 tokens",
+        ),
+        (["dataset.train=[]"], "`dataset.train` must name at least one file"),
+        (["dataset.val=[a.parquet, a.parquet]"], "`dataset.val` names a file twice"),
+        (["dataset.train=5"], "`dataset.train` expects text or a list of text or null, got 5"),
+        (["model.hub=org/model"], "`model.hub` is for machines without the directory of `model.path`"),
+        (["algorithm.clip_c=1.0"], "`algorithm.clip_c` must be above 1"),
+        (["rollout.val_top_p=0"], "`rollout.val_top_p` must be above 0 and at most 1"),
+        (["rollout.val_n=0"], "`rollout.val_n` must be at least 1"),
+        (["rollout.val_temperature=-1"], "`rollout.val_temperature` must not be negative"),
+        (["trainer.epochs=0"], "`trainer.epochs` must be at least 1"),
+    ],
+)
+def test_a_word_of_the_field_that_cannot_be_carried_out_is_refused(
+    overrides: list[str], sentence: str
+) -> None:
+    assert sentence in refusal(*overrides)
+
+
+def test_ranks_that_share_sequences_take_one_part_of_a_batch() -> None:
+    shared = [
+        *GPU,
+        "trainer.sequence_parallel=4",
+        "trainer.batch_size=1",
+        "trainer.microbatch_size=3",
+        "rollout.n=3",
+    ]
+    assert recipe.episodes_per_update(recipe.load({}, shared)) == 3
+    assert "must be a multiple of the 4 ranks" in refusal(*shared, "trainer.sequence_parallel=1")
+
+
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("NCCL-DEBUG=INFO", "an environment variable has a name of letters, digits and `_`"),
+        ("NCCL_NVLS_ENABLE=1", "must be the value itself as text (put it in quotes)"),
+        ("RAY_ADDRESS=auto", "is set by the run itself"),
+        ("PATH=/bin", "is set by the run itself"),
+        ("NCCL_IB_HCA=${oc.env:USER_HCA}", "must be the value itself as text"),
+        ("HF_TOKEN=${oc.env:USER_HCA}", "looks like a secret"),
+    ],
+)
+def test_a_variable_that_a_run_cannot_take_is_refused_by_its_key(
+    variable: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER_HCA", "hunter2")
+    message = refusal(f"cluster.environment.{variable}")
+    assert f"`cluster.environment.{variable.partition('=')[0]}`" in message
+    assert sentence in message and "hunter2" not in message

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train import recipe
+from aworld_train.recipe.locate import shipped_file
 
 SHIPPED = recipe.shipped()
 
@@ -36,3 +37,12 @@ def test_an_agent_s_description_is_no_recipe() -> None:
     agents = Path(SHIPPED["quickstart"]).parent / "agents"
     assert list(agents.glob("*.yaml"))
     assert not [name for name in SHIPPED if name.startswith("agents/")]
+
+
+def test_a_file_of_the_ready_recipes_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Path(shipped_file("recipes/agents/swarm.yaml")).is_file()
+    assert shipped_file("recipes/agents/none.yaml") == "recipes/agents/none.yaml"
+    assert shipped_file("agents/swarm.yaml") == "agents/swarm.yaml"

@@ -247,7 +247,7 @@ def test_a_configuration_of_verl_becomes_a_recipe() -> None:
     Path("grpo.yaml").write_text(VERL)
     expected = {
         "name": "gaia",
-        "dataset": {"val": "val.parquet", "max_prompt_tokens": 100},
+        "dataset": {"val": ["val.parquet"], "max_prompt_tokens": 100},
         "model": {"path": "some-model"},
         "rollout": {"n": 2},
         "trainer": {"batch_size": 4, "lr": 1.0e-5, "steps": 7},

@@ -156,7 +156,7 @@ def test_a_resumed_run_notices_another_recipe_and_other_data_behind_the_same_ref
             tmp_path / "run",
             VerlFramework(),
             again.unresolved,
-            [again.recipe.dataset.train or "", again.recipe.dataset.val or ""],
+            [*again.recipe.dataset.train_files, *again.recipe.dataset.val_files],
             resume=True,
         )
 
