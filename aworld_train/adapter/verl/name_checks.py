@@ -55,6 +55,7 @@ RAW_NAMES: Mapping[str, tuple[str, Names]] = {
     "critic.loss_agg_mode": ("aggregation of losses", AGGREGATIONS),
     "actor_rollout_ref.actor.strategy": ("strategy of FSDP", _STRATEGIES),
     "actor_rollout_ref.ref.strategy": ("strategy of FSDP", _STRATEGIES),
+    "actor_rollout_ref.actor.fsdp_config.strategy": ("strategy of FSDP", _STRATEGIES),
     "critic.strategy": ("strategy of FSDP", _STRATEGIES),
     "actor_rollout_ref.actor.optim.lr_scheduler_type": ("learning rate schedule", _SCHEDULERS),
     "actor_rollout_ref.actor.optim.warmup_style": ("learning rate schedule", _SCHEDULERS),

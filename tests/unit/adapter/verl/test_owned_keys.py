@@ -207,6 +207,7 @@ def broken(config: Mapping[str, Any], recipe: Recipe, folder: Path) -> Iterator[
         "trainer.validation_data_dir": str(folder / "traces" / "validation"),
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         f"{actor}.checkpoint.async_save": False,
+        f"{actor}.fsdp_config.forward_only": False,
         # metrics.jsonl is made from VeRL's file logger.
         "trainer.logger": ["console", "file"],
         # Episodes are played and recorded by the package's own loop, one for each task of a validation.
