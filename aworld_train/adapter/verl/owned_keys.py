@@ -13,7 +13,6 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _INIT = "ray_kwargs.ray_init"
 
 SAME_MEANING = {
-    **RECIPE_KEYS,
     f"{_MODEL}.lora.rank": "model.lora.rank",
     f"{_MODEL}.lora.alpha": "model.lora.alpha",
     f"{_MODEL}.lora.target_modules": "model.lora.target_modules",
@@ -52,6 +51,7 @@ SAME_MEANING = {
     "trainer.max_critic_ckpt_to_keep": "trainer.keep_checkpoints",
     "trainer.v1.sampler.sync_refill_failed_groups": "rollout.small_group",
     "trainer.v1.sampler.sampler_kwargs": "rollout.min_group",
+    **RECIPE_KEYS,
 }
 """VeRL's key, or the root of several, and the recipe's key to set in its place."""
 
