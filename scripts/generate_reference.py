@@ -38,7 +38,10 @@ check recipes; `aworld-train recipe show RECIPE` prints one with everything appl
 - `${oc.env:NAME}` takes a value from the environment. Secrets are written so and in no other way: a literal one is
   refused, and no file or log of a run has the value.
 - `verl:` (in general: a section with the name of `trainer.framework`) passes the framework's own keys through. VeRL's
-  are checked against the schema that comes with the installed VeRL.
+  are checked against the schema that comes with the installed VeRL. A key on which metrics, records, checkpoints,
+  scores or sizes of a run depend is refused with the recipe's own key, or with the reason: `verl.trainer.save_freq` is
+  `trainer.save_every`. Names, such as `algorithm.name` or a policy loss, must be ones that the installed VeRL has,
+  unless code of your own registers more (`verl.actor_rollout_ref.model.external_lib`, VERL_USE_EXTERNAL_MODULES).
 
 A key that is not listed here is an error that names the file, the line and the nearest key.
 """

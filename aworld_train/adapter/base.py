@@ -9,16 +9,18 @@ makes a framework of another package known; ``register`` makes one of this proce
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from aworld_train.adapter.owned_keys import owned_faults
 from aworld_train.errors import RecipeError, nearest
+from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
-from aworld_train.recipe.tree import dotted, leaves
+from aworld_train.recipe.tree import KeyPath
 from aworld_train.rollout.model import LanguageModel
 
 ENTRY_POINTS = "aworld_train.frameworks"
@@ -117,12 +119,13 @@ class LoadedModel(Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last three methods.
+    """A training framework; a class that inherits from this one may leave out the last four methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
         packages: Distributions whose versions a run's manifest records.
-        owned_keys: Raw keys (dotted, without the framework's name) that a recipe may not set, and why.
+        owned_keys: Raw keys that a recipe may not set (dotted, without the framework's name, with everything below
+            them, or patterns of them), and why, as a part of a sentence.
     """
 
     name: str
@@ -170,6 +173,14 @@ class TrainingFramework(Protocol):
         Raises:
             ModelError: The model or the server cannot be used.
         """
+
+    def faults(self, recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+        """What the framework cannot use in a checked recipe: the recipe's key, and one sentence for each.
+
+        Raises:
+            DependencyMissing: The framework is not installed.
+        """
+        return iter(())
 
     def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
         """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.
@@ -231,16 +242,30 @@ def find(name: str) -> TrainingFramework:
     )
 
 
-def framework_of(recipe: Recipe) -> TrainingFramework:
-    """The framework that a recipe names, after a check that the recipe sets none of its owned keys.
+def recipe_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """What a recipe's framework cannot use in it: the recipe's key, and one sentence for each; all of them.
+
+    The configuration that the framework composes is not checked: ``composed`` does that.
 
     Raises:
-        RecipeError: There is none of that name, or the recipe sets such a key.
+        RecipeError: There is no framework of that name.
+        DependencyMissing: The framework is not installed.
+    """
+    return _faults(recipe, find(recipe.trainer.framework))
+
+
+def framework_of(recipe: Recipe) -> TrainingFramework:
+    """The framework that a recipe names, after a check of the recipe.
+
+    Raises:
+        RecipeError: There is none of that name, or it cannot use the recipe; all faults are reported together.
+        DependencyMissing: The framework is not installed.
     """
     framework = find(recipe.trainer.framework)
-    for path, _ in leaves(recipe.raw):
-        key = dotted(path)
-        for owned, reason in framework.owned_keys.items():
-            if f"{key}.".startswith(f"{owned}.") or owned.startswith(f"{key}."):
-                raise RecipeError(f"{framework.name}.{key} cannot be set: {reason}")
+    refuse([sentence for _, sentence in _faults(recipe, framework)])
     return framework
+
+
+def _faults(recipe: Recipe, framework: TrainingFramework) -> Iterator[tuple[KeyPath, str]]:
+    yield from owned_faults(framework.name, framework.owned_keys, recipe.raw)
+    yield from framework.faults(recipe)

@@ -67,23 +67,39 @@ def show(
 
 
 @app.command("check")
-def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
+def check(
+    source: RecipeArgument,
+    overrides: OverridesArgument = None,
+    no_files: Annotated[
+        bool,
+        typer.Option(
+            "--no-files", help="Do not look for the model and the datasets, for a recipe of another machine."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check a recipe as training would, scorers and the framework's keys included, without starting anything.
+
+    The model and the datasets must exist; a model's name on the hub is not looked up.
 
     Of a model on this machine it says how tool calls are read and how the chat template continues turns.
 
     Where `reward.scorer` runs code, a running environment (`env.url`) is asked to run a test.
     """
     from aworld_train import recipe as recipes
-    from aworld_train.adapter.base import framework_of
+    from aworld_train.adapter.base import find
     from aworld_train.errors import DependencyMissing
+    from aworld_train.model.recipe_files import file_faults
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.model.turns import TurnsCheck
     from aworld_train.recipe.call_times import call_time_note, server_limits
+    from aworld_train.recipe.faults import refuse
     from aworld_train.recipe.reward_checks import check_rewards, reward_remarks, runs_code
 
     loaded = recipes.load(source, overrides or [])
     recipes.require_trainable(loaded)
+    if not no_files:
+        refuse([sentence for _, sentence in file_faults(loaded)])
     check_rewards(loaded)
     if runs_code(loaded):
         _check_code(loaded)
@@ -92,7 +108,7 @@ def check(source: RecipeArgument, overrides: OverridesArgument = None, as_json: 
     parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
-        options = framework_of(loaded).template_options(_composed(loaded))
+        options = find(loaded.trainer.framework).template_options(_composed(loaded))
         with TurnsCheck(loaded.model.location, options) as turns:
             remarks += filter(None, [turns.line()])
         framework_checked = True

@@ -13,6 +13,8 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model"
 def check_model(path: str | None) -> None:
     """Check that a model can be loaded and has a chat template; the name of a model on the hub is not checked.
 
+    A name such as ``models/tiny`` is that of a directory where ``models`` is one.
+
     Raises:
         ModelError: There is no such directory, or configuration, weights, tokenizer or chat template are missing.
     """
@@ -22,7 +24,7 @@ def check_model(path: str | None) -> None:
         )
     folder = Path(path).expanduser()
     if not folder.exists():
-        if is_hub_name(path):
+        if is_hub_name(path) and not folder.parent.is_dir():
             return
         raise ModelError(
             f"There is no model directory {path}. Give an existing one, or make a small one with "

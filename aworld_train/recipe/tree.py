@@ -36,6 +36,15 @@ def leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
         yield path, tree
 
 
+def map_values(tree: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Every value that is not a filled map, with its path; a list is one value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from map_values(value, (*path, str(key)))
+        else:
+            yield (*path, str(key)), value
+
+
 def dotted(path: KeyPath) -> str:
     """The path as text: ``trainer.steps``."""
     return ".".join(path)

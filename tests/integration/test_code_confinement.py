@@ -100,7 +100,7 @@ def test_a_training_run_ends_before_its_framework_starts(folder: Path, state: No
     [
         ["eval", QUICKSTART, "--checkpoint", "models/tiny"],
         ["rollout", QUICKSTART],
-        ["recipe", "check", QUICKSTART],
+        ["recipe", "check", QUICKSTART, "--no-files"],
     ],
     ids=["eval", "rollout", "recipe check"],
 )
@@ -122,7 +122,7 @@ def test_no_line_of_a_file_is_scored(folder: Path, unconfined: dict[str, Any]) -
 
 
 def test_recipe_check_knows_the_kernel_of_processes_that_a_run_would_start(folder: Path) -> None:
-    check = ["recipe", "check", QUICKSTART, "env.docker_dir=gaia-mcp-server", *CODE]
+    check = ["recipe", "check", QUICKSTART, "--no-files", "env.docker_dir=gaia-mcp-server", *CODE]
     assert_refused(run(folder, *WITHOUT_LANDLOCK, *CLI, *check), "on this machine")
     confined = run(folder, *CLI, *check)
     assert confined.returncode == 0, confined.stderr

@@ -38,7 +38,9 @@ def test_help_of_a_command_imports_nothing_heavy() -> None:
     assert imported_by(COMMAND.format(["train", "--help"]), HEAVY) == "[]"
 
 
-@pytest.mark.parametrize("command", ["reward --help", "reward score --help", "recipe check quickstart"])
+@pytest.mark.parametrize(
+    "command", ["reward --help", "reward score --help", "recipe check quickstart --no-files"]
+)
 def test_what_only_looks_at_rewards_imports_nothing_that_scores_or_asks(command: str) -> None:
     names = ["aiohttp", "httpx", "mcp", "numpy", "pandas", "pyarrow", "ray", "sympy", "torch", "transformers"]
     assert imported_by(COMMAND.format(command.split()), [*names, "verl"]) == "[]"

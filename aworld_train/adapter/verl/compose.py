@@ -15,25 +15,16 @@ from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
-from aworld_train.errors import RecipeError
 from aworld_train.recipe.checks import batch_tokens
-from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import Engine, Offload, Recipe
-from aworld_train.recipe.secret_keys import looks_secret
-from aworld_train.recipe.tree import dotted, leaves
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
-OWNED_KEYS = {
-    f"ray_kwargs.ray_init.runtime_env.{_SETUP_HOOK}": (
-        f"{WORKER_SETUP} secures the ports of a run. A reward function or an agent can import your own code."
-    )
-}
-"""Raw keys that a recipe may not set, and why."""
 _OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 _LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -47,16 +38,25 @@ def compose(
     """The VeRL configuration of a recipe, resolved except for references to environment variables.
 
     Args:
-        recipe: A checked recipe.
+        recipe: A recipe without the faults of ``recipe_checks``.
         run_dir: The run folder.
         val_only: Validate and do not train.
 
     Raises:
-        RecipeError: VeRL does not know a raw ``verl`` key, or a combination of values cannot work.
+        RecipeError: VeRL does not know a raw ``verl`` key, or its value has the wrong type.
         DependencyMissing: VeRL is not installed.
     """
-    _check_combinations(recipe)
-    keys = {
+    composed = schema.overlay(
+        schema.default_config(), written(_nested(own_keys(recipe, run_dir, val_only=val_only)))
+    )
+    composed = schema.overlay(composed, recipe.raw)
+    schema.check(composed, recipe.raw)
+    return schema.resolve(composed)
+
+
+def own_keys(recipe: Recipe, run_dir: Path, *, val_only: bool = False) -> dict[str, Any]:
+    """The dotted VeRL keys that the recipe's own sections set."""
+    return {
         **_model(recipe),
         **_data(recipe),
         **_actor(recipe),
@@ -66,10 +66,6 @@ def compose(
         **_trainer(recipe, run_dir, val_only),
         **_ray(recipe),
     }
-    composed = schema.overlay(schema.default_config(), written(_nested(keys)))
-    composed = schema.overlay(composed, recipe.raw)
-    schema.check(composed, recipe.raw)
-    return schema.resolve(composed)
 
 
 def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
@@ -81,32 +77,6 @@ def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
 def on_cpu(recipe: Recipe) -> bool:
     """Whether the recipe trains without a GPU."""
     return recipe.rollout.engine is Engine.transformers
-
-
-def _check_combinations(recipe: Recipe) -> None:
-    if on_cpu(recipe) and recipe.model.lora.rank > 0:
-        raise RecipeError(
-            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work with rollout.engine=transformers: "
-            "VeRL sends merged LoRA weights in bfloat16, so the engine would sample from another model than is "
-            "trained. Set model.lora.rank=0, or rollout.engine=vllm on a GPU."
-        )
-    for path, value in leaves(recipe.raw):
-        if looks_secret(path) and value is not None:
-            raise RecipeError(
-                f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
-                "Export it as an environment variable instead: VeRL's processes inherit the environment."
-            )
-        if isinstance(value, str) and has_lookup(value) and path[:1] == ("ray_kwargs",):
-            raise RecipeError(
-                f"verl.{dotted(path)} refers to an environment variable, and Ray shows what it is started with on "
-                "command lines and in its logs. Write the value itself, or leave it to the environment, which VeRL's "
-                "processes inherit."
-            )
-        if isinstance(value, str) and has_lookup(value) and path == ("trainer", "wandb_proxy"):
-            raise RecipeError(
-                "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
-                "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment."
-            )
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -266,7 +236,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
     return {
         "trainer.project_name": trainer.project,
         "trainer.experiment_name": recipe.name,
-        "trainer.logger": ["console", "file", *trainer.loggers],
+        "trainer.logger": [*ALWAYS_LOGGED, *trainer.loggers],
         "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
         "trainer.nnodes": recipe.cluster.nodes,
         "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
@@ -279,6 +249,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
         "trainer.test_freq": trainer.val_every,
         "trainer.save_freq": trainer.save_every,
         "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
+        "trainer.max_critic_ckpt_to_keep": trainer.keep_checkpoints,
         "trainer.resume_mode": "disable" if val_only else "auto",
         "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
         "trainer.validation_data_dir": str(run_dir.resolve() / "traces" / "validation"),

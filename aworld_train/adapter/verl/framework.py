@@ -1,17 +1,19 @@
 """VeRL as a training framework: ``main_ppo`` on a private Ray, with the configuration composed from a recipe."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
-from aworld_train.adapter.verl import checkpoints, log, own_config
+from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
 from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
-from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, OWNED_KEYS, agent_file, compose
+from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_file, compose
 from aworld_train.adapter.verl.metrics import VerlStepReader
+from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import KeyPath
 
 
 class VerlFramework:
@@ -24,6 +26,10 @@ class VerlFramework:
     def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
         """As ``TrainingFramework.recipe_from``."""
         return own_config.recipe_from(content)
+
+    def faults(self, recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+        """As ``TrainingFramework.faults``."""
+        return recipe_checks.faults(recipe)
 
     def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
         """As ``TrainingFramework.compile``."""

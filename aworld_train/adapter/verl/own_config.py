@@ -1,13 +1,15 @@
 """A configuration file of VeRL itself as a recipe: keys that a recipe has are moved there, the others stay raw."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from aworld_train.recipe.tree import map_values
 
 _SECTIONS = {"actor_rollout_ref", "critic", "data", "custom_reward_function", "reward_model"}
 """Sections that VeRL's configuration has and no recipe; any of them shows whose file it is."""
 _HYDRA = {"defaults", "hydra"}
 _MODEL, _ACTOR, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-_RECIPE_KEYS = {
+RECIPE_KEYS = {
     "trainer.experiment_name": "name",
     f"{_MODEL}.path": "model.path",
     f"{_MODEL}.trust_remote_code": "model.trust_remote_code",
@@ -61,6 +63,8 @@ _RECIPE_KEYS = {
     "trainer.max_actor_ckpt_to_keep": "trainer.keep_checkpoints",
 }
 """VeRL's key and the recipe's, for values that are the same in both."""
+ALWAYS_LOGGED = ("console", "file")
+"""Loggers of every run: its log, and the file that its metrics are read from."""
 
 
 def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -72,24 +76,20 @@ def recipe_from(content: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     recipe: dict[str, Any] = {}
     own = {key: value for key, value in content.items() if key not in _HYDRA}
-    for path, value in _values(own):
+    for path, value in map_values(own):
         if value in (None, "", [], {}):
             continue
         key = ".".join(path)
         if key == "trainer.total_epochs" and _steps(own) is not None:
             continue  # VeRL trains the steps if it is given both
-        moved = _RECIPE_KEYS.get(key)
+        if key == "trainer.logger":
+            names = value if isinstance(value, list) else [value]
+            value = [name for name in names if name not in ALWAYS_LOGGED]
+            _set(recipe, ("trainer", "loggers"), value)
+            continue
+        moved = RECIPE_KEYS.get(key)
         _set(recipe, tuple(moved.split(".")) if moved else ("verl", *path), value)
     return recipe
-
-
-def _values(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values below a mapping with their paths; a list is one value."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _values(value, (*path, str(key)))
-        else:
-            yield (*path, str(key)), value
 
 
 def _steps(config: Mapping[str, Any]) -> Any:

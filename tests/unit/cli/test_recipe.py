@@ -17,7 +17,7 @@ needs_verl = pytest.mark.skipif(find_spec("verl") is None, reason="needs the ext
 TRAINABLE = """\
 # A small recipe for tests.
 name: small
-model: {path: models/tiny}
+model: {path: org/tiny}
 dataset: {train: train.parquet, val: val.parquet}
 """
 
@@ -26,6 +26,8 @@ dataset: {train: train.parquet, val: val.parquet}
 def recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(TRAINABLE)
+    for name in ("train.parquet", "val.parquet"):
+        Path(name).touch()
 
 
 def run(*arguments: str) -> Result:
@@ -45,7 +47,7 @@ def test_show_as_json_prints_one_object() -> None:
 @needs_verl
 def test_show_verl_prints_the_composed_configuration() -> None:
     composed = json.loads(run("show", "small.yaml", "--verl", "--json").stdout)
-    assert composed["actor_rollout_ref"]["model"]["path"] == "models/tiny"
+    assert composed["actor_rollout_ref"]["model"]["path"] == "org/tiny"
 
 
 @needs_verl
@@ -60,7 +62,9 @@ def test_a_secret_among_verls_keys_is_refused_and_not_repeated(monkeypatch: pyte
 
 @needs_verl
 def test_check_says_how_turns_of_a_model_are_read_and_continued() -> None:
-    tokenizer.build().save_pretrained("models/tiny")
+    tokenizer.build().save_pretrained("org/tiny")
+    Path("org/tiny/config.json").write_text("{}")
+    Path("org/tiny/model.safetensors").touch()
     checked = json.loads(run("check", "small.yaml", "--json").stdout)
     assert checked["remarks"] == [
         "Tool calls are read as hermes (by the chat template).",
@@ -88,6 +92,32 @@ def test_check_refuses_a_key_that_verl_does_not_have() -> None:
     refused = run("check", "small.yaml", "verl.trainer.total_epoch=3")
     assert isinstance(refused.exception, RecipeError)
     assert "did you mean `trainer.total_epochs`?" in str(refused.exception)
+
+
+@needs_verl
+def test_check_names_a_missing_model_and_missing_datasets_at_once() -> None:
+    Path("models").mkdir()
+    missing = ["small.yaml", "model.path=models/none", "dataset.train=a.parquet", "dataset.val=b.parquet"]
+    refused = run("check", *missing)
+    assert isinstance(refused.exception, RecipeError)
+    message = str(refused.exception)
+    assert message.startswith("3 problems:\n")
+    for part in (
+        "There is no model directory models/none",
+        "dataset.train: there is no file a.parquet",
+        "b.parquet",
+    ):
+        assert part in message
+    assert run("check", *missing, "--no-files").stdout == "small.yaml: fine\n"
+
+
+@needs_verl
+def test_check_names_all_keys_and_names_that_a_run_cannot_use() -> None:
+    wrong = ["algorithm.name=grop", "verl.trainer.logger=console", "verl.trainer.save_freq=-1"]
+    message = str(run("check", "small.yaml", *wrong).exception)
+    assert message.startswith("3 problems:\n")
+    for part in ("did you mean 'grpo'", "`trainer.loggers`", "`trainer.save_every`"):
+        assert part in message
 
 
 def test_check_refuses_a_recipe_that_cannot_be_trained() -> None:

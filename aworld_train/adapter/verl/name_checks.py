@@ -1,0 +1,145 @@
+"""Checks that VeRL knows the names in a recipe: of estimators, losses, loggers, schedulers and the like.
+
+Code of the user's own can register more names in VeRL's processes, by ``verl.actor_rollout_ref.model.external_lib`` or
+the environment variable VERL_USE_EXTERNAL_MODULES. Where a recipe has such code, names are not checked.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from aworld_train.adapter.verl.registries import compared, listed, registered, torch_optimizers
+from aworld_train.errors import nearest
+from aworld_train.recipe.schema import AlgorithmSection, Recipe
+from aworld_train.recipe.tree import KeyPath, dotted, map_values
+
+_ALGORITHMS = "trainer/ppo/core_algos.py"
+_CORRECTION = "trainer/ppo/rollout_corr_helper.py"
+Names = Callable[[], frozenset[str]]
+
+ESTIMATORS: Names = partial(registered, _ALGORITHMS, "register_adv_est")
+AGGREGATIONS: Names = partial(compared, _ALGORITHMS, "agg_loss", "loss_agg_mode")
+LOGGERS: Names = partial(listed, "utils/tracking.py", "supported_backend")
+_STRATEGIES: Names = partial(registered, "workers/engine/fsdp/transformer_impl.py", "EngineRegistry.register")
+_SCHEDULERS: Names = partial(
+    compared, "workers/config/optimizer.py", "FSDPOptimizerConfig", "self.lr_scheduler_type"
+)
+
+
+def kl_estimators() -> frozenset[str]:
+    """The estimators of the KL divergence; ``+`` after one takes its gradient from another."""
+    names = compared(_ALGORITHMS, "kl_penalty_forward", "kl_penalty")
+    return names | {f"{name}+" for name in names}
+
+
+RAW_NAMES: Mapping[str, tuple[str, Names]] = {
+    "actor_rollout_ref.actor.policy_loss.loss_mode": (
+        "policy loss",
+        partial(registered, _ALGORITHMS, "register_policy_loss"),
+    ),
+    "actor_rollout_ref.actor.kl_loss_type": ("estimator of the KL divergence", kl_estimators),
+    "algorithm.kl_penalty": ("estimator of the KL divergence", kl_estimators),
+    "algorithm.kl_ctrl.type": (
+        "controller of the KL penalty",
+        partial(compared, _ALGORITHMS, "get_kl_controller", "kl_ctrl.type"),
+    ),
+    "algorithm.rollout_correction.rollout_is": (
+        "level of importance sampling",
+        partial(listed, _CORRECTION, "valid_is_levels"),
+    ),
+    "algorithm.rollout_correction.loss_type": (
+        "loss of rollout correction",
+        partial(compared, _ALGORITHMS, "compute_policy_loss_bypass_mode", "loss_type"),
+    ),
+    "critic.loss_agg_mode": ("aggregation of losses", AGGREGATIONS),
+    "actor_rollout_ref.actor.strategy": ("strategy of FSDP", _STRATEGIES),
+    "actor_rollout_ref.ref.strategy": ("strategy of FSDP", _STRATEGIES),
+    "actor_rollout_ref.actor.fsdp_config.strategy": ("strategy of FSDP", _STRATEGIES),
+    "critic.strategy": ("strategy of FSDP", _STRATEGIES),
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": ("learning rate schedule", _SCHEDULERS),
+    "actor_rollout_ref.actor.optim.warmup_style": ("learning rate schedule", _SCHEDULERS),
+    "critic.optim.lr_scheduler_type": ("learning rate schedule", _SCHEDULERS),
+    "critic.optim.warmup_style": ("learning rate schedule", _SCHEDULERS),
+    "actor_rollout_ref.rollout.checkpoint_engine.backend": (
+        "checkpoint engine",
+        partial(registered, "checkpoint_engine/*.py", "CheckpointEngineRegistry.register"),
+    ),
+    "trainer.v1.sampler.max_off_policy_strategy": (
+        "strategy for old episodes",
+        partial(compared, "trainer/ppo/v1/replay_buffer.py", "ReplayBuffer", "self.max_off_policy_strategy"),
+    ),
+    "distillation.distillation_loss.loss_mode": (
+        "distillation loss",
+        partial(registered, "trainer/distillation/losses.py", "DistillationLossSettings"),
+    ),
+}
+"""VeRL's keys whose values are names: what they name, and the names of the installed VeRL. Null is none."""
+_OPTIMIZERS = ("actor_rollout_ref.actor.optim", "critic.optim")
+
+
+def name_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """The names in a recipe that the installed VeRL does not know: key of the recipe, and one sentence for each.
+
+    Raises:
+        DependencyMissing: VeRL is not installed.
+    """
+    if _registers_more(recipe.raw):
+        return
+    algorithm = recipe.algorithm
+    default = AlgorithmSection()
+    # A test checks the defaults, so that VeRL's longest file is read only where a recipe has other names.
+    if algorithm.name != default.name:
+        yield from _fault(("algorithm", "name"), "advantage estimator", algorithm.name, ESTIMATORS)
+    if algorithm.loss_aggregation != default.loss_aggregation:
+        yield from _fault(
+            ("algorithm", "loss_aggregation"),
+            "aggregation of losses",
+            algorithm.loss_aggregation,
+            AGGREGATIONS,
+        )
+    for place, name in enumerate(recipe.trainer.loggers):
+        yield from _fault(("trainer", "loggers", str(place)), "logger", name, LOGGERS)
+    for path, value in map_values(recipe.raw):
+        if entry := RAW_NAMES.get(dotted(path)):
+            kind, names = entry
+            yield from _fault(("verl", *path), kind, value, names)
+    for section in _OPTIMIZERS:
+        yield from _optimizer(recipe.raw, section)
+
+
+def _optimizer(raw: Mapping[str, Any], section: str) -> Iterator[tuple[KeyPath, str]]:
+    settings = value_at(raw, section)
+    if isinstance(settings, Mapping) and settings.get("optimizer_impl", "torch.optim") == "torch.optim":
+        path = ("verl", *section.split("."), "optimizer")
+        yield from _fault(path, "optimizer", settings.get("optimizer"), torch_optimizers)
+
+
+def _fault(path: KeyPath, kind: str, value: Any, names: Names) -> Iterator[tuple[KeyPath, str]]:
+    """One sentence about a name that is none; nothing about a value that is no text or not known yet."""
+    if not isinstance(value, str) or "${" in value:
+        return
+    known = names()
+    if known and value not in known:
+        hint = next((name for name in sorted(known) if name.lower() == value.lower()), None) or nearest(
+            value, sorted(known)
+        )
+        yield (
+            path,
+            f"`{dotted(path)}`: VeRL has no {kind} {value!r}; "
+            + (f"did you mean {hint!r}?" if hint else f"it has {', '.join(sorted(known))}."),
+        )
+
+
+def _registers_more(raw: Mapping[str, Any]) -> bool:
+    """Whether code of the user's own runs in VeRL's processes before names are looked up."""
+    return bool(
+        value_at(raw, "actor_rollout_ref.model.external_lib") or os.environ.get("VERL_USE_EXTERNAL_MODULES")
+    )
+
+
+def value_at(tree: Any, key: str) -> Any:
+    """The value of a dotted key in nested maps; None where there is none."""
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree

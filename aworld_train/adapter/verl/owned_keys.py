@@ -1,0 +1,172 @@
+"""VeRL's keys that a recipe may not set in its ``verl`` section, each with the recipe's own key or with the reason.
+
+The supervision of a run, its records, its scores and its sizes depend on what ``compose`` writes. A raw key that
+changed one of these would leave a run that looks complete and reports something else than what happened. A key that has
+a recipe key of the same meaning is refused with it; a key on which nothing depends stays free.
+"""
+
+from aworld_train.adapter.verl.own_config import RECIPE_KEYS
+from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
+
+_MODEL, _ACTOR, _REF = "actor_rollout_ref.model", "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_INIT = "ray_kwargs.ray_init"
+
+SAME_MEANING = {
+    f"{_MODEL}.lora.rank": "model.lora.rank",
+    f"{_MODEL}.lora.alpha": "model.lora.alpha",
+    f"{_MODEL}.lora.target_modules": "model.lora.target_modules",
+    "data.trust_remote_code": "model.trust_remote_code",
+    f"{_ACTOR}.rollout_n": "rollout.n",
+    f"{_REF}.rollout_n": "rollout.n",
+    "critic.rollout_n": "rollout.n",
+    f"{_ACTOR}.optim.clip_grad": "trainer.grad_clip",
+    f"{_ACTOR}.ppo_micro_batch_size": "trainer.microbatch_size",
+    f"{_ACTOR}.clip_ratio": "algorithm.clip_low",
+    f"{_ACTOR}.clip_ratio_low": "algorithm.clip_low",
+    f"{_ACTOR}.clip_ratio_high": "algorithm.clip_high",
+    f"{_ACTOR}.use_kl_loss": "algorithm.kl_coef",
+    f"{_ACTOR}.kl_loss_coef": "algorithm.kl_coef",
+    f"{_ACTOR}.data_loader_seed": "trainer.seed",
+    f"{_ACTOR}.fsdp_config.seed": "trainer.seed",
+    f"{_REF}.log_prob_micro_batch_size": "trainer.microbatch_size",
+    f"{_REF}.log_prob_micro_batch_size_per_gpu": "trainer.microbatch_size",
+    f"{_ROLLOUT}.log_prob_micro_batch_size": "trainer.microbatch_size",
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": "trainer.microbatch_size",
+    f"{_ROLLOUT}.seed": "trainer.seed",
+    f"{_ROLLOUT}.prompt_length": "dataset.max_prompt_tokens",
+    f"{_ROLLOUT}.response_length": "rollout.max_response_tokens",
+    f"{_ROLLOUT}.nnodes": "cluster.nodes",
+    f"{_ROLLOUT}.n_gpus_per_node": "cluster.gpus_per_node",
+    f"{_ROLLOUT}.do_sample": "rollout.temperature",
+    f"{_ROLLOUT}.agent.default_agent_loop": "agent.loop",
+    f"{_ROLLOUT}.multi_turn.format": "agent.tool_parser",
+    f"{_ROLLOUT}.multi_turn.max_user_turns": "agent.max_turns",
+    f"{_ROLLOUT}.multi_turn.max_tool_response_length": "agent.max_tool_result_chars",
+    "algorithm.use_kl_in_reward": "algorithm.kl_reward_coef",
+    "algorithm.kl_ctrl.kl_coef": "algorithm.kl_reward_coef",
+    "reward.custom_reward_function": "reward.function",
+    "trainer.logger": "trainer.loggers",
+    "trainer.device": "rollout.engine",
+    "trainer.total_epochs": "trainer.steps",
+    "trainer.remove_previous_ckpt_in_save": "trainer.keep_checkpoints",
+    "trainer.max_critic_ckpt_to_keep": "trainer.keep_checkpoints",
+    "trainer.v1.sampler.sync_refill_failed_groups": "rollout.small_group",
+    "trainer.v1.sampler.sampler_kwargs": "rollout.min_group",
+    **RECIPE_KEYS,
+}
+"""VeRL's key, or the root of several, and the recipe's key to set in its place."""
+
+_RUN_FOLDER = "it lies in the run folder, where the summary, the export and a resume look for it"
+_EPISODES = "the recipe's `agent` section says who plays the episodes, which are recorded"
+_MEASURED = "a validation plays each task once, and `eval` and the summary count its answers so"
+_SCORES = (
+    "the recipe's `reward` section says how answers are scored, and records and summary have these scores"
+)
+_WHOLE = (
+    "a run is resumed from a checkpoint with model, optimizer and place in the data, and exported from it"
+)
+_PRIVATE_RAY = "a run has a Ray of its own, which only its user can reach"
+_ROWS = "rows have the columns that `aworld-train dataset` writes and checks"
+_FOLDER_ONLY = "the checks before a run read the tokenizer and the template in the folder of `model.path`"
+REASONS = {
+    f"{_MODEL}.tokenizer_path": _FOLDER_ONLY,
+    f"{_MODEL}.hf_config_path": _FOLDER_ONLY,
+    f"{_MODEL}.custom_chat_template": f"{_FOLDER_ONLY}: put the template there, as chat_template.jinja",
+    "data.tokenizer": _FOLDER_ONLY,
+    "data.chat_template_func": _FOLDER_ONLY,
+    "data.prompt_key": _ROWS,
+    "data.reward_fn_key": _ROWS,
+    "data.return_raw_chat": "agents get a task's messages, not its tokens",
+    "data.val_batch_size": "all tasks of a validation are played at once, which their places in the records need",
+    "data.tool_config_path": "tools come from the recipe's `env` section",
+    "data.function_tool_path": "tools come from the recipe's `env` section",
+    "data.filter_overlong_prompts": (
+        "tasks would be left out without a word, and `eval` would count them as errors; `dataset check` names the rows "
+        "that are too long"
+    ),
+    "data.filter_prompts": "tasks would be left out without a word, and `eval` would count them as errors",
+    f"{_ACTOR}.checkpoint.save_contents": _WHOLE,
+    f"{_ACTOR}.checkpoint.load_contents": _WHOLE,
+    f"{_ACTOR}.checkpoint.async_save": _WHOLE,
+    f"{_ACTOR}.checkpoint.save_lora_only": _WHOLE,
+    "critic.checkpoint.save_contents": _WHOLE,
+    "critic.checkpoint.load_contents": _WHOLE,
+    "critic.checkpoint.async_save": _WHOLE,
+    f"{_ACTOR}.fsdp_config.forward_only": "the actor is what a run trains",
+    "actor_rollout_ref.hybrid_engine": "each process samples on the GPU that it trains on",
+    f"{_ROLLOUT}.mode": "VeRL 0.9 has no other mode than async",
+    f"{_ROLLOUT}.data_parallel_size": "each process samples on the GPU that it trains on",
+    f"{_ROLLOUT}.pipeline_model_parallel_size": "each process samples on the GPU that it trains on",
+    f"{_ROLLOUT}.calculate_log_probs": "training rows and records have the probabilities of sampled tokens",
+    f"{_ROLLOUT}.logprobs_mode": "training rows and records have the probabilities with which tokens were sampled",
+    f"{_ROLLOUT}.ignore_eos": "a turn of an episode ends where the model ends it",
+    f"{_ROLLOUT}.val_kwargs": _MEASURED,
+    f"{_ROLLOUT}.agent": _EPISODES,
+    f"{_ROLLOUT}.multi_turn": f"VeRL's own agent loops read it, and {_EPISODES}",
+    f"{_ROLLOUT}.trace": "VeRL's current trainer does not trace; `traces/episodes.jsonl` has every episode",
+    f"{_ROLLOUT}.prometheus": "it opens a port without a password; `metrics.jsonl` has the metrics of each step",
+    "reward": _SCORES,
+    "algorithm.use_pf_ppo": "VeRL's current trainer does not read it",
+    "algorithm.pf_ppo": "VeRL's current trainer does not read it",
+    "transfer_queue.enable": "VeRL's current trainer always uses the queue",
+    "transfer_queue.metrics": "it opens a port without a password",
+    "transfer_queue.backend.storage_backend": "only the queue SimpleStorage is closed to other users of the machine",
+    "transfer_queue.backend.SimpleStorage.total_storage_size": "a run with a smaller queue would wait for ever",
+    "trainer.validation_data_dir": _RUN_FOLDER,
+    "trainer.default_local_dir": _RUN_FOLDER,
+    "trainer.default_hdfs_dir": _RUN_FOLDER,
+    "trainer.del_local_ckpt_after_load": "a resumed run needs its checkpoint again if it is stopped",
+    "trainer.resume_mode": "`train --resume` says whether a run goes on with its checkpoints",
+    "trainer.resume_from_path": "`train --resume` goes on with a run; another start is `model.path`",
+    "trainer.val_only": "`aworld-train eval` measures a model without training",
+    "trainer.val_before_train": "the summary compares with the score before the first step",
+    "trainer.use_v1": "the older trainer plays no episodes of agents",
+    "trainer.v1.trainer_mode": "sampling and training take turns, so a step is sampled with the weights that it trains",
+    "trainer.v1.sampler.custom_sampler": "the sampler leaves out failed episodes, and groups below `rollout.min_group`",
+    f"{_INIT}.address": f"{_PRIVATE_RAY}; `cluster.launcher` says where a run runs",
+    f"{_INIT}.include_dashboard": _PRIVATE_RAY,
+    f"{_INIT}.dashboard_*": _PRIVATE_RAY,
+    f"{_INIT}._temp_dir": _PRIVATE_RAY,
+    f"{_INIT}._node_ip_address": _PRIVATE_RAY,
+    f"{_INIT}.local_mode": _PRIVATE_RAY,
+    f"{_INIT}.log_to_driver": "errors of a run's processes are read in its log",
+    f"{_INIT}.configure_logging": "errors of a run's processes are read in its log",
+    f"{_INIT}.num_gpus": "the recipe's `cluster` section says how many there are",
+    f"{_INIT}.runtime_env.worker_process_setup_hook": (
+        f"{WORKER_SETUP} secures the ports of a run. A reward function or an agent can import your own code"
+    ),
+    f"{_INIT}.runtime_env.py_executable": "Ray's workers run with the interpreter of the run",
+    f"{_INIT}.runtime_env.env_vars.VERL_FILE_LOGGER_*": "the metrics of a run are read from the file that it names",
+    f"{_INIT}.runtime_env.env_vars.RAY_*": _PRIVATE_RAY,
+    "skip": "recorded episodes would be those of another run",
+}
+"""VeRL's keys, or patterns of them, that have no counterpart in a recipe, with the reason why they cannot be set."""
+
+FREE = {
+    f"{_MODEL}.use_remove_padding": "speed and memory",
+    f"{_MODEL}.enable_gradient_checkpointing": "speed and memory",
+    f"{_MODEL}.external_lib": "registers the user's own code; not without a GPU, which `recipe_checks` sees to",
+    f"{_MODEL}.override_config.attn_implementation": "speed and memory",
+    "data.dataloader_num_workers": "speed and memory",
+    f"{_ACTOR}.strategy": "its name is checked",
+    f"{_ACTOR}.use_torch_compile": "speed and memory",
+    f"{_ACTOR}.fsdp_config.*": "speed, memory and precision, except for the owned ones",
+    f"{_REF}.use_torch_compile": "speed and memory",
+    f"{_REF}.fsdp_config.*": "speed, memory and precision",
+    f"{_ROLLOUT}.load_format": "how weights reach the engine before the first step",
+    f"{_ROLLOUT}.free_cache_engine": "speed and memory",
+    f"{_ROLLOUT}.dtype": "speed, memory and precision",
+    f"{_ROLLOUT}.enforce_eager": "speed and memory",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",
+    f"{_INIT}.num_cpus": "Ray counts actors",
+    f"{_INIT}.object_store_memory": "memory",
+}
+"""Keys that ``compose`` sets and a recipe may change, with what they change."""
+
+
+OWNED_KEYS = {
+    **REASONS,
+    **{key: f"the recipe has a key for it, `{own}`" for key, own in SAME_MEANING.items()},
+}
+"""Patterns of keys that a recipe may not set, each with the reason as a part of a sentence."""

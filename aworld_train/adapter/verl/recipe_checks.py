@@ -1,0 +1,144 @@
+"""Everything in a recipe that VeRL or a run on it cannot use, found without importing VeRL."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aworld_train.adapter.verl.compose import on_cpu
+from aworld_train.adapter.verl.name_checks import name_faults, value_at
+from aworld_train.recipe.interpolation import has_lookup
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.secret_keys import looks_secret
+from aworld_train.recipe.tree import KeyPath, dotted, leaves
+
+UNUSABLE_ESTIMATORS = {
+    "remax": "reward_baselines",
+    "optimal_token_baseline": "sum_pi_squared",
+    "tir_optimal_token_baseline": "sum_pi_squared",
+}
+"""Estimators that VeRL's current trainer cannot use, with the input that only its older trainer computes."""
+_CRITIC_MODEL = "critic.model.path"
+_CRITIC_SIZES = ("critic.ppo_micro_batch_size_per_gpu", "critic.use_dynamic_bsz")
+
+
+def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """The faults of a checked recipe: the recipe's key, and one sentence for each.
+
+    Raises:
+        DependencyMissing: VeRL is not installed.
+    """
+    yield from _raw_values(recipe)
+    yield from _without_gpu(recipe)
+    yield from name_faults(recipe)
+    yield from _estimator(recipe)
+
+
+def _without_gpu(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    if not on_cpu(recipe):
+        return
+    if recipe.model.lora.rank > 0:
+        yield (
+            ("model", "lora", "rank"),
+            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work with rollout.engine=transformers: "
+            "VeRL sends merged LoRA weights in bfloat16, so the engine would sample from another model than is "
+            "trained. Set model.lora.rank=0, or rollout.engine=vllm on a GPU.",
+        )
+    library = "actor_rollout_ref.model.external_lib"
+    if value_at(recipe.raw, library) is not None:
+        yield (
+            ("verl", *library.split(".")),
+            f"verl.{library} cannot be set with rollout.engine=transformers, which VeRL loads by this key.",
+        )
+
+
+def _raw_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    for path, value in leaves(recipe.raw):
+        key: KeyPath = ("verl", *path)
+        refers = isinstance(value, str) and has_lookup(value)
+        if looks_secret(path) and value is not None:
+            yield (
+                key,
+                f"verl.{dotted(path)} looks like a secret, and VeRL's configuration is written into the run folder. "
+                "Export it as an environment variable instead: VeRL's processes inherit the environment.",
+            )
+        elif refers and path[:1] == ("ray_kwargs",):
+            yield (
+                key,
+                f"verl.{dotted(path)} refers to an environment variable, and Ray shows what it is started with on "
+                "command lines and in its logs. Write the value itself, or leave it to the environment, which VeRL's "
+                "processes inherit.",
+            )
+        elif refers and path == ("trainer", "wandb_proxy"):
+            yield (
+                key,
+                "verl.trainer.wandb_proxy refers to an environment variable, and VeRL sends its configuration to "
+                "Weights & Biases. Export HTTPS_PROXY instead: VeRL's processes inherit the environment.",
+            )
+    yield from _batches(recipe)
+
+
+def _batches(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Raw sizes that go with sizes of the recipe."""
+    tasks = recipe.trainer.batch_size
+    samples = value_at(recipe.raw, "data.train_max_samples")
+    if isinstance(samples, int) and samples != -1 and samples < tasks:
+        yield (
+            ("verl", "data", "train_max_samples"),
+            f"verl.data.train_max_samples is {samples}, fewer tasks than one step takes "
+            f"(trainer.batch_size is {tasks}).",
+        )
+    part = value_at(recipe.raw, "data.gen_batch_size")
+    if isinstance(part, int) and (part < 1 or tasks % part):
+        yield (
+            ("verl", "data", "gen_batch_size"),
+            f"trainer.batch_size ({tasks}) must be a multiple of verl.data.gen_batch_size ({part}).",
+        )
+    length = value_at(recipe.raw, "actor_rollout_ref.rollout.max_model_len")
+    tokens = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+    if isinstance(length, int) and length < tokens:
+        yield (
+            ("verl", "actor_rollout_ref", "rollout", "max_model_len"),
+            f"verl.actor_rollout_ref.rollout.max_model_len is {length}, fewer than the {tokens} tokens of the longest "
+            "episode (dataset.max_prompt_tokens and rollout.max_response_tokens).",
+        )
+
+
+def _estimator(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    name, raw = recipe.algorithm.name, recipe.raw
+    key: KeyPath = ("algorithm", "name")
+    if name in UNUSABLE_ESTIMATORS:
+        yield (
+            key,
+            f"algorithm.name={name} needs {UNUSABLE_ESTIMATORS[name]}, which only VeRL's older trainer computes. "
+            "Choose another one, such as grpo or rloo.",
+        )
+    if name == "gdpo" and not value_at(raw, "algorithm.gdpo_reward_keys"):
+        yield key, "algorithm.name=gdpo needs the parts of the score in verl.algorithm.gdpo_reward_keys."
+    enabled = value_at(raw, "critic.enable")
+    if name == "gae" or enabled:
+        cause = "algorithm.name=gae" if name == "gae" else "verl.critic.enable"
+        yield from _critic(recipe, key if name == "gae" else ("verl", "critic", "enable"), cause)
+    elif warmup := value_at(raw, "trainer.critic_warmup"):
+        yield (
+            ("verl", "trainer", "critic_warmup"),
+            f"verl.trainer.critic_warmup is {warmup}, and there is no critic: the first steps would train nothing.",
+        )
+
+
+def _critic(recipe: Recipe, key: KeyPath, cause: str) -> Iterator[tuple[KeyPath, str]]:
+    raw: dict[str, Any] = recipe.raw
+    if on_cpu(recipe):
+        yield (
+            key,
+            f"{cause} needs a critic, which needs a GPU. Choose an estimator without one, such as grpo.",
+        )
+        return
+    missing = [] if value_at(raw, _CRITIC_MODEL) else [f"verl.{_CRITIC_MODEL}"]
+    if not any(value_at(raw, size) for size in _CRITIC_SIZES):
+        missing.append(f"verl.{_CRITIC_SIZES[0]}")
+    if value_at(raw, "critic.enable") is False:
+        yield key, f"{cause} needs a critic, and verl.critic.enable is false. Leave that key out."
+    elif missing:
+        yield (
+            key,
+            f"{cause} needs a critic: set {' and '.join(missing)}, or choose an estimator without one, such as grpo.",
+        )

@@ -1,0 +1,202 @@
+"""Names in a recipe are those that VeRL knows when it runs, read from its source."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.base import framework_of, recipe_faults
+from aworld_train.adapter.verl import schema
+from aworld_train.adapter.verl.config_classes import verl_folder
+from aworld_train.adapter.verl.name_checks import AGGREGATIONS, ESTIMATORS, LOGGERS, RAW_NAMES, value_at
+from aworld_train.adapter.verl.recipe_checks import UNUSABLE_ESTIMATORS
+from aworld_train.adapter.verl.registries import compared, registered
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.schema import AlgorithmSection
+from aworld_train.recipe.tree import merge, nested
+
+pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
+
+GPU = {"model": {"path": "org/model"}, "rollout": {"engine": "vllm"}}
+
+
+def refusal(*overrides: str, base: Any = GPU) -> str:
+    with pytest.raises(RecipeError) as caught:
+        framework_of(recipes.load(base, overrides))
+    return caught.value.message
+
+
+def test_the_names_are_those_of_verl_s_own_registries() -> None:
+    from verl.checkpoint_engine.base import CheckpointEngineRegistry
+    from verl.trainer.ppo import core_algos
+    from verl.utils.tracking import Tracking
+
+    assert ESTIMATORS() == {str(getattr(name, "value", name)) for name in core_algos.ADV_ESTIMATOR_REGISTRY}
+    losses = RAW_NAMES["actor_rollout_ref.actor.policy_loss.loss_mode"][1]
+    assert losses() == set(core_algos.POLICY_LOSS_REGISTRY)
+    assert LOGGERS() == set(Tracking.supported_backend)
+    engines = RAW_NAMES["actor_rollout_ref.rollout.checkpoint_engine.backend"][1]
+    assert engines() >= set(CheckpointEngineRegistry._registry)
+
+
+def test_every_aggregation_and_estimate_of_kl_that_was_read_can_be_computed() -> None:
+    import torch
+    from verl.trainer.ppo import core_algos
+
+    values = torch.ones(2, 3)
+    for name in AGGREGATIONS():
+        core_algos.agg_loss(values, values, name)
+    for name in RAW_NAMES["algorithm.kl_penalty"][1]():
+        core_algos.kl_penalty(values, values, name)
+    with pytest.raises(ValueError, match="Invalid loss_agg_mode"):
+        core_algos.agg_loss(values, values, "token-average")
+
+
+@pytest.mark.parametrize("key", RAW_NAMES)
+def test_verl_s_default_is_one_of_the_names_that_were_read(key: str) -> None:
+    defaults = schema.resolve(
+        merge(schema.default_config(), nested(("actor_rollout_ref", "rollout", "name"), "vllm"))
+    )
+    names = RAW_NAMES[key][1]()
+    assert len(names) > 1
+    assert value_at(defaults, key) in {*names, None}
+
+
+def test_the_recipe_s_own_defaults_are_names_of_verl() -> None:
+    assert AlgorithmSection().name in ESTIMATORS()
+    assert AlgorithmSection().loss_aggregation in AGGREGATIONS()
+    assert {"console", "file"} <= LOGGERS()
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("algorithm.name=grop", "grpo"),
+        ("algorithm.name=reinforce++", "reinforce_plus_plus"),
+        ("algorithm.loss_aggregation=token_mean", "token-mean"),
+        ("trainer.loggers=[wandbb]", "wandb"),
+        ("verl.actor_rollout_ref.actor.policy_loss.loss_mode=gsp", "gspo"),
+        ("verl.actor_rollout_ref.actor.kl_loss_type=ABS", "abs"),
+        ("verl.algorithm.kl_penalty=low_var", "low_var_kl"),
+        ("verl.algorithm.kl_ctrl.type=adaptiv", "adaptive"),
+        ("verl.algorithm.rollout_correction.rollout_is=tokens", "token"),
+        ("verl.actor_rollout_ref.actor.strategy=fsdpp", "fsdp"),
+        ("verl.actor_rollout_ref.actor.optim.lr_scheduler_type=cosin", "cosine"),
+        ("verl.actor_rollout_ref.actor.optim.optimizer=Adamw", "AdamW"),
+        ("verl.actor_rollout_ref.rollout.checkpoint_engine.backend=ncl", "nccl"),
+        ("verl.trainer.v1.sampler.max_off_policy_strategy=dropp", "drop"),
+        ("verl.distillation.distillation_loss.loss_mode=forward_kl", "forward_kl_topk"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(override: str, meant: str) -> None:
+    message = refusal(override)
+    key = override.partition("=")[0]
+    assert key in message
+    assert f"did you mean {meant!r}?" in message
+
+
+def test_a_name_like_no_other_is_refused_with_all() -> None:
+    assert "VeRL has no advantage estimator 'zzz'; it has gae, gdpo," in refusal("algorithm.name=zzz")
+
+
+def test_all_unknown_names_are_named_at_once() -> None:
+    recipe = recipes.load(
+        GPU, ["algorithm.name=grop", "trainer.loggers=[wandb,tensorbord]", "verl.critic.strategy=x"]
+    )
+    assert [path for path, _ in recipe_faults(recipe)] == [
+        ("algorithm", "name"),
+        ("trainer", "loggers", "1"),
+        ("verl", "critic", "strategy"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "algorithm.name=rloo",
+        "algorithm.loss_aggregation=seq-mean-token-sum",
+        "trainer.loggers=[wandb,mlflow,tensorboard]",
+        "verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo",
+        "verl.algorithm.kl_penalty=k3+",
+        "verl.algorithm.rollout_correction.rollout_is=null",
+        "verl.actor_rollout_ref.actor.optim.optimizer=SGD",
+    ],
+)
+def test_a_name_that_verl_knows_passes(override: str) -> None:
+    framework_of(recipes.load(GPU, [override]))
+
+
+def test_names_that_a_user_s_code_registers_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ["algorithm.name=mine", "verl.actor_rollout_ref.model.external_lib=my.module"]
+    framework_of(recipes.load(GPU, own))
+    assert "external_lib cannot be set" in refusal(*own, base={"model": {"path": "org/model"}})
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my.module")
+    framework_of(recipes.load(GPU, own[:1]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            ["algorithm.name=gae"],
+            "needs a critic: set verl.critic.model.path and verl.critic.ppo_micro_batch",
+        ),
+        (["algorithm.name=gae", "verl.critic.enable=false"], "verl.critic.enable is false"),
+        (["algorithm.name=gae", "rollout.engine=transformers"], "which needs a GPU"),
+        (["verl.critic.enable=true"], "verl.critic.enable needs a critic: set verl.critic.model.path"),
+        (["verl.trainer.critic_warmup=2"], "the first steps would train nothing"),
+        (["algorithm.name=remax"], "needs reward_baselines"),
+        (["algorithm.name=gdpo"], "verl.algorithm.gdpo_reward_keys"),
+        (["verl.data.train_max_samples=3"], "fewer tasks than one step takes"),
+        (["verl.data.gen_batch_size=5"], "must be a multiple of verl.data.gen_batch_size"),
+        (["verl.actor_rollout_ref.rollout.max_model_len=100"], "fewer than the 2048 tokens"),
+    ],
+)
+def test_what_the_estimator_or_the_sizes_need_is_named(overrides: list[str], sentence: str) -> None:
+    assert sentence in refusal(*overrides)
+
+
+def test_gae_with_a_critic_passes() -> None:
+    critic = ["verl.critic.model.path=org/model", "verl.critic.ppo_micro_batch_size_per_gpu=8"]
+    framework_of(recipes.load(GPU, ["algorithm.name=gae", *critic]))
+
+
+def test_the_inputs_of_refused_estimators_are_computed_by_the_older_trainer_alone() -> None:
+    current = "".join(file.read_text("utf-8") for file in (verl_folder() / "trainer/ppo/v1").glob("*.py"))
+    older = (verl_folder() / "trainer/ppo/ray_trainer.py").read_text("utf-8")
+    for field in UNUSABLE_ESTIMATORS.values():
+        assert f'"{field}"' not in current
+        assert f'"{field}"' in older
+    assert "use_pf_ppo" not in current
+
+
+def test_each_form_in_which_a_name_is_written_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aworld_train.adapter.verl.registries.verl_folder", lambda: tmp_path)
+    (tmp_path / "forms_of_names.py").write_text(
+        "class Kind(str, Enum):\n    A = 'a'\n\n"
+        "@add(Kind.A)\ndef f(): ...\n@add('b', backend=['c', 'd'])\ndef g(mode):\n"
+        "    if mode == 'x':\n        return 1\n    elif mode in ('y', 'z'):\n        return 2\n"
+        "    if mode == 'no':\n        raise ValueError\n"
+    )
+    assert registered("forms_of_names.py", "add") == {"a", "b", "c", "d"}
+    assert compared("forms_of_names.py", "g", "mode") == {"x", "y", "z"}
+
+
+def test_reading_names_imports_neither_verl_nor_torch() -> None:
+    script = (
+        "import sys\n"
+        "from aworld_train.adapter.verl import name_checks\n"
+        "for _, names in name_checks.RAW_NAMES.values(): assert names()\n"
+        "name_checks.torch_optimizers()\n"
+        "print(sorted({'verl', 'torch', 'ray', 'transformers'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
