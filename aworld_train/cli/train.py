@@ -21,6 +21,20 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write the framework's configuration, print the command, stop.")
     ] = False,
+    launcher: Annotated[
+        str | None,
+        typer.Option(
+            "--launcher",
+            metavar="NAME",
+            help="Where the run runs: local, ray, slurm or kubernetes; default: local.",
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once the job is submitted; not with the launcher local.")
+    ] = False,
+    submit: Annotated[
+        bool, typer.Option("--submit", help="Submit what the launcher kubernetes has rendered.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
@@ -37,24 +51,28 @@ def train(
 
         aworld-train train recipes/quickstart.yaml --resume
     """
+    from aworld_train import launch
     from aworld_train import recipe as recipes
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
 
+    launch_by = launch.find(launcher or "local")
     trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
+    assert isinstance(trainer.train_processor, FrameworkProcessor)
     if dry_run:
-        assert isinstance(trainer.train_processor, FrameworkProcessor)
-        run_dir, plan = trainer.train_processor.write_plan()
-        config = run_dir / plan.config
+        processor = trainer.train_processor
+        config, command = launch_by.dry_run(processor)
         if as_json:
-            console.print_json(
-                {"run_dir": str(run_dir), "config": str(config), "command": list(plan.command)}
-            )
+            run_dir = str(processor.run_dir(processor.checked.recipe))
+            console.print_json({"run_dir": run_dir, "config": str(config), "command": list(command)})
         else:
             console.note(f"The configuration is {config}. The command:")
-            typer.echo(shlex.join(plan.command))
+            typer.echo(shlex.join(command))
         return
-    summary = trainer.train(resume=resume, quiet=quiet or as_json)
+    options = launch.LaunchOptions(resume=resume, quiet=quiet or as_json, detach=detach, submit=submit)
+    summary = launch_by.launch(trainer.train_processor, options)
+    if summary is None:
+        return
     if as_json:
         console.print_json(summary.to_json())
     else:

@@ -133,6 +133,15 @@ class FrameworkProcessor(TrainerProcessor):
         """The folder of the recipe's run."""
         return Path(self.run_path) / recipe.name
 
+    @property
+    def checked(self) -> LoadedRecipe:
+        """The recipe that ``check_config`` has checked.
+
+        Raises:
+            ValueError: It has not been called.
+        """
+        return self._checked()[0]
+
     def train(self, *, resume: bool = False, quiet: bool = False) -> RunSummary:
         """Train to the recipe's last step, showing progress on stderr.
 
