@@ -56,7 +56,8 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.val_every",
             "trainer.save_every",
             "trainer.keep_checkpoints",
-            "cluster.ranks",
+            "cluster.nodes",
+            "cluster.gpus_per_node",
         ],
     ),
     (
@@ -349,7 +350,7 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         )
     elif minibatch * rollout.n % ranks:
         yield (
-            ("cluster", "ranks"),
+            ("cluster", "gpus_per_node"),
             f"the {minibatch * rollout.n} episodes of one update ({minibatch} tasks of `rollout.n` "
             f"{rollout.n}) must be a multiple of the {ranks} ranks that share them",
         )

@@ -364,11 +364,33 @@ class TrainerSection:
     )
 
 
+class LauncherName(Enum):
+    """Where a run runs."""
+
+    local = "local"
+    ray = "ray"
+    slurm = "slurm"
+    kubernetes = "kubernetes"
+
+
 @dataclass
 class ClusterSection:
-    """The training processes."""
+    """The machines of a run, and the training processes on them."""
 
-    ranks: int = _doc("Training processes, each on a GPU of its own; without GPUs they share the cores.", 1)
+    launcher: LauncherName = _doc(
+        "Where the run runs: local (this machine), ray (an existing Ray cluster), slurm or kubernetes.",
+        LauncherName.local,
+    )
+    nodes: int = _doc("Machines that train together.", 1)
+    gpus_per_node: int = _doc(
+        "GPUs of each machine, with a training process each; without GPUs as many processes share the cores.",
+        1,
+    )
+
+    @property
+    def ranks(self) -> int:
+        """The training processes of all machines."""
+        return self.nodes * self.gpus_per_node
 
 
 @dataclass

@@ -166,7 +166,7 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
         f"dataset.val={data / 'val.parquet'}",
         f"agent.command=[python,{REPOSITORY / 'recipes' / 'agents' / 'openai_script.py'}]",
         "reward.function=beside:score",
-        "cluster.ranks=2",
+        "cluster.gpus_per_node=2",
         "dataset.val_limit=2",
         "dataset.max_prompt_tokens=400",
         "rollout.max_response_tokens=256",

@@ -70,7 +70,7 @@ def test_two_ranks_with_two_replicas_and_a_kl_loss_train(workspace: Workspace) -
         "name=ranks",
         # So many that in some group they differ: without that nothing is learned, and there is no divergence.
         "rollout.n=16",
-        "cluster.ranks=2",
+        "cluster.gpus_per_node=2",
         "algorithm.kl_coef=0.01",
         "trainer.steps=2",
         "trainer.val_every=2",

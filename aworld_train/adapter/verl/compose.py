@@ -245,8 +245,8 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
         "trainer.experiment_name": recipe.name,
         "trainer.logger": ["console", "file", *trainer.loggers],
         "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
-        "trainer.nnodes": 1,
-        "trainer.n_gpus_per_node": recipe.cluster.ranks,
+        "trainer.nnodes": recipe.cluster.nodes,
+        "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
         "trainer.total_training_steps": trainer.steps,
         "trainer.total_epochs": trainer.steps,  # every epoch has at least one step, so steps always end first
         "trainer.val_only": val_only,
@@ -273,7 +273,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
         # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
         init["runtime_env"]["py_executable"] = quoted
     if on_cpu(recipe):
-        init |= {"num_gpus": recipe.cluster.ranks, "object_store_memory": _OBJECT_STORE_BYTES}
+        init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": _OBJECT_STORE_BYTES}
     return {"ray_kwargs.ray_init": init}
 
 

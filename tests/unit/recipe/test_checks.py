@@ -24,7 +24,7 @@ def refusal(*overrides: str) -> str:
         "agent.episode_timeout",
         "algorithm.clip_low",
         "algorithm.clip_high",
-        "cluster.ranks",
+        "cluster.gpus_per_node",
         "dataset.max_prompt_tokens",
         "dataset.val_limit",
         "env.workers",
@@ -93,7 +93,7 @@ def test_negative_amounts_are_refused_and_zero_is_not(key: str) -> None:
             "`trainer.batch_size` (16) must be a multiple of `trainer.minibatch_size` (5)",
         ),
         ("trainer.minibatch_size=32", "`trainer.batch_size` (16) must be a multiple of"),
-        ("cluster.ranks=3", "must be a multiple of the 3 ranks that share them"),
+        ("cluster.gpus_per_node=3", "must be a multiple of the 3 ranks that share them"),
         ("trainer.microbatch_size=7", "must be a multiple of `trainer.microbatch_size` (7)"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_cassette_s_rule_is_a_list_of_arguments_to_ignore(rule: str) -> None:
 
 
 def test_all_nonsense_is_said_at_once() -> None:
-    message = refusal("trainer.steps=0", "rollout.top_p=3", "cluster.ranks=0")
+    message = refusal("trainer.steps=0", "rollout.top_p=3", "cluster.gpus_per_node=0")
     assert message.startswith("3 problems:\n")
 
 

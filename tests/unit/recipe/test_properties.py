@@ -57,8 +57,8 @@ def recipes(draw: st.DrawFn) -> Recipe:
     made.trainer.lr = draw(POSITIVE)
     made.trainer.loggers = draw(st.lists(TEXT, max_size=2))
     made.trainer.microbatch_size = draw(st.integers(1, 4))
-    made.cluster.ranks = draw(st.integers(1, 4))
-    per_rank = made.cluster.ranks * made.trainer.microbatch_size
+    made.cluster.gpus_per_node = draw(st.integers(1, 4))
+    per_rank = made.cluster.gpus_per_node * made.trainer.microbatch_size
     made.trainer.minibatch_size = draw(st.none() | st.just(per_rank))
     made.trainer.batch_size = per_rank * draw(st.integers(1, 3))
     return made
