@@ -50,14 +50,19 @@ def train(
         aworld-train train recipes/quickstart.yaml name=long trainer.steps=50
 
         aworld-train train recipes/quickstart.yaml --resume
+
+        aworld-train train recipes/quickstart.yaml --launcher slurm cluster.nodes=2
     """
     from aworld_train import launch
     from aworld_train import recipe as recipes
+    from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
 
-    launch_by = launch.find(launcher or "local")
-    trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
+    changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
+    loaded = recipes.read(recipe, changes, defaults=cluster_defaults())
+    launch_by = launch.find(loaded.recipe.cluster.launcher.value)
+    trainer = AgentTrainer(config=loaded, run_path=str(runs))
     assert isinstance(trainer.train_processor, FrameworkProcessor)
     if dry_run:
         processor = trainer.train_processor
@@ -97,6 +102,7 @@ def _print_summary(summary: object) -> None:
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
         "correct answers that used a tool": _share(summary.correct_with_tool),
         "seconds": f"{summary.seconds:.0f}",
+        **({"place": summary.remark} if summary.remark else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),

@@ -117,6 +117,8 @@ def evaluate(
                 "dataset": {"train": data, "val": data, "val_limit": limit},
                 "trainer": {"batch_size": recipe.cluster.ranks, "minibatch_size": None, "microbatch_size": 1},
                 "algorithm": {"kl_coef": 0.0},
+                # A measurement runs on this machine.
+                "cluster": {"launcher": "local", "nodes": 1},
             },
         )
     ).recipe

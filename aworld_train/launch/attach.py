@@ -9,6 +9,9 @@ from aworld_train.launch.base import JobState, JobStatus, Launcher
 from aworld_train.launch.record import record_file
 from aworld_train.training.summary import NAME, RunSummary, read_summary
 
+_ERROR = "error: "
+"""Begins the line in which the command reports what ended it."""
+
 
 def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> RunSummary:
     """Show the log of the job in a run folder until the job ends.
@@ -25,9 +28,20 @@ def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> Ru
         AworldTrainError: The run was not completed. The error has the kind and exit code that the run ended with.
         KeyboardInterrupt: The user interrupted. The job goes on.
     """
+    held: list[str] = []
     for line in launcher.logs(run_dir, follow=True):
+        (held.append if line.startswith(_ERROR) else show)(line)
+    try:
+        summary = outcome(run_dir, launcher.status(run_dir))
+    except AworldTrainError as error:
+        # The command shows its error itself, and it is the one that ends the log.
+        for line in held:
+            if line != f"{_ERROR}{error.message}":
+                show(line)
+        raise
+    for line in held:
         show(line)
-    return outcome(run_dir, launcher.status(run_dir))
+    return summary
 
 
 def outcome(run_dir: Path, status: JobStatus) -> RunSummary:

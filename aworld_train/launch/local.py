@@ -5,7 +5,9 @@ from pathlib import Path
 
 from aworld_train.errors import UsageError
 from aworld_train.launch.base import DryRun, JobStatus, LaunchOptions
+from aworld_train.launch.unused import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
+from aworld_train.training.placement import Placement
 from aworld_train.training.summary import RunSummary
 
 
@@ -16,7 +18,8 @@ class LocalLauncher:
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary:
         """As ``Launcher.launch``."""
-        return processor.train(resume=options.resume, quiet=options.quiet)
+        placement = Placement(remark=unused_resources(processor.checked.recipe))
+        return processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
 
     def dry_run(self, processor: FrameworkProcessor) -> DryRun:
         """As ``Launcher.dry_run``."""

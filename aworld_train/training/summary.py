@@ -39,6 +39,7 @@ class RunSummary:
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, summed over the attempts of a resumed run.
+        remark: What the user should know about where the run ran, such as machines that it did not use.
         error: ``{kind, message}`` of the error that ended a failed run.
     """
 
@@ -61,6 +62,7 @@ class RunSummary:
     checkpoint: str | None = None
     seconds: float = 0.0
     run_dir: str = ""
+    remark: str | None = None
     error: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""A run over two nodes of a real SLURM: trained to its end across a requeue, and ended by scancel."""
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import SMALL, STARTED_BY, Workspace, wait_for
+from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+LAUNCH = ["--launcher", "slurm", "cluster.nodes=2", *SMALL, "trainer.save_every=100", "rollout.n=4"]
+MAX_CANCEL_SECONDS = 20
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    require_slurm()
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp") as folder,
+        slurm_cluster(Path(folder)) as cluster,
+    ):
+        monkeypatch.setenv("SLURM_CONF", str(cluster.configuration))
+        yield cluster
+
+
+def job_of(workspace: Workspace, name: str) -> str | None:
+    record = workspace.runs / name / "launch.json"
+    return json.loads(record.read_text())["job"] if record.exists() else None
+
+
+def processes_of_tests() -> list[psutil.Process]:
+    """Processes that the tests' runs have started, wherever SLURM has put them."""
+    return [process for process in psutil.process_iter() if variable(process, STARTED_BY) == str(os.getpid())]
+
+
+def variable(process: psutil.Process, name: str) -> str | None:
+    try:
+        return process.environ().get(name)
+    except psutil.Error:
+        return None
+
+
+def nodes_that_train() -> Counter[str | None]:
+    """How many training processes each node has."""
+    ranks = [
+        process for process in processes_of_tests() if "ray::WorkerDict" in " ".join(command_line(process))
+    ]
+    return Counter(variable(process, "SLURMD_NODENAME") for process in ranks)
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def recorded_steps(workspace: Workspace, name: str) -> list[int]:
+    file = workspace.runs / name / "metrics.jsonl"
+    return [row["step"] for row in workspace.metrics(name)] if file.exists() else []
+
+
+def test_a_run_uses_both_nodes_and_goes_on_after_the_time_limit_with_each_step_once(
+    workspace: Workspace, slurm: SlurmCluster
+) -> None:
+    process = workspace.start(
+        "train", "recipes/quickstart.yaml", "name=slurm", *LAUNCH, "cluster.slurm.save_before=60", "--json"
+    )
+    wait_for("first step", lambda: max(recorded_steps(workspace, "slurm"), default=0) >= 1, 900, process)
+    job = job_of(workspace, "slurm")
+    assert job is not None
+    assert nodes_that_train() == dict.fromkeys(NODES, 1)
+    # From now on the limit is less than the minute away at which SLURM warns.
+    elapsed = slurm.command("squeue", "-h", "-o", "%M", "-j", job).strip()
+    minutes = int(elapsed.split(":")[-2]) + 1
+    slurm.command("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+    out, err = process.communicate(timeout=1200)
+    assert process.returncode == 0, err
+    summary = json.loads(out)
+    assert summary["status"] == "completed"
+    assert summary == workspace.summary("slurm")
+    manifest = json.loads((workspace.runs / "slurm" / "manifest.json").read_text())
+    first, second = manifest["attempts"]
+    assert first["from_step"] == 0
+    assert 1 <= second["from_step"] < 4
+    assert recorded_steps(workspace, "slurm") == [0, 1, 2, 3, 4]
+    played = Counter(line["step"] for line in workspace.episodes("slurm") if not line["validate"])
+    assert played == dict.fromkeys((1, 2, 3, 4), 16)
+    checkpoint = workspace.runs / "slurm" / "checkpoints" / "global_step_4" / "actor"
+    assert (checkpoint / "model_world_size_2_rank_1.pt").exists()
+    assert f"Submitted as SLURM job {job}" in err
+    assert "step 4/4" in err
+    assert not processes_of_tests()
+
+
+def test_scancel_ends_all_of_a_run_and_its_tools(workspace: Workspace, slurm: SlurmCluster) -> None:
+    submitted = workspace.run("train", "recipes/quickstart.yaml", "name=cancelled", *LAUNCH, "--detach")
+    assert submitted.returncode == 0, submitted.stderr
+    job = job_of(workspace, "cancelled")
+    assert job is not None
+    log = workspace.runs / "cancelled" / "launch" / f"job-{job}.log"
+    deadline = time.monotonic() + 600
+    while nodes_that_train() != dict.fromkeys(NODES, 1):
+        assert slurm.state(job) in ("PENDING", "RUNNING", "CONFIGURING"), log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.5)
+    tools = [p for p in processes_of_tests() if "aworld_train.serving.local" in " ".join(command_line(p))]
+    assert tools
+    began = time.monotonic()
+    slurm.command("scancel", job)
+    while processes_of_tests() and time.monotonic() - began < MAX_CANCEL_SECONDS:
+        time.sleep(0.2)
+    left = [command_line(process) for process in processes_of_tests()]
+    assert not left
+    assert not list(Path("/tmp").glob("aworld-*")) or private_folder_is_gone(workspace)
+    refused = workspace.run("train", "recipes/quickstart.yaml", "name=cancelled", *LAUNCH)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+
+
+def private_folder_is_gone(workspace: Workspace) -> bool:
+    record = workspace.runs / "cancelled" / "private-folder"
+    return not record.exists() or not (Path("/tmp") / record.read_text()).exists()
+
+
+@pytest.fixture(autouse=True)
+def _no_job_outlives_its_test() -> Iterator[None]:
+    yield
+    for process in processes_of_tests():
+        process.send_signal(signal.SIGKILL)
