@@ -102,7 +102,7 @@ def _print_summary(summary: object) -> None:
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
         "correct answers that used a tool": _share(summary.correct_with_tool),
         "seconds": f"{summary.seconds:.0f}",
-        **({"place": summary.remark} if summary.remark else {}),
+        **({"remark": summary.remark} if summary.remark else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),

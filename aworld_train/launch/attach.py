@@ -9,9 +9,6 @@ from aworld_train.launch.base import JobState, JobStatus, Launcher
 from aworld_train.launch.record import record_file
 from aworld_train.training.summary import NAME, RunSummary, read_summary
 
-_ERROR = "error: "
-"""Begins the line in which the command reports what ended it."""
-
 
 def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> RunSummary:
     """Show the log of the job in a run folder until the job ends.
@@ -28,19 +25,20 @@ def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> Ru
         AworldTrainError: The run was not completed. The error has the kind and exit code that the run ended with.
         KeyboardInterrupt: The user interrupted. The job goes on.
     """
-    held: list[str] = []
+    last: str | None = None
     for line in launcher.logs(run_dir, follow=True):
-        (held.append if line.startswith(_ERROR) else show)(line)
+        if last is not None:
+            show(last)
+        last = line
     try:
         summary = outcome(run_dir, launcher.status(run_dir))
     except AworldTrainError as error:
-        # The command shows its error itself, and it is the one that ends the log.
-        for line in held:
-            if line != f"{_ERROR}{error.message}":
-                show(line)
+        # The command that attaches shows the error too, with which the job's command ends its log.
+        if last is not None and last != f"error: {error.message}":
+            show(last)
         raise
-    for line in held:
-        show(line)
+    if last is not None:
+        show(last)
     return summary
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 from aworld_train.recipe.schema import LauncherName
 
-_VARIABLES = {"nodes": ("NNODES", "SLURM_JOB_NUM_NODES"), "gpus_per_node": ("GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")}
+_VARIABLES = {
+    "nodes": ("NNODES", "SLURM_JOB_NUM_NODES"),
+    "gpus_per_node": ("GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+}
 """Variables by key of ``cluster``; the wrapper's own go first, because a wrapper may use a part of its job."""
 
 

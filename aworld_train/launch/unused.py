@@ -16,19 +16,21 @@ def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ
     cluster = recipe.cluster
     nodes = cluster.nodes if cluster.launcher is LauncherName.slurm else 1
     allocated_nodes = _number(environment.get("SLURM_JOB_NUM_NODES"))
-    gpus = cluster.gpus_per_node if recipe.rollout.engine is not Engine.transformers else 0
+    on_gpus = recipe.rollout.engine is not Engine.transformers
+    gpus = cluster.gpus_per_node if on_gpus else 0
     allocated_gpus = _number(environment.get("SLURM_GPUS_ON_NODE"))
-    parts = []
+    parts, remedies = [], []
     if allocated_nodes > nodes:
         parts.append(f"{nodes} of {allocated_nodes} nodes")
+        remedies.append("cluster.launcher=slurm with cluster.nodes")
     if allocated_gpus > gpus:
         parts.append(f"{gpus} of {allocated_gpus} GPUs per node")
+        remedies.append("cluster.gpus_per_node" if on_gpus else "an engine that uses GPUs (rollout.engine)")
     if not parts:
         return None
-    remedies = {True: "cluster.launcher=slurm with cluster.nodes", False: "cluster.gpus_per_node"}
     return (
         f"The SLURM job {environment.get('SLURM_JOB_ID', '')} has more than the run uses: {' and '.join(parts)}. Set "
-        f"{remedies[allocated_nodes > nodes]}, or ask for less."
+        f"{' and '.join(remedies)}, or ask for less."
     )
 
 

@@ -14,14 +14,15 @@ from aworld_train.adapter.verl.ray_nodes import NODES_VARIABLE, start_ray
 
 def main() -> None:
     """Run VeRL with the configuration that the command line names."""
-    if NODES_VARIABLE in os.environ:
+    several = NODES_VARIABLE in os.environ
+    if several:
         start_ray(Path(os.environ[NODES_VARIABLE]))
     # Importing VeRL takes long, and reads the variables that say which Ray there is.
     from verl.trainer import main_ppo
 
-    from aworld_train.adapter.verl.task_runner import TaskRunner
+    from aworld_train.adapter.verl.task_runner import TaskRunner, on_first_node
 
-    main_ppo.TaskRunnerV1 = TaskRunner
+    main_ppo.TaskRunnerV1 = on_first_node(TaskRunner) if several else TaskRunner
     main_ppo.main()
 
 

@@ -16,7 +16,7 @@ from aworld_train import process_supervisor
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.adapter.verl.ray_nodes import ClusterError, ray_start
+from aworld_train.adapter.verl.ray_nodes import ClusterError, drop_second_gpu_list, ray_start
 
 
 def main() -> None:
@@ -41,6 +41,7 @@ def main() -> None:
     private = Path(message["private"])
     made = _make_private(private, message["secrets"])
     os.environ |= network_variables(address) | message["variables"]
+    drop_second_gpu_list()
     owner = os.getppid()
     os.execv(
         sys.executable,

@@ -116,6 +116,7 @@ def start_ray(file: Path) -> None:
         ClusterError: Ray did not start on a node, or a node did not join within ``MAX_START_SECONDS``.
     """
     nodes = RayNodes(**json.loads(file.read_text()))
+    drop_second_gpu_list()
     deadline = time.monotonic() + MAX_START_SECONDS
     port = _free_port(nodes.head, nodes.port)
     address = f"{nodes.head}:{port}"
@@ -131,6 +132,15 @@ def start_ray(file: Path) -> None:
     others = _start_others(nodes, address)
     os.environ["RAY_ADDRESS"] = address
     _wait_for_all(nodes, {"Ray's head": head, "Ray on the other nodes": others}, deadline)
+
+
+def drop_second_gpu_list() -> None:
+    """Drop the list of GPUs for AMD's runtime where there is CUDA's, which AMD's programs read too.
+
+    SLURM sets both whatever the GPUs are, and VeRL refuses to start with both.
+    """
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        os.environ.pop("ROCR_VISIBLE_DEVICES", None)
 
 
 def _start_others(nodes: RayNodes, address: str) -> "subprocess.Popen[bytes]":

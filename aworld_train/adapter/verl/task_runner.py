@@ -22,6 +22,9 @@ from verl.trainer.ppo.v1 import trainer_base
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 
+_HEAD_RESOURCE = "node:__internal_head__"
+"""Ray gives it to its head's node."""
+
 
 @ray.remote
 class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type: ignore[misc]
@@ -35,6 +38,11 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         save_on_request(Path(os.environ[RUN_DIR_VARIABLE]) / SAVE_REQUEST)
         inherited(config)
+
+
+def on_first_node(runner: Any) -> Any:
+    """The controller's class, whose process Ray starts beside Ray's head, where the run's command is."""
+    return ray.remote(resources={_HEAD_RESOURCE: 0.001})(runner.__ray_metadata__.modified_class)
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:

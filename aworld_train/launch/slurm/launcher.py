@@ -113,7 +113,8 @@ def _run_inside(processor: FrameworkProcessor, options: LaunchOptions, allocatio
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
     record = read_record(run_dir)
-    if record is None or record.job != allocation.job:
+    submitted = record is not None and record.job == allocation.job and bool(record.log)
+    if not submitted:
         write_record(run_dir, LaunchRecord("slurm", allocation.job, os.environ.get("SLURM_CLUSTER_NAME", "")))
     with _shared_folder(run_dir, allocation.job) as shared:
         placement = Placement(
@@ -123,16 +124,29 @@ def _run_inside(processor: FrameworkProcessor, options: LaunchOptions, allocatio
         )
         checkpoint = _checkpoint(run_dir) if resume else None
         try:
-            return processor.train(resume=resume, quiet=options.quiet, placement=placement)
+            summary = processor.train(resume=resume, quiet=options.quiet, placement=placement)
+            # The command that submitted the job shows the summary.
+            return None if submitted else summary
         except Preempted as error:
-            preempted = error
+            message = error.message
     if _checkpoint(run_dir) == checkpoint:
-        raise TrainingFailure(
-            f"{preempted.message} The job is not requeued, because it would get no further: one step, with the start, "
-            "takes longer than the job's time limit (cluster.slurm.time)."
-        )
+        raise _no_further(run_dir, message)
+    _print(Console(stderr=True), f"{message} The job is requeued, and does that.")
     scheduler.requeue(allocation.job)
-    raise preempted
+    return None
+
+
+def _no_further(run_dir: Path, message: str) -> TrainingFailure:
+    """The error of a job that saved nothing new before its limit; the summary gets it too."""
+    failure = TrainingFailure(
+        f"{message} The job is not requeued, because it would get no further: one step, with the start, takes longer "
+        "than the job's time limit allows (cluster.slurm.time)."
+    )
+    if summary := read_summary(run_dir):
+        summary.status = "failed"
+        summary.error = {"kind": failure.kind, "message": failure.message}
+        summary.write(run_dir)
+    return failure
 
 
 @contextmanager
