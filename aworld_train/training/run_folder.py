@@ -40,6 +40,8 @@ LAUNCH_RECORD = "launch.json"
 LAUNCH_FOLDER = "launch"
 """The folder with the files of a launch: a job's script, recipe and log."""
 _PACKAGES = ("mcp", "omegaconf")
+_PLACE = ("cluster.launcher.", "cluster.slurm.")
+"""Keys that say where a run runs and change nothing of what it computes."""
 _BEFORE_A_RUN = ("run.lock", LAUNCH_RECORD, LAUNCH_FOLDER)
 """What may be in the folder of a run that has not begun."""
 
@@ -161,7 +163,7 @@ def _lock(path: Path) -> TextIO:
 
 def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
     previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = differences(previous, dict(recipe))
+    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(_PLACE)]
     if changed:
         raise UsageError(
             f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "

@@ -125,7 +125,6 @@ def _run_inside(processor: FrameworkProcessor, options: LaunchOptions, allocatio
         checkpoint = _checkpoint(run_dir) if resume else None
         try:
             summary = processor.train(resume=resume, quiet=options.quiet, placement=placement)
-            # The command that submitted the job shows the summary.
             return None if submitted else summary
         except Preempted as error:
             message = error.message

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aworld_train import launch
+from aworld_train.adapter.verl.framework import VerlFramework
 from aworld_train.errors import EnvironmentFailure, TrainingFailure, UsageError
 from aworld_train.launch.attach import attach
 from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
@@ -15,7 +16,7 @@ from aworld_train.launch.job import job_command, write_job_recipe
 from aworld_train.launch.record import LaunchRecord
 from aworld_train.recipe import differences, read
 from aworld_train.training.framework_processor import FrameworkProcessor
-from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.run_folder import check_run_folder, open_run_folder
 from aworld_train.training.summary import RunSummary
 
 ENDED = JobStatus(JobState.ended, "COMPLETED", 0)
@@ -121,3 +122,15 @@ def test_the_summary_of_an_earlier_launch_says_nothing_about_a_job(tmp_path: Pat
     assert json.loads((tmp_path / "summary.json").read_text())["status"] == "completed"
     with pytest.raises(TrainingFailure, match="before its run began"):
         attach(Scheduler(KILLED), tmp_path, lambda _: None)
+
+
+def test_a_run_goes_on_in_another_place_but_not_on_another_number_of_machines(tmp_path: Path) -> None:
+    def unresolved(*overrides: str) -> dict[str, object]:
+        return read({"name": "a"}, list(overrides)).unresolved
+
+    first = unresolved("cluster.launcher=slurm", "cluster.nodes=2", "cluster.slurm.time=60")
+    open_run_folder(tmp_path / "a", VerlFramework(), first, [], resume=False).close()
+    elsewhere = unresolved("cluster.launcher=ray", "cluster.nodes=2", "cluster.slurm.partition=long")
+    open_run_folder(tmp_path / "a", VerlFramework(), elsewhere, [], resume=True).close()
+    with pytest.raises(UsageError, match=r"Changed: cluster\.nodes\."):
+        open_run_folder(tmp_path / "a", VerlFramework(), unresolved(), [], resume=True)
