@@ -1,6 +1,7 @@
 """`aworld-train train`: calls ``AgentTrainer`` and prints the summary."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,9 @@ def train(
         bool, typer.Option("--submit", help="Submit what the launcher kubernetes has rendered.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary (detached: the job) as one JSON object.")
+    ] = False,
 ) -> None:
     """Train the agent that a recipe describes.
 
@@ -63,9 +66,9 @@ def train(
     loaded = recipes.read(recipe, changes, defaults=cluster_defaults())
     launch_by = launch.find(loaded.recipe.cluster.launcher.value)
     trainer = AgentTrainer(config=loaded, run_path=str(runs))
-    assert isinstance(trainer.train_processor, FrameworkProcessor)
+    processor = trainer.train_processor
+    assert isinstance(processor, FrameworkProcessor)
     if dry_run:
-        processor = trainer.train_processor
         config, command = launch_by.dry_run(processor)
         if as_json:
             run_dir = str(processor.run_dir(processor.checked.recipe))
@@ -75,10 +78,11 @@ def train(
             typer.echo(shlex.join(command))
         return
     options = launch.LaunchOptions(resume=resume, quiet=quiet or as_json, detach=detach, submit=submit)
-    summary = launch_by.launch(trainer.train_processor, options)
+    summary = launch_by.launch(processor, options)
     if summary is None:
-        return
-    if as_json:
+        if as_json and (record := launch.read_record(processor.run_dir(processor.checked.recipe))):
+            console.print_json(asdict(record))
+    elif as_json:
         console.print_json(summary.to_json())
     else:
         _print_summary(summary)

@@ -129,9 +129,11 @@ def start_ray(file: Path) -> None:
         {"Ray's head on this node": head},
         deadline,
     )
-    others = _start_others(nodes, address)
+    processes = {"Ray's head": head}
+    if len(nodes.addresses) > 1:
+        processes["Ray on the other nodes"] = _start_others(nodes, address)
     os.environ["RAY_ADDRESS"] = address
-    _wait_for_all(nodes, {"Ray's head": head, "Ray on the other nodes": others}, deadline)
+    _wait_for_all(nodes, processes, deadline)
 
 
 def drop_second_gpu_list() -> None:
@@ -174,11 +176,22 @@ def _wait_for_all(
 ) -> None:
     import ray
 
-    ray.init(log_to_driver=False, logging_level="WARNING")
+    _wait(_attached, lambda: f"the head {nodes.head}", processes, deadline)
     try:
         _wait(lambda: not _missing(nodes), lambda: _missing(nodes), processes, deadline)
     finally:
         ray.shutdown()
+
+
+def _attached() -> bool:
+    """Attach this process to Ray; False if the head is not ready yet."""
+    import ray
+
+    try:
+        ray.init(log_to_driver=False, logging_level="WARNING")
+    except (ConnectionError, RuntimeError):
+        return False
+    return True
 
 
 def _missing(nodes: RayNodes) -> str:

@@ -62,8 +62,8 @@ class SlurmLauncher:
 
     def dry_run(self, processor: FrameworkProcessor) -> DryRun:
         """As ``Launcher.dry_run``."""
-        run_dir, _ = processor.write_plan()
-        script = write_script(processor.checked, run_dir, resume=False)
+        recipe = processor.checked.recipe
+        script = write_script(processor.checked, processor.run_dir(recipe).resolve(), resume=False)
         return DryRun(script, ["sbatch", "--export=ALL", str(script)])
 
     def status(self, run_dir: Path) -> JobStatus:
@@ -112,8 +112,7 @@ def _run_inside(processor: FrameworkProcessor, options: LaunchOptions, allocatio
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
-    record = read_record(run_dir)
-    submitted = record is not None and record.job == allocation.job and bool(record.log)
+    submitted = scheduler.SUBMITTED in os.environ
     if not submitted:
         write_record(run_dir, LaunchRecord("slurm", allocation.job, os.environ.get("SLURM_CLUSTER_NAME", "")))
     with _shared_folder(run_dir, allocation.job) as shared:

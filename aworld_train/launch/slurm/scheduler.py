@@ -3,12 +3,14 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from aworld_train.errors import AworldTrainError, DependencyMissing, TrainingFailure
 from aworld_train.launch.base import JobState, JobStatus
 
+SUBMITTED = "AWORLD_TRAIN_SUBMITTED"
+"""Name of the environment variable that is set in a job which the launcher has submitted."""
 MAX_SECONDS = 60.0
 _WAITING = {
     "PENDING",
@@ -30,7 +32,7 @@ def submit(script: Path) -> str:
         TrainingFailure: SLURM refused it.
     """
     # An option on the command line takes precedence over SBATCH_EXPORT, by which a site may switch this off.
-    output = _run("sbatch", "--parsable", "--export=ALL", str(script))
+    output = _run("sbatch", "--parsable", f"--export=ALL,{SUBMITTED}=1", str(script))
     return output.strip().splitlines()[-1].split(";")[0]
 
 
@@ -93,7 +95,7 @@ def _fields(line: str) -> dict[str, str]:
     return dict(_FIELD.findall(line))
 
 
-def _run(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+def _run(program: str, *arguments: str) -> str:
     """What a command of SLURM printed.
 
     Raises:
