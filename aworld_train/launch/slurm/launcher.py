@@ -107,8 +107,14 @@ class SlurmLauncher:
             )
 
 
-def _run_inside(processor: FrameworkProcessor, options: LaunchOptions, allocation: Allocation) -> RunSummary:
-    """Run a recipe over the nodes of the allocation that this process belongs to."""
+def _run_inside(
+    processor: FrameworkProcessor, options: LaunchOptions, allocation: Allocation
+) -> RunSummary | None:
+    """Run a recipe over the nodes of the allocation that this process belongs to.
+
+    Returns:
+        The summary; None if the job was requeued, or if the command that submitted it shows the summary.
+    """
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
