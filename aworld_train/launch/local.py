@@ -17,7 +17,16 @@ class LocalLauncher:
     name = "local"
 
     def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary:
-        """As ``Launcher.launch``."""
+        """As ``Launcher.launch``.
+
+        Raises:
+            UsageError: The run is to be detached, which only a job can be.
+        """
+        if options.detach:
+            raise UsageError(
+                "A run on this machine ends with its command, so it cannot be detached. Leave --detach out (nohup keeps "
+                "the command going without a terminal), or name a launcher with --launcher."
+            )
         placement = Placement(remark=unused_resources(processor.checked.recipe))
         return processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
 

@@ -28,6 +28,7 @@ from aworld_train.training.run_folder import LAUNCH_FOLDER, check_run_folder, ha
 from aworld_train.training.summary import RunSummary, read_summary
 
 _MAX_STOP_SECONDS = 120.0
+_MAX_SILENT_SECONDS = 600.0
 _POLL_SECONDS = 2.0
 _STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and requeueing
 
@@ -182,6 +183,7 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
     position = 0
     rest = b""
     next_poll = 0.0
+    poll = _Poll(job)
     ended = not follow
     while True:
         if log.exists():
@@ -198,7 +200,30 @@ def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
         time.sleep(0.5)
         if time.monotonic() > next_poll:
             next_poll = time.monotonic() + _POLL_SECONDS
-            ended = scheduler.status(job).state in (JobState.ended, JobState.unknown)
+            ended = poll.ended()
+
+
+class _Poll:
+    """Asks SLURM about a job; a controller that is down for a while does not end the waiting."""
+
+    def __init__(self, job: str):
+        self._job = job
+        self._answered = time.monotonic()
+
+    def ended(self) -> bool:
+        """Whether SLURM says that the job has ended, or knows it no more.
+
+        Raises:
+            TrainingFailure: SLURM has not answered for ten minutes.
+        """
+        try:
+            state = scheduler.status(self._job).state
+        except TrainingFailure as error:
+            if time.monotonic() - self._answered > _MAX_SILENT_SECONDS:
+                raise TrainingFailure(f"{error.message} The job {self._job} may go on.") from error
+            return False
+        self._answered = time.monotonic()
+        return state in (JobState.ended, JobState.unknown)
 
 
 def _print(console: Console, line: str) -> None:

@@ -65,6 +65,11 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, content: str) -> 
         launch.read_record(tmp_path)
 
 
+def test_a_run_on_this_machine_cannot_be_detached() -> None:
+    with pytest.raises(UsageError, match="--detach"):
+        launch.find("local").launch(FrameworkProcessor("runs"), LaunchOptions(detach=True))
+
+
 def test_an_unknown_launcher_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(UsageError, match="local, slurm"):
         launch.find("slrum")
