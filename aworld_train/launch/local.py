@@ -24,8 +24,8 @@ class LocalLauncher:
         """
         if options.detach:
             raise UsageError(
-                "A run on this machine ends with its command, so it cannot be detached. Leave --detach out (nohup keeps "
-                "the command going without a terminal), or name a launcher with --launcher."
+                "A run on this machine ends with its command, so it cannot be detached. Leave --detach out (nohup "
+                "keeps the command going without a terminal), or name a launcher with --launcher."
             )
         placement = Placement(remark=unused_resources(processor.checked.recipe))
         return processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
