@@ -27,7 +27,7 @@ def train(
         typer.Option(
             "--launcher",
             metavar="NAME",
-            help="Where the run runs: local, ray, slurm or kubernetes; default: local.",
+            help="Where the run runs: local, ray, slurm or kubernetes; default: the recipe's cluster.launcher.",
         ),
     ] = None,
     detach: Annotated[
