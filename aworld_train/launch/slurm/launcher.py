@@ -119,6 +119,7 @@ def _run_inside(
     recipe = processor.checked.recipe
     run_dir = processor.run_dir(recipe).resolve()
     resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
+    check_run_folder(run_dir, resume=resume)
     submitted = scheduler.SUBMITTED in os.environ
     if not submitted:
         write_record(run_dir, LaunchRecord("slurm", allocation.job, os.environ.get("SLURM_CLUSTER_NAME", "")))

@@ -54,8 +54,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert launch.read_record(tmp_path) is None
     assert launch.launcher_of(tmp_path).name == "local"
     assert launch.read_record(tmp_path) is None
-    record = submitted(tmp_path)
-    assert launch.read_record(tmp_path) == record
+    record = submitted(tmp_path / "runs" / "a")
+    assert launch.read_record(tmp_path / "runs" / "a") == record
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"launcher": "slurm"}'])
