@@ -18,7 +18,7 @@ from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluste
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-STEPS = 40
+STEPS = 60
 """So many that the limit, which SLURM looks at every 30 seconds, comes before the last."""
 RARELY = ["trainer.save_every=1000", "trainer.val_every=1000"]
 SHORT = [*SMALL, *RARELY, "trainer.microbatch_size=8"]
