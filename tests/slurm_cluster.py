@@ -1,5 +1,6 @@
 """A SLURM cluster of two nodes on this machine: munged, slurmctld and two slurmd, as children of the tests."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ import pytest
 NODES = ("n1", "n2")
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel")
 _START_SECONDS = 30.0
+_JOBS_END_SECONDS = 40.0
 _CONFIGURATION = """
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
@@ -115,9 +117,24 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
         _wait(lambda: _idle(cluster) == len(NODES), running, folder)
         yield cluster
     finally:
-        for process in reversed(running):
-            process.terminate()
-            process.wait(30)
+        _end(cluster, running)
+
+
+def _end(cluster: SlurmCluster, running: "Sequence[subprocess.Popen[bytes]]") -> None:
+    """End the jobs, then the daemons, then what a job has left."""
+    deadline = time.monotonic() + _JOBS_END_SECONDS
+    with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+        cluster.command("scancel", f"--user={psutil.Process().username()}")
+        while cluster.command("squeue", "-h") and time.monotonic() < deadline:
+            time.sleep(0.2)
+    for process in reversed(running):
+        process.terminate()
+        process.wait(30)
+    for left in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            is_step = left.info["name"].startswith("slurmstepd")
+            if is_step and left.environ().get("SLURM_CONF") == str(cluster.configuration):
+                left.kill()
 
 
 def _start(command: Sequence[str], folder: Path) -> "subprocess.Popen[bytes]":
