@@ -77,6 +77,12 @@ class TrainingFailure(AworldTrainError):
     kind = "training"
 
 
+class Preempted(AworldTrainError):
+    """A training run that was asked to save and stop (SIGUSR1), and did."""
+
+    kind = "preempted"
+
+
 class DiskFull(AworldTrainError):
     """The disk was full during a write."""
 

@@ -33,18 +33,44 @@ class RunMode(Enum):
     measure = "measure"
 
 
+SAVE_REQUEST = "save-request"
+"""A file in the run folder: while it exists, the framework writes a checkpoint after every step."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machines that a run uses together; the framework is started on the first.
+
+    Attributes:
+        addresses: The IP address of each on their common network, by name, in order.
+        command: A command to which a program and its arguments are appended. It runs the program once on every other
+            node, with the environment variables and the standard input of the command, and ends when they all end.
+        name_variable: The environment variable in which such a program finds the name of its node.
+        shared: A folder with mode 0700 that every node can reach.
+        port: A port on the first node that no other run prefers.
+    """
+
+    addresses: Mapping[str, str]
+    command: Sequence[str]
+    name_variable: str
+    shared: Path
+    port: int
+
+
 @dataclass(frozen=True)
 class StartFiles:
-    """The files that belong to one start of a plan.
+    """The files, and the machines, that belong to one start of a plan.
 
     Attributes:
         private: A folder with mode 0700 and a short, unguessable path outside the run folder: for secrets, sockets and
             temporary files. It exists when the start begins and is removed when the start ends.
         metrics: The file to which the framework appends its metrics; it exists and is empty.
+        nodes: The machines of a recipe whose launcher is not ``local``; None is this one.
     """
 
     private: Path
     metrics: Path
+    nodes: Nodes | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`aworld-train train`: calls ``AgentTrainer`` and prints the summary."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,24 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write the framework's configuration, print the command, stop.")
     ] = False,
+    launcher: Annotated[
+        str | None,
+        typer.Option(
+            "--launcher",
+            metavar="NAME",
+            help="Where the run runs: local, ray, slurm or kubernetes; default: the recipe's cluster.launcher.",
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once the job is submitted; not with the launcher local.")
+    ] = False,
+    submit: Annotated[
+        bool, typer.Option("--submit", help="Submit what the launcher kubernetes has rendered.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary (detached: the job) as one JSON object.")
+    ] = False,
 ) -> None:
     """Train the agent that a recipe describes.
 
@@ -36,26 +53,36 @@ def train(
         aworld-train train recipes/quickstart.yaml name=long trainer.steps=50
 
         aworld-train train recipes/quickstart.yaml --resume
+
+        aworld-train train recipes/quickstart.yaml --launcher slurm cluster.nodes=2
     """
+    from aworld_train import launch
     from aworld_train import recipe as recipes
+    from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
 
-    trainer = AgentTrainer(config=recipes.read(recipe, overrides or []), run_path=str(runs))
+    changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
+    loaded = recipes.read(recipe, changes, defaults=cluster_defaults())
+    launch_by = launch.find(loaded.recipe.cluster.launcher.value)
+    trainer = AgentTrainer(config=loaded, run_path=str(runs))
+    processor = trainer.train_processor
+    assert isinstance(processor, FrameworkProcessor)
     if dry_run:
-        assert isinstance(trainer.train_processor, FrameworkProcessor)
-        run_dir, plan = trainer.train_processor.write_plan()
-        config = run_dir / plan.config
+        config, command = launch_by.dry_run(processor)
         if as_json:
-            console.print_json(
-                {"run_dir": str(run_dir), "config": str(config), "command": list(plan.command)}
-            )
+            run_dir = str(processor.run_dir(processor.checked.recipe))
+            console.print_json({"run_dir": run_dir, "config": str(config), "command": list(command)})
         else:
             console.note(f"The configuration is {config}. The command:")
-            typer.echo(shlex.join(plan.command))
+            typer.echo(shlex.join(command))
         return
-    summary = trainer.train(resume=resume, quiet=quiet or as_json)
-    if as_json:
+    options = launch.LaunchOptions(resume=resume, quiet=quiet or as_json, detach=detach, submit=submit)
+    summary = launch_by.launch(processor, options)
+    if summary is None:
+        if as_json and (record := launch.read_record(processor.run_dir(processor.checked.recipe))):
+            console.print_json(asdict(record))
+    elif as_json:
         console.print_json(summary.to_json())
     else:
         _print_summary(summary)
@@ -79,6 +106,7 @@ def _print_summary(summary: object) -> None:
         "accuracy after": _accuracy(after.accuracy, after.n, after.errors),
         "correct answers that used a tool": _share(summary.correct_with_tool),
         "seconds": f"{summary.seconds:.0f}",
+        **({"remark": summary.remark} if summary.remark else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),

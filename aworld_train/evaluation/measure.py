@@ -123,6 +123,8 @@ def evaluate(
                 },
                 "algorithm": {"kl_coef": 0.0, "kl_reward_coef": 0.0},
                 "rollout": {"val_n": 1, "val_temperature": 0.0, "val_top_p": 1.0},
+                # A measurement runs on this machine.
+                "cluster": {"launcher": "local", "nodes": 1},
             },
         )
     ).recipe

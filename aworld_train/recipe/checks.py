@@ -10,7 +10,15 @@ from aworld_train.errors import RecipeError, RewardError, nearest
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
-from aworld_train.recipe.schema import AgentSection, CassetteMode, ContextPolicy, Engine, Offload, Recipe
+from aworld_train.recipe.schema import (
+    AgentSection,
+    CassetteMode,
+    ContextPolicy,
+    Engine,
+    LauncherName,
+    Offload,
+    Recipe,
+)
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 from aworld_train.rollout.formats import unknown_name
@@ -66,6 +74,8 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "rollout.val_n",
             "cluster.nodes",
             "cluster.gpus_per_node",
+            "cluster.slurm.cpus_per_node",
+            "cluster.slurm.save_before",
         ],
     ),
     (
@@ -155,6 +165,7 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _reward(recipe)
     yield from _files(recipe)
     yield from _cluster_environment(recipe)
+    yield from _cluster(recipe)
     if not any(path[0] in ("trainer", "rollout", "cluster") for path in faulty_keys):
         yield from _sizes(recipe)
         yield from _parallel(recipe)
@@ -368,6 +379,31 @@ def _reward(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 def _suggestion(name: str, names: list[str] | tuple[str, ...]) -> str:
     hint = nearest(name, names)
     return f"; did you mean {hint!r}?" if hint else ""
+
+
+def _cluster(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    cluster = recipe.cluster
+    if cluster.launcher is LauncherName.local and cluster.nodes > 1:
+        yield (
+            ("cluster", "nodes"),
+            f"`cluster.nodes` is {cluster.nodes}, and the launcher `local` has one machine; set `cluster.launcher`",
+        )
+    section = ("cluster", "slurm")
+    for path, value in leaves(asdict(cluster.slurm)):
+        if isinstance(value, EnvText):
+            yield (
+                (*section, *path),
+                f"`{dotted((*section, *path))}` is written into the job's script, so it takes nothing from the "
+                "environment; give it on the command line, or in `setup` as the shell's own $NAME",
+            )
+        elif isinstance(value, str) and "\n" in value:
+            yield (*section, *path), f"`{dotted((*section, *path))}` must be one line"
+    for position, option in enumerate(cluster.slurm.options):
+        if not option.startswith("--"):
+            yield (
+                (*section, "options", str(position)),
+                f"`cluster.slurm.options` are sbatch's long options, such as --qos=high; {option!r} is none",
+            )
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

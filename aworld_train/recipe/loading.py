@@ -56,13 +56,18 @@ def load(source: Source, overrides: Sequence[str] = ()) -> Recipe:
     return read(source, overrides).recipe
 
 
-def read(source: Source, overrides: Sequence[str] = ()) -> LoadedRecipe:
-    """As ``load``, together with the file it came from and the unresolved form that a run folder stores."""
+def read(
+    source: Source, overrides: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+) -> LoadedRecipe:
+    """As ``load``, together with the file it came from and the unresolved form that a run folder stores.
+
+    ``defaults``, in the shape of a recipe, take the place of the schema's defaults.
+    """
     path, layers = _layers(source)
     layers += [read_override(text) for text in overrides]
     framework = _framework(layers)
     refuse([_located(layer.at(key), text) for layer in layers for key, text in _faults(layer, framework)])
-    tree = to_dict(Recipe(trainer=TrainerSection(framework=framework)))
+    tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults or {})
     for layer in layers:
         tree = merge(tree, layer.data)
 

@@ -433,6 +433,22 @@ class LauncherName(Enum):
 
 
 @dataclass
+class SlurmSection:
+    """How a job is submitted to SLURM."""
+
+    partition: str | None = _doc("Partition; default: SLURM's own.")
+    account: str | None = _doc("Account that the job's time is charged to; default: yours.")
+    time: str | None = _doc("Time limit, as 30 (minutes), 12:00:00 or 2-00:00:00; default: the partition's.")
+    cpus_per_node: int | None = _doc("Cores per node; default: whole nodes, which no other job uses.")
+    options: list[str] = _doc("More options of sbatch, such as --qos=high, --mem=0 or --constraint=a100.", [])
+    setup: list[str] = _doc("Shell lines that the job runs first, such as `module load cuda`.", [])
+    save_before: int = _doc(
+        "Seconds before the time limit at which the run saves a checkpoint and the job is requeued, to go on from it.",
+        300,
+    )
+
+
+@dataclass
 class ClusterSection:
     """The machines of a run, and the training processes on them."""
 
@@ -451,6 +467,7 @@ class ClusterSection:
         "manifest has them, so no secrets.",
         {},
     )
+    slurm: SlurmSection = field(default_factory=SlurmSection)
 
     @property
     def ranks(self) -> int:

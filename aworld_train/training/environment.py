@@ -47,6 +47,7 @@ def run_environment(
     recipe: Recipe,
     report_progress: Callable[[str], None] = lambda _: None,
     scorers: Iterable[str | None] = (),
+    host: str = "127.0.0.1",
 ) -> Iterator[RunEnvironment]:
     """The recipe's environment: `env.docker_dir` starts one that ends with this process, else `env.url` is used.
 
@@ -54,12 +55,13 @@ def run_environment(
         recipe: The recipe of the run.
         report_progress: Called with a line about each step of starting it.
         scorers: The scorers that tasks name; some need workers of the environment for scoring.
+        host: The address of this machine at which an environment that the run starts listens.
 
     Raises:
         EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
         RewardError: A scorer runs code, and the kernel of the environment cannot confine it.
     """
-    with _tools(recipe, report_progress, scorers) as environment:
+    with _tools(recipe, report_progress, scorers, host) as environment:
         if runs_code(recipe, scorers):
             settings = reward_settings(recipe).tools
             check_code_tests(settings, recipe.env.ready_timeout, environment.url, environment.token)
@@ -68,7 +70,7 @@ def run_environment(
 
 @contextmanager
 def _tools(
-    recipe: Recipe, report_progress: Callable[[str], None], scorers: Iterable[str | None]
+    recipe: Recipe, report_progress: Callable[[str], None], scorers: Iterable[str | None], host: str
 ) -> Iterator[RunEnvironment]:
     """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
@@ -81,6 +83,7 @@ def _tools(
         connection = env.up(
             section.docker_dir,
             name=f"{recipe.name[:_MAX_NAME_CHARS]}-{os.getpid()}",
+            host=host,
             backend=section.backend.value,
             workers=section.workers,
             servers=tuple(section.servers),

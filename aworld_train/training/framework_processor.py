@@ -19,7 +19,7 @@ from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK
 from aworld_train.recipe.reward_checks import check_rewards
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import LauncherName, Recipe
 from aworld_train.recipe.tree import merge
 from aworld_train.reward.loading import is_reward_function, load_function
 from aworld_train.reward.naming import name_reward
@@ -27,6 +27,7 @@ from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
+from aworld_train.training.placement import Placement
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.progress import progress_for
 from aworld_train.training.summary import RunSummary
@@ -139,19 +140,38 @@ class FrameworkProcessor(TrainerProcessor):
         """The folder of the recipe's run."""
         return Path(self.run_path) / recipe.name
 
-    def train(self, *, resume: bool = False, quiet: bool = False) -> RunSummary:
+    @property
+    def checked(self) -> LoadedRecipe:
+        """The recipe that ``check_config`` has checked.
+
+        Raises:
+            ValueError: It has not been called.
+        """
+        return self._checked()[0]
+
+    def train(
+        self, *, resume: bool = False, quiet: bool = False, placement: Placement | None = None
+    ) -> RunSummary:
         """Train to the recipe's last step, showing progress on stderr.
 
         Args:
             resume: Go on with an earlier run of the same recipe.
             quiet: Show no progress.
+            placement: Where the run runs, said by a launcher; None is this machine.
 
         Raises:
+            UsageError: The recipe names a launcher, and none has called this.
             AworldTrainError: The run failed; its ``summary.json`` says how far it got.
         """
         from aworld_train.training.run import train
 
         loaded, framework, plan = self._checked()
+        launcher = loaded.recipe.cluster.launcher
+        if launcher is not LauncherName.local and placement is None:
+            raise UsageError(
+                f"The recipe's launcher is {launcher.value} (cluster.launcher), and only the command `aworld-train "
+                "train` launches. Use it, or set cluster.launcher=local."
+            )
         return train(
             loaded,
             framework,
@@ -161,6 +181,7 @@ class FrameworkProcessor(TrainerProcessor):
             val_data=self.data["val"],
             resume=resume,
             progress=progress_for(Console(stderr=True), quiet=quiet),
+            placement=placement or Placement(),
         )
 
     def write_plan(self) -> tuple[Path, RunPlan]:

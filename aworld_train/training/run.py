@@ -13,7 +13,7 @@ from types import FrameType
 
 from aworld_train.adapter.base import RunPlan, TrainingFramework
 from aworld_train.dataset import FileSummary
-from aworld_train.errors import AworldTrainError, DiskFull, TrainingFailure
+from aworld_train.errors import AworldTrainError, DiskFull, Preempted, TrainingFailure
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.model.turns import TurnsCheck
@@ -23,11 +23,13 @@ from aworld_train.recipe.reward_checks import reward_remarks
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.environment import RunEnvironment, run_environment
+from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
+from aworld_train.training.stop_request import StopRequest
 from aworld_train.training.summary import RunSummary, read_seconds
 
 
@@ -41,6 +43,7 @@ def train(
     val_data: FileSummary,
     resume: bool,
     progress: Progress,
+    placement: Placement,
 ) -> RunSummary:
     """Run a checked recipe to its last step.
 
@@ -53,6 +56,7 @@ def train(
         val_data: The validation tasks.
         resume: Go on from the last checkpoint of an earlier attempt.
         progress: Shows the progress.
+        placement: Where the run runs.
 
     Returns:
         The summary of a completed run.
@@ -76,26 +80,30 @@ def train(
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
     summary.seconds = read_seconds(folder.path) if resume else 0.0
+    summary.remark = placement.remark
+    stop_request = StopRequest(folder.path, placement.max_save_seconds)
     try:
-        with terminate_as_interrupt():
-            attempt = _Attempt(recipe, plan, folder, summary, val_data)
+        with terminate_as_interrupt(), stop_request.listening():
+            attempt = _Attempt(recipe, plan, folder, summary, val_data, stop_request)
             summary.write(folder.path)
             if attempt.from_step < recipe.trainer.steps:
                 scorers = {*train_data.scorers, *val_data.scorers}
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
-                remarks = [*attempt.notes, *reward_remarks(recipe, scorers), tool_parser]
+                remarks = [*attempt.notes, placement.remark, *reward_remarks(recipe, scorers), tool_parser]
                 for remark in filter(None, remarks):
                     progress.note(remark)
                 with (
                     TurnsCheck(recipe.model.location, plan.template_options) as turns,
-                    run_environment(recipe, lambda line: progress.note(mask(line)), scorers) as environment,
+                    run_environment(
+                        recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
+                    ) as environment,
                     progress,
                 ):
                     if environment.origin:
                         folder.note_environment(environment.origin)
                     if line := turns.line():
                         progress.note(line)
-                    attempt.run(environment, progress)
+                    attempt.run(environment, progress, placement)
             attempt.check_complete()
         summary.status = "completed"
         _draw(folder)
@@ -104,7 +112,7 @@ def train(
         summary.error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
         raise
     except AworldTrainError as error:
-        summary.status = "failed"
+        summary.status = "interrupted" if isinstance(error, Preempted) else "failed"
         summary.error = {"kind": error.kind, "message": error.message}
         raise
     except OSError as error:
@@ -137,13 +145,20 @@ class _Attempt:
     """One start of a run, and the record of it."""
 
     def __init__(
-        self, recipe: Recipe, plan: RunPlan, folder: RunFolder, summary: RunSummary, val_data: FileSummary
+        self,
+        recipe: Recipe,
+        plan: RunPlan,
+        folder: RunFolder,
+        summary: RunSummary,
+        val_data: FileSummary,
+        stop_request: StopRequest,
     ):
         checkpoint = folder.last_checkpoint()
         self.recipe = recipe
         self.plan = plan
         self.folder = folder
         self.summary = summary
+        self._stop_request = stop_request
         self.from_step = checkpoint.step if checkpoint else 0
         name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
         self._metrics_file = folder.path / "logs" / name
@@ -161,7 +176,7 @@ class _Attempt:
         # An attempt that fails before it begins leaves the figures of those before it.
         self._refresh()
 
-    def run(self, environment: RunEnvironment, progress: Progress) -> None:
+    def run(self, environment: RunEnvironment, progress: Progress, placement: Placement) -> None:
         """Start the framework and wait until it ends.
 
         Raises:
@@ -179,6 +194,7 @@ class _Attempt:
                 worst_cause=self.record.worst_cause,
                 # A step with a checkpoint and without metrics is validated again, so that it gets a row.
                 validate_first=self.from_step == 0 or self.from_step not in self.record.rows.rows,
+                nodes=placement.nodes,
             )
         except AworldTrainError as error:
             self._refresh()
@@ -189,9 +205,8 @@ class _Attempt:
                 if checkpoint
                 else "there is no checkpoint yet"
             )
-            raise type(error)(
-                f"{error.message} The run got to step {done} of {planned}; {advice}."
-            ) from error
+            error_type = Preempted if self._stop_request.fulfilled else type(error)
+            raise error_type(f"{error.message} The run got to step {done} of {planned}; {advice}.") from error
         self._refresh()
         # Steps may have ended between the last call of the watch and the end.
         self._show(progress)
@@ -222,6 +237,10 @@ class _Attempt:
             self._stall.reset()
         self._show(progress)
         phase, step, counts = self.record.current()
+        checkpoint = self.folder.last_checkpoint()
+        saved = checkpoint.step if checkpoint else 0
+        if reason := self._stop_request.reason(saved, self.record.rows.last_trained):
+            return reason
         return self._stall.reason(
             f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
             f"log is {self.folder.log}."

@@ -37,7 +37,15 @@ from aworld_train.recipe.env_text import shown
 from aworld_train.training.provenance import command, hardware, model_identity, source_code
 from aworld_train.training.start import log_file
 
+LAUNCH_RECORD = "launch.json"
+"""The file by which the job of a run is found again; see ``launch.record``."""
+LAUNCH_FOLDER = "launch"
+"""The folder with the files of a launch: a job's script, recipe and log."""
 _PACKAGES = ("mcp", "omegaconf")
+_PLACE = ("cluster.launcher.", "cluster.slurm.")
+"""Keys that say where a run runs and change nothing of what it computes."""
+_BEFORE_A_RUN = ("run.lock", LAUNCH_RECORD, LAUNCH_FOLDER)
+"""What may be in the folder of a run that has not begun."""
 
 
 class RunFolder:
@@ -116,16 +124,7 @@ def open_run_folder(
         UsageError: the folder is not empty, is in use, or belongs to another recipe or other data.
     """
     path = path.resolve()
-    occupied = path.is_dir() and any(entry.name != "run.lock" for entry in path.iterdir())
-    if occupied and not resume:
-        raise UsageError(
-            f"The run folder {path} is not empty. Give the run another name (name=...), remove the folder, or go on "
-            "with that run with --resume."
-        )
-    if resume and not (path / "recipe.yaml").is_file():
-        raise UsageError(
-            f"There is no run to resume in {path}: it holds no recipe.yaml. Start it without --resume."
-        )
+    occupied = check_run_folder(path, resume=resume)
     for part in ("logs", "checkpoints", "traces/validation"):
         (path / part).mkdir(parents=True, exist_ok=True)
     lock = _lock(path)
@@ -143,6 +142,30 @@ def open_run_folder(
     return folder
 
 
+def check_run_folder(path: Path, *, resume: bool) -> bool:
+    """Check that a run can begin, or go on, in a folder; returns whether the folder holds a run.
+
+    Raises:
+        UsageError: The folder is not empty, or there is nothing to resume.
+    """
+    occupied = path.is_dir() and any(entry.name not in _BEFORE_A_RUN for entry in path.iterdir())
+    if occupied and not resume:
+        raise UsageError(
+            f"The run folder {path} is not empty. Give the run another name (name=...), remove the folder, or go on "
+            "with that run with --resume."
+        )
+    if resume and not has_run(path):
+        raise UsageError(
+            f"There is no run to resume in {path}: it holds no recipe.yaml. Start it without --resume."
+        )
+    return occupied
+
+
+def has_run(path: Path) -> bool:
+    """Whether a run has begun in a folder."""
+    return (path / "recipe.yaml").is_file()
+
+
 def _lock(path: Path) -> TextIO:
     lock = (path / "run.lock").open("a")
     try:
@@ -155,7 +178,7 @@ def _lock(path: Path) -> TextIO:
 
 def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
     previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = differences(previous, dict(recipe))
+    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(_PLACE)]
     if changed:
         raise UsageError(
             f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "

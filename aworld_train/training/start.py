@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from aworld_train.adapter.base import RunPlan, StartFiles, TrainingFramework
+from aworld_train.adapter.base import Nodes, RunPlan, StartFiles, TrainingFramework
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.errors import NO_SPACE, DiskFull, EnvironmentFailure, TrainingFailure
@@ -34,6 +34,7 @@ def run_plan(
     watch: Callable[[], str | None],
     worst_cause: Callable[[], str | None],
     validate_first: bool = True,
+    nodes: Nodes | None = None,
 ) -> None:
     """Run a plan to its end.
 
@@ -47,6 +48,7 @@ def run_plan(
         watch: Called twice a second; a returned text is the reason to stop.
         worst_cause: Returns the most frequent reason why recent episodes could not be used, if any.
         validate_first: Whether to validate before the first step.
+        nodes: The machines of a recipe whose launcher is not ``local``.
 
     Raises:
         EnvironmentFailure: The environment was lost and did not answer again in time.
@@ -65,7 +67,7 @@ def run_plan(
             [*plan.command, *(() if validate_first else plan.without_first_validation)],
             environment={
                 **os.environ,
-                **plan.environment(StartFiles(private, metrics_file)),
+                **plan.environment(StartFiles(private, metrics_file, nodes)),
                 **environment.variables(),
                 RUN_DIR_VARIABLE: str(folder),
             },

@@ -6,7 +6,7 @@ correct summary of its work so far (its ``status`` then is still ``running``).
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class RunSummary:
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, summed over the attempts of a resumed run.
+        remark: What the user should know about where the run ran, such as machines that it did not use.
         error: ``{kind, message}`` of the error that ended a failed run.
     """
 
@@ -61,6 +62,7 @@ class RunSummary:
     checkpoint: str | None = None
     seconds: float = 0.0
     run_dir: str = ""
+    remark: str | None = None
     error: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +72,17 @@ class RunSummary:
     def write(self, run_dir: Path) -> None:
         """Replace the run folder's summary in one step."""
         write_text(run_dir / NAME, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + os.linesep)
+
+
+def read_summary(run_dir: Path) -> RunSummary | None:
+    """The summary in a run folder; None if there is none that can be read."""
+    try:
+        content = json.loads((run_dir / NAME).read_text())
+        known = {key.name: content[key.name] for key in fields(RunSummary) if key.name in content}
+        known["val"] = {name: Validation(**figures) for name, figures in known["val"].items()}
+        return RunSummary(**known)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def read_seconds(run_dir: Path) -> float:

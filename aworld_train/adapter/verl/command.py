@@ -4,9 +4,11 @@ import os
 import sys
 from pathlib import Path
 
+from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.compose import on_cpu
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
 from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.ray_nodes import nodes_environment
 from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.recipe.schema import Recipe
@@ -36,13 +38,16 @@ def verl_command(run_dir: Path) -> list[str]:
     ]
 
 
-def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) -> dict[str, str]:
+def verl_environment(
+    recipe: Recipe, logger_file: Path, private: PrivateFolder, nodes: Nodes | None = None
+) -> dict[str, str]:
     """Variables for VeRL and the private Ray, which are added to the process's own.
 
     Args:
         recipe: The recipe of the run.
         logger_file: The file to which VeRL appends its metrics.
         private: The filled private folder of this start.
+        nodes: The machines of the run; None is this one.
     """
     variables = {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
@@ -63,7 +68,12 @@ def verl_environment(recipe: Recipe, logger_file: Path, private: PrivateFolder) 
         "RAY_AUTH_TOKEN_PATH": str(private.token),
         QUEUE_KEY_VARIABLE: str(private.queue_key),
         RENDEZVOUS_VARIABLE: str(private.rendezvous),
-        **_loopback(),
+        # Ray serves its metrics to anybody who can reach the ports, and the package does not use them: with port -1
+        # no port is opened.
+        "RAY_enable_metrics_collection": "false",
+        "AUTOSCALER_METRIC_PORT": _NO_PORT,
+        "DASHBOARD_METRIC_PORT": _NO_PORT,
+        **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
     }
     if on_cpu(recipe):
         variables |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}
@@ -78,11 +88,6 @@ def _loopback() -> dict[str, str]:
         # With this variable Ray uses 127.0.0.1 as the machine's address, as on macOS, where it makes no clusters of
         # several machines. Its argument _node_ip_address does not help: Ray replaces 127.0.0.1 by an outside address.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # Ray serves its metrics to anybody who can reach the ports, and the package does not use them: with port -1
-        # no port is opened.
-        "RAY_enable_metrics_collection": "false",
-        "AUTOSCALER_METRIC_PORT": _NO_PORT,
-        "DASHBOARD_METRIC_PORT": _NO_PORT,
         "GLOO_SOCKET_IFNAME": _LOOPBACK,
         "NCCL_SOCKET_IFNAME": _LOOPBACK,
         "VLLM_HOST_IP": "127.0.0.1",

@@ -19,14 +19,14 @@ from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, Offload, Recipe
+from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
-_OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
-_LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
+LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
 
 def compose(
@@ -257,21 +257,23 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
 
 
 def _ray(recipe: Recipe) -> dict[str, Any]:
-    init: dict[str, Any] = {
-        "address": "local",  # otherwise Ray silently joins any cluster that it finds on the machine
-        "include_dashboard": False,
-        "num_cpus": _LOGICAL_CPUS,
-        "log_to_driver": True,
-        "runtime_env": {_SETUP_HOOK: WORKER_SETUP},
-    }
+    init: dict[str, Any] = {"log_to_driver": True, "runtime_env": {_SETUP_HOOK: WORKER_SETUP}}
     if recipe.cluster.environment:
         init["runtime_env"]["env_vars"] = recipe.cluster.environment
     quoted = shlex.quote(sys.executable)
     if quoted != sys.executable:
         # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
         init["runtime_env"]["py_executable"] = quoted
+    if recipe.cluster.launcher is not LauncherName.local:
+        # The Ray that RAY_ADDRESS names has its own sizes; Ray refuses a driver that sends some.
+        return {"ray_kwargs.ray_init": init | {"address": "auto"}}
+    init |= {
+        "address": "local",  # otherwise Ray silently joins any cluster that it finds on the machine
+        "include_dashboard": False,
+        "num_cpus": LOGICAL_CPUS,
+    }
     if on_cpu(recipe):
-        init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": _OBJECT_STORE_BYTES}
+        init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": OBJECT_STORE_BYTES}
     return {"ray_kwargs.ray_init": init}
 
 

@@ -40,7 +40,7 @@ class VerlFramework:
         def environment(start: StartFiles) -> Mapping[str, str]:
             private = PrivateFolder(start.private)
             private.fill()
-            return verl_environment(recipe, start.metrics, private)
+            return verl_environment(recipe, start.metrics, private, start.nodes)
 
         config = compose(recipe, folder, val_only=mode is RunMode.measure)
         return RunPlan(

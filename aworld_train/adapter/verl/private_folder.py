@@ -7,6 +7,7 @@ private folder, and holds nothing else. The path is short, because the paths of 
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,10 +51,18 @@ class PrivateFolder:
 
     def fill(self) -> None:
         """Make the folder if it does not exist, its subfolders, and new secrets."""
+        self.receive({file.name: secrets.token_hex(_SECRET_BYTES) for file in (self.token, self.queue_key)})
+
+    def secrets(self) -> dict[str, str]:
+        """The secrets in the folder, by the names of their files."""
+        return {file.name: file.read_text() for file in (self.token, self.queue_key)}
+
+    def receive(self, values: Mapping[str, str]) -> None:
+        """As ``fill``, with the secrets of the folder on another machine (``secrets``)."""
         for folder in (self.path, self.ray, self.rendezvous, self.scratch):
             folder.mkdir(mode=0o700, exist_ok=True)
         for file in (self.token, self.queue_key):
-            _write_secret(file, secrets.token_hex(_SECRET_BYTES))
+            _write_secret(file, values[file.name])
 
 
 def _write_secret(file: Path, secret: str) -> None:

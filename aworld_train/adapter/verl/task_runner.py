@@ -6,7 +6,9 @@ this class both receive the configuration as in ``verl.yaml``, with ``${oc.env:N
 Ray copies the class to its process by value, so the class may use only names that can be imported in that process.
 """
 
+import functools
 import inspect
+import os
 import sys
 from pathlib import Path
 from pprint import pformat
@@ -16,6 +18,12 @@ import ray
 from omegaconf import OmegaConf
 from verl.trainer import main_ppo
 from verl.trainer.ppo.v1 import trainer_base
+
+from aworld_train.adapter.base import SAVE_REQUEST
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+
+_HEAD_RESOURCE = "node:__internal_head__"
+"""Ray gives it to its head's node."""
 
 
 @ray.remote
@@ -28,7 +36,13 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
+        save_on_request(Path(os.environ[RUN_DIR_VARIABLE]) / SAVE_REQUEST)
         inherited(config)
+
+
+def on_first_node(runner: Any) -> Any:
+    """The controller's class, whose process Ray starts beside Ray's head, where the run's command is."""
+    return ray.remote(resources={_HEAD_RESOURCE: 0.001})(runner.__ray_metadata__.modified_class)
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
@@ -55,3 +69,20 @@ def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:
     called_by_run["pprint"] = show
     trainer_base.Tracking = track
     trainer_base.PPOTrainer._write_generations = staticmethod(write_privately)
+
+
+def save_on_request(request: Path) -> None:
+    """Make VeRL, in this process, write a checkpoint after every step that ends while the file ``request`` exists.
+
+    VeRL reads ``trainer.save_freq`` anew after each step.
+    """
+    step = trainer_base.PPOTrainer.step
+
+    @functools.wraps(step)
+    def step_and_look(self: Any, *arguments: Any, **options: Any) -> Any:
+        batch = step(self, *arguments, **options)
+        if request.exists():
+            self.config.trainer.save_freq = 1
+        return batch
+
+    trainer_base.PPOTrainer.step = step_and_look

@@ -188,7 +188,9 @@ def check_arguments(arguments: list[str]) -> None:
         command = command.load() if isinstance(command, LazyCommand) else command
     context = command.make_context(name, list(arguments))
     recipe = context.params.get("recipe") or context.params.get("source")
-    overrides = context.params.get("overrides") or []
+    overrides = list(context.params.get("overrides") or [])
+    if launcher := context.params.get("launcher"):
+        overrides.append(f"cluster.launcher={launcher}")
     assert all(_OVERRIDE.fullmatch(text) for text in overrides), overrides
     if recipe and str(recipe).startswith("recipes/") and "datasets" not in str(recipe):
         recipes.load(recipe, overrides)

@@ -1,0 +1,83 @@
+"""Joins the machine on which it runs to the Ray of a run; see ``ray_nodes``, which starts it.
+
+    python -P -m aworld_train.adapter.verl.ray_node < MESSAGE
+
+It becomes the process supervisor of Ray's processes on this machine, which end with it.
+"""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from aworld_train import process_supervisor
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl.network import network_variables
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.ray_nodes import ClusterError, drop_second_gpu_list, ray_start
+
+
+def main() -> None:
+    """Prepare this machine and turn into its part of Ray.
+
+    Raises:
+        ClusterError: The run folder or the private folder cannot be used on this machine.
+    """
+    message = json.load(sys.stdin)
+    name = os.environ.get(message["name_variable"], "")
+    address = message["addresses"].get(name)
+    if address is None:
+        raise ClusterError(
+            f"The node {name!r} is none of those of the run: {', '.join(message['addresses'])}."
+        )
+    run_dir = Path(os.environ[RUN_DIR_VARIABLE])
+    if not run_dir.is_dir():
+        raise ClusterError(
+            f"The node {name} does not see the run folder {run_dir}. Put it on a file system that all nodes share "
+            "(--runs)."
+        )
+    private = Path(message["private"])
+    made = _make_private(private, message["secrets"])
+    os.environ |= network_variables(address) | message["variables"]
+    drop_second_gpu_list()
+    owner = os.getppid()
+    os.execv(
+        sys.executable,
+        [
+            *(sys.executable, "-P", process_supervisor.__file__),
+            *(f"--owner-pid={owner}", f"--owner-started={process_supervisor.started(owner)}"),
+            *((f"--remove={private}",) if made else ()),
+            "--",
+            *ray_start(message["options"], address, "--address", message["head"]),
+        ],
+    )
+
+
+def _make_private(folder: Path, secrets: dict[str, str]) -> bool:
+    """Make the private folder, unless another node on this machine has; returns whether this call did.
+
+    Raises:
+        ClusterError: Somebody else has made a folder of that name.
+    """
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        status = folder.lstat()
+        if not (stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077):
+            raise ClusterError(
+                f"{folder} exists on this node and is not this user's private folder."
+            ) from None
+        return False
+    PrivateFolder(folder).receive(secrets)
+    return True
+
+
+def without_ray_client(settings: Any, head: bool) -> None:
+    """Open no port for Ray's client, which the package does not use and ``ray start`` has no option against."""
+    settings.ray_client_server_port = None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Ray over several machines: a head on the first node of a run, and one more Ray node on each of the others.
+
+The process that starts VeRL (``main``) brings Ray up before it imports VeRL, which then attaches to it by the variable
+``RAY_ADDRESS``. What ends that process ends everything below it (see ``process_supervisor``), the command that runs on
+the other nodes included; so nothing has to be torn down here. Secrets reach the other nodes through the standard input
+of that command, and appear in no argument and no file of the run folder.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from aworld_train.adapter.base import Nodes
+from aworld_train.adapter.verl.compose import LOGICAL_CPUS, OBJECT_STORE_BYTES, on_cpu
+from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
+from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.recipe.schema import Recipe
+
+NODES_VARIABLE = "AWORLD_TRAIN_NODES"
+"""Name of the environment variable that holds the path of the file ``RayNodes`` was written to."""
+MAX_START_SECONDS = 300.0
+"""Until every node has joined: each imports Ray, from a file system that many machines share."""
+_NODE_PROGRAM = "aworld_train.adapter.verl.ray_node"
+_NOTE_SECONDS = 15.0
+_PORTS_TRIED = 50
+
+
+class ClusterError(Exception):
+    """Ray could not be started on the nodes of a run; the name is that under which a log's errors are looked for."""
+
+
+@dataclass(frozen=True)
+class RayNodes:
+    """How Ray is started on the nodes of a run.
+
+    Attributes:
+        private: The private folder; it has the same path on every node.
+        addresses: The IP address of each node by its name; the first is the head.
+        command: Runs a program on every other node; see ``Nodes``.
+        name_variable: Holds a node's name in such a program.
+        port: Preferred port of Ray's head.
+        options: Options of ``ray start`` on every node.
+        variables: Environment variables that are the same on every node, and go before what is found there.
+    """
+
+    private: str
+    addresses: Mapping[str, str]
+    command: Sequence[str]
+    name_variable: str
+    port: int
+    options: Sequence[str]
+    variables: Mapping[str, str]
+
+    @property
+    def head(self) -> str:
+        """The IP address of the first node."""
+        return next(iter(self.addresses.values()))
+
+
+def nodes_environment(recipe: Recipe, private: PrivateFolder, nodes: Nodes) -> dict[str, str]:
+    """Variables by which ``main`` starts Ray on the nodes; writes the file that they name into the private folder."""
+    ray_nodes = RayNodes(
+        str(private.path),
+        dict(nodes.addresses),
+        list(nodes.command),
+        nodes.name_variable,
+        nodes.port,
+        _ray_options(recipe),
+        chosen_interfaces(),
+    )
+    file = private.path / "nodes.json"
+    file.write_text(json.dumps(asdict(ray_nodes)))
+    rendezvous = nodes.shared / "rendezvous"
+    rendezvous.mkdir(mode=0o700, exist_ok=True)
+    return {
+        NODES_VARIABLE: str(file),
+        RENDEZVOUS_VARIABLE: str(rendezvous),
+        # Called by `ray start`.
+        "RAY_START_HOOK": f"{_NODE_PROGRAM}.without_ray_client",
+        **network_variables(ray_nodes.head),
+        **ray_nodes.variables,
+    }
+
+
+def _ray_options(recipe: Recipe) -> list[str]:
+    options = ["--num-gpus", str(recipe.cluster.gpus_per_node), "--disable-usage-stats"]
+    # Each process chooses a free port, because several nodes may be on one machine.
+    options += ["--min-worker-port", "0", "--max-worker-port", "0", "--dashboard-agent-listen-port", "0"]
+    if on_cpu(recipe):
+        options += ["--object-store-memory", str(OBJECT_STORE_BYTES)]
+    return options
+
+
+def ray_start(options: Sequence[str], address: str, *more: str) -> list[str]:
+    """The command that runs Ray on this machine, under this IP address, until it is ended."""
+    return [
+        *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
+        *("--node-ip-address", address, "--num-cpus", str(max(LOGICAL_CPUS, os.cpu_count() or 1))),
+        *options,
+        *more,
+    ]
+
+
+def start_ray(file: Path) -> None:
+    """Start Ray on the nodes that ``file`` names, and have this process attach to it later.
+
+    Raises:
+        ClusterError: Ray did not start on a node, or a node did not join within ``MAX_START_SECONDS``.
+    """
+    nodes = RayNodes(**json.loads(file.read_text()))
+    drop_second_gpu_list()
+    deadline = time.monotonic() + MAX_START_SECONDS
+    port = _free_port(nodes.head, nodes.port)
+    address = f"{nodes.head}:{port}"
+    head = subprocess.Popen(
+        ray_start(nodes.options, nodes.head, "--head", "--port", str(port), "--include-dashboard", "false")
+    )
+    _wait(
+        lambda: _listens(nodes.head, port),
+        lambda: f"Ray's head, which is to listen at {address}",
+        {"Ray's head on this node": head},
+        deadline,
+    )
+    processes = {"Ray's head": head}
+    if len(nodes.addresses) > 1:
+        processes["Ray on the other nodes"] = _start_others(nodes, address)
+    os.environ["RAY_ADDRESS"] = address
+    _wait_for_all(nodes, processes, deadline)
+
+
+def drop_second_gpu_list() -> None:
+    """Drop the list of GPUs for AMD's runtime where there is CUDA's, which AMD's programs read too.
+
+    SLURM sets both whatever the GPUs are, and VeRL refuses to start with both.
+    """
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        os.environ.pop("ROCR_VISIBLE_DEVICES", None)
+
+
+def _start_others(nodes: RayNodes, address: str) -> "subprocess.Popen[bytes]":
+    others = subprocess.Popen(
+        [*nodes.command, sys.executable, "-P", "-m", _NODE_PROGRAM], stdin=subprocess.PIPE
+    )
+    message = {
+        "head": address,
+        "private": nodes.private,
+        "secrets": PrivateFolder(Path(nodes.private)).secrets(),
+        "addresses": nodes.addresses,
+        "name_variable": nodes.name_variable,
+        "options": nodes.options,
+        "variables": nodes.variables,
+    }
+    assert others.stdin is not None
+    _send(others.stdin, json.dumps(message).encode())
+    return others
+
+
+def _send(stream: IO[bytes], message: bytes) -> None:
+    try:
+        stream.write(message)
+        stream.close()
+    except BrokenPipeError:
+        pass  # the command has ended, which `_wait` reports
+
+
+def _wait_for_all(
+    nodes: RayNodes, processes: Mapping[str, "subprocess.Popen[bytes]"], deadline: float
+) -> None:
+    import ray
+
+    _wait(_attached, lambda: f"the head {nodes.head}", processes, deadline)
+    try:
+        _wait(lambda: not _missing(nodes), lambda: _missing(nodes), processes, deadline)
+    finally:
+        ray.shutdown()
+
+
+def _attached() -> bool:
+    """Attach this process to Ray; False if the head is not ready yet."""
+    import ray
+
+    try:
+        ray.init(log_to_driver=False, logging_level="WARNING")
+    except (ConnectionError, RuntimeError):
+        return False
+    return True
+
+
+def _missing(nodes: RayNodes) -> str:
+    """The nodes that have not joined yet."""
+    import ray
+
+    joined = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    return ", ".join(
+        f"{name} ({address})" for name, address in nodes.addresses.items() if address not in joined
+    )
+
+
+def _wait(
+    done: Callable[[], object],
+    awaited: Callable[[], str],
+    processes: Mapping[str, "subprocess.Popen[bytes]"],
+    deadline: float,
+) -> None:
+    """Wait until something is done, and say from time to time what is awaited.
+
+    Raises:
+        ClusterError: One of the processes ended, or the deadline has passed.
+    """
+    next_note = time.monotonic() + _NOTE_SECONDS
+    while not done():
+        for name, process in processes.items():
+            if process.poll() is not None:
+                raise ClusterError(
+                    f"{name} ended with exit code {process.returncode} before {awaited()} had joined. The lines above "
+                    "say why."
+                )
+        now = time.monotonic()
+        if now > deadline:
+            raise ClusterError(
+                f"Not all nodes joined Ray within {MAX_START_SECONDS:.0f} seconds. Missing: {awaited()}."
+            )
+        if now > next_note:
+            next_note = now + _NOTE_SECONDS
+            sys.stdout.write(f"Waiting for {awaited()}.\n")
+            sys.stdout.flush()
+        time.sleep(0.5)
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_port(address: str, preferred: int) -> int:
+    """The first free port from the preferred one on.
+
+    Raises:
+        ClusterError: None of them is free, or the address is not this machine's.
+    """
+    reason: OSError | None = None
+    for port in range(preferred, preferred + _PORTS_TRIED):
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                reason = error
+                continue
+            return port
+    raise ClusterError(
+        f"Ray's head cannot listen at {address}, port {preferred} or one of the next {_PORTS_TRIED}: {reason}."
+    )

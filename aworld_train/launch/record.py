@@ -1,0 +1,69 @@
+"""``launch.json`` in a run folder: which launcher started the run, and which job it is. It holds no secret."""
+
+import json
+import time
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from aworld_train.atomic import write_text
+from aworld_train.errors import UsageError
+from aworld_train.training.run_folder import LAUNCH_FOLDER, LAUNCH_RECORD
+
+
+@dataclass(frozen=True)
+class LaunchRecord:
+    """One launch of a run.
+
+    Attributes:
+        launcher: As in ``cluster.launcher``.
+        job: The scheduler's name of the job.
+        address: Where the scheduler is asked about it: a cluster's name or URL, without credentials.
+        log: The job's log, relative to the run folder.
+        submitted: Time of the submission, UTC.
+        details: What else the launcher needs to find the job.
+    """
+
+    launcher: str
+    job: str
+    address: str = ""
+    log: str = ""
+    submitted: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def record_file(run_dir: Path) -> Path:
+    """The file of the record in a run folder."""
+    return run_dir / LAUNCH_RECORD
+
+
+def launch_folder(run_dir: Path) -> Path:
+    """The folder, made if need be, for the files of a launch: rendered scripts, the job's recipe and log."""
+    folder = run_dir / LAUNCH_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_record(run_dir: Path, record: LaunchRecord) -> None:
+    """Replace the run folder's record in one step; the folder is made if need be."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_text(record_file(run_dir), json.dumps(asdict(record), indent=2) + "\n")
+
+
+def read_record(run_dir: Path) -> LaunchRecord | None:
+    """The record of the last launch; None if there is none.
+
+    Raises:
+        UsageError: The file is none that this version wrote.
+    """
+    file = record_file(run_dir)
+    try:
+        content = json.loads(file.read_text())
+        return LaunchRecord(**{key.name: content[key.name] for key in fields(LaunchRecord)})
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{file} cannot be read ({error}), so the job of this run is not known. Remove the file to start the run "
+            "again."
+        ) from error

@@ -1,0 +1,5 @@
+"""The launcher ``slurm``: submits a job, and inside an allocation runs the recipe over its nodes."""
+
+from aworld_train.launch.slurm.launcher import SlurmLauncher
+
+__all__ = ["SlurmLauncher"]

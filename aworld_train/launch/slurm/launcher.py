@@ -1,0 +1,231 @@
+"""Submits a run to SLURM, follows its job, and runs it inside the job, or inside any allocation of the user's."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from aworld_train.errors import Preempted, TrainingFailure, UsageError
+from aworld_train.launch.attach import attach
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.launch.slurm import scheduler
+from aworld_train.launch.slurm.allocation import (
+    Allocation,
+    current_allocation,
+    inside_allocation,
+    nodes_for_run,
+)
+from aworld_train.launch.slurm.script import LOG, write_script
+from aworld_train.launch.unused import unused_resources
+from aworld_train.training.framework_processor import FrameworkProcessor
+from aworld_train.training.placement import Placement
+from aworld_train.training.run_folder import LAUNCH_FOLDER, check_run_folder, has_run
+from aworld_train.training.summary import RunSummary, read_summary
+
+_MAX_STOP_SECONDS = 120.0
+_MAX_SILENT_SECONDS = 600.0
+_POLL_SECONDS = 2.0
+_STOP_SHARE = 0.8  # of the time before the limit: the rest is for ending and requeueing
+
+
+class SlurmLauncher:
+    """Implements ``Launcher``."""
+
+    name = "slurm"
+
+    def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
+        """As ``Launcher.launch``; inside an allocation the recipe runs there, and nothing is submitted."""
+        if inside_allocation():
+            return _run_inside(processor, options, current_allocation())
+        run_dir = processor.run_dir(processor.checked.recipe).resolve()
+        check_run_folder(run_dir, resume=options.resume)
+        self._refuse_second_job(run_dir)
+        script = write_script(processor.checked, run_dir, resume=options.resume)
+        job = scheduler.submit(script)
+        log = f"{LAUNCH_FOLDER}/{LOG.replace('%j', job)}"
+        write_record(run_dir, LaunchRecord(self.name, job, os.environ.get("SLURM_CLUSTER_NAME", ""), log))
+        console = Console(stderr=True)
+        _print(console, f"Submitted as SLURM job {job}. Its log is {run_dir / log}.")
+        if options.detach:
+            return None
+        try:
+            return attach(
+                self, run_dir, (lambda _: None) if options.quiet else lambda line: _print(console, line)
+            )
+        except KeyboardInterrupt:
+            _print(console, f"The job goes on; `scancel {job}` ends it.")
+            raise
+
+    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+        """As ``Launcher.dry_run``."""
+        recipe = processor.checked.recipe
+        script = write_script(processor.checked, processor.run_dir(recipe).resolve(), resume=False)
+        return DryRun(script, ["sbatch", "--export=ALL", str(script)])
+
+    def status(self, run_dir: Path) -> JobStatus:
+        """As ``Launcher.status``."""
+        return scheduler.status(_record(run_dir).job)
+
+    def stop(self, run_dir: Path) -> None:
+        """As ``Launcher.stop``.
+
+        Raises:
+            TrainingFailure: The job has not ended within two minutes.
+        """
+        job = _record(run_dir).job
+        scheduler.cancel(job)
+        deadline = time.monotonic() + _MAX_STOP_SECONDS
+        while (status := scheduler.status(job)).state in (JobState.waiting, JobState.running):
+            if time.monotonic() > deadline:
+                raise TrainingFailure(
+                    f"The SLURM job {job} is still {status.detail} {_MAX_STOP_SECONDS:.0f} seconds after scancel."
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
+        """As ``Launcher.logs``."""
+        record = _record(run_dir)
+        if not record.log:
+            raise UsageError(
+                f"The SLURM job {record.job} was not submitted by `aworld-train`: its log is where its sbatch put it."
+            )
+        return _lines(run_dir / record.log, record.job, follow=follow)
+
+    def _refuse_second_job(self, run_dir: Path) -> None:
+        record = read_record(run_dir)
+        if record is None or record.launcher != self.name:
+            return
+        status = scheduler.status(record.job)
+        if status.state in (JobState.waiting, JobState.running):
+            raise UsageError(
+                f"The SLURM job {record.job} of {run_dir} is {status.detail}. Wait for it, or end it with `scancel "
+                f"{record.job}`."
+            )
+
+
+def _run_inside(
+    processor: FrameworkProcessor, options: LaunchOptions, allocation: Allocation
+) -> RunSummary | None:
+    """Run a recipe over the nodes of the allocation that this process belongs to.
+
+    Returns:
+        The summary; None if the job was requeued, or if the command that submitted it shows the summary.
+    """
+    recipe = processor.checked.recipe
+    run_dir = processor.run_dir(recipe).resolve()
+    resume = options.resume or (allocation.restarts > 0 and has_run(run_dir))
+    check_run_folder(run_dir, resume=resume)
+    submitted = scheduler.SUBMITTED in os.environ
+    if not submitted:
+        write_record(run_dir, LaunchRecord("slurm", allocation.job, os.environ.get("SLURM_CLUSTER_NAME", "")))
+    with _shared_folder(run_dir, allocation.job) as shared:
+        placement = Placement(
+            nodes_for_run(allocation, recipe.cluster.nodes, shared),
+            recipe.cluster.slurm.save_before * _STOP_SHARE,
+            unused_resources(recipe),
+        )
+        checkpoint = _checkpoint(run_dir) if resume else None
+        try:
+            summary = processor.train(resume=resume, quiet=options.quiet, placement=placement)
+            return None if submitted else summary
+        except Preempted as error:
+            message = error.message
+    if _checkpoint(run_dir) == checkpoint:
+        raise _no_further(run_dir, message)
+    _print(Console(stderr=True), f"{message} The job is requeued, and does that.")
+    scheduler.requeue(allocation.job)
+    return None
+
+
+def _no_further(run_dir: Path, message: str) -> TrainingFailure:
+    """The error of a job that saved nothing new before its limit; the summary gets it too."""
+    failure = TrainingFailure(
+        f"{message} The job is not requeued, because it would get no further: one step, with the start, takes longer "
+        "than the job's time limit allows (cluster.slurm.time)."
+    )
+    if summary := read_summary(run_dir):
+        summary.status = "failed"
+        summary.error = {"kind": failure.kind, "message": failure.message}
+        summary.write(run_dir)
+    return failure
+
+
+@contextmanager
+def _shared_folder(run_dir: Path, job: str) -> Iterator[Path]:
+    """A private folder for the time of a job that all its nodes can reach."""
+    folder = launch_folder(run_dir) / f"job-{job}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checkpoint(run_dir: Path) -> str | None:
+    summary = read_summary(run_dir)
+    return summary.checkpoint if summary else None
+
+
+def _record(run_dir: Path) -> LaunchRecord:
+    record = read_record(run_dir)
+    if record is None or record.launcher != SlurmLauncher.name:
+        raise UsageError(f"No SLURM job was submitted for {run_dir}.")
+    return record
+
+
+def _lines(log: Path, job: str, *, follow: bool) -> Iterator[str]:
+    """The lines of a job's log; with ``follow``, until SLURM says that the job has ended."""
+    position = 0
+    rest = b""
+    next_poll = 0.0
+    poll = _Poll(job)
+    ended = not follow
+    while True:
+        if log.exists():
+            with log.open("rb") as stream:
+                stream.seek(position)
+                content = stream.read()
+            position += len(content)
+            *lines, rest = (rest + content).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+        if ended:
+            if rest:
+                yield rest.decode(errors="replace")
+            return
+        time.sleep(0.5)
+        if time.monotonic() > next_poll:
+            next_poll = time.monotonic() + _POLL_SECONDS
+            ended = poll.ended()
+
+
+class _Poll:
+    """Asks SLURM about a job; a controller that is down for a while does not end the waiting."""
+
+    def __init__(self, job: str):
+        self._job = job
+        self._answered = time.monotonic()
+
+    def ended(self) -> bool:
+        """Whether SLURM says that the job has ended, or knows it no more.
+
+        Raises:
+            TrainingFailure: SLURM has not answered for ten minutes.
+        """
+        try:
+            state = scheduler.status(self._job).state
+        except TrainingFailure as error:
+            if time.monotonic() - self._answered > _MAX_SILENT_SECONDS:
+                raise TrainingFailure(f"{error.message} The job {self._job} may go on.") from error
+            return False
+        self._answered = time.monotonic()
+        return state in (JobState.ended, JobState.unknown)
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,69 @@
+"""Renders the script of a job from the template ``job.sbatch``."""
+
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from aworld_train.launch.job import job_command, write_job_recipe
+from aworld_train.launch.record import launch_folder
+from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.schema import Engine, Recipe
+
+LOG = "job-%j.log"
+"""The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
+_SCRIPT = "job.sbatch"
+
+
+class _Template(Template):
+    """A template whose placeholders are no shell variables."""
+
+    delimiter = "@"
+
+
+def write_script(loaded: LoadedRecipe, run_dir: Path, *, resume: bool) -> Path:
+    """Write the script of a job, and the recipe that it runs, into the run folder; returns the script's path."""
+    recipe = write_job_recipe(loaded, run_dir)
+    template = _Template((files("aworld_train.launch.slurm") / _SCRIPT).read_text())
+    script = launch_folder(run_dir).resolve() / _SCRIPT
+    text = template.substitute(
+        name=loaded.recipe.name,
+        options="\n".join(f"#SBATCH {option}" for option in sbatch_options(loaded.recipe, script.parent)),
+        setup="\n".join(loaded.recipe.cluster.slurm.setup),
+        command=shlex.join(job_command(recipe, run_dir, "slurm", resume=resume)),
+    )
+    script.write_text(text)
+    script.chmod(0o700)
+    return script
+
+
+def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:
+    """The options of sbatch for a recipe; the recipe's own come last, and so take precedence.
+
+    Args:
+        recipe: A recipe with the launcher ``slurm``.
+        folder: The folder of the launch, for the job's log.
+    """
+    cluster, section = recipe.cluster, recipe.cluster.slurm
+    on_gpus = recipe.rollout.engine is not Engine.transformers
+    cores = section.cpus_per_node
+    options = {
+        "job-name": f"aworld-{recipe.name}",
+        "nodes": cluster.nodes,
+        "ntasks-per-node": 1,
+        "cpus-per-task": cores,
+        "gres": f"gpu:{cluster.gpus_per_node}" if on_gpus else None,
+        "partition": section.partition,
+        "account": section.account,
+        "time": section.time,
+        "signal": f"B:USR1@{section.save_before}",
+        # A percent sign of the path is doubled, because SLURM takes one for a placeholder.
+        "output": f"{str(folder).replace('%', '%%')}/{LOG}",
+        "open-mode": "append",
+    }
+    return [
+        *(f"--{name}={shlex.quote(str(value))}" for name, value in options.items() if value is not None),
+        *(("--exclusive",) if cores is None else ()),
+        "--requeue",
+        *section.options,
+    ]
