@@ -82,6 +82,11 @@ def on_cpu(recipe: Recipe) -> bool:
     return recipe.rollout.engine is Engine.transformers
 
 
+def joins_cluster(recipe: Recipe) -> bool:
+    """Whether VeRL attaches to a Ray cluster that is there already, and starts none."""
+    return recipe.cluster.launcher.value in ("ray", "kubernetes")
+
+
 def _check_combinations(recipe: Recipe) -> None:
     if on_cpu(recipe) and recipe.model.lora.rank > 0:
         raise RecipeError(
