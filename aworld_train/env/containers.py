@@ -28,15 +28,15 @@ from aworld_train.serving import channel, env_gateway, worker
 from aworld_train.serving.worker.egress import VARIABLE as EGRESS_VARIABLE
 
 _ENGINE_SECONDS = 60
-_PORT = 8080
-_SOCKETS = "/run/aworld"
+GATEWAY_PORT = 8080
+SOCKETS = "/run/aworld"
 _EGRESS = "egress"
-_COUNTS = f"{_SOCKETS}/{_EGRESS}/counts.sock"
+_COUNTS = f"{SOCKETS}/{_EGRESS}/counts.sock"
 _PIDS = 512
 _RESERVED_PIDS = 32  # of these, for the worker itself
 _FILES = 8192
 # What starts tool servers as another user and ends them needs these, and gives them up when it changes its user.
-_CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
+WORKER_CAPABILITIES = ["SETUID", "SETGID", "SETPCAP", "KILL"]
 # Users of tools: a range that nothing else uses (https://systemd.io/UIDS-GIDS/), and one for engines whose containers
 # have a range of 65,536 users of their own.
 _USERS = (0x7000_0000, 0x7FFF_0000)
@@ -44,7 +44,7 @@ _MAPPED_USERS = (20_000, 60_000)
 _STARTING = "-starting"
 _LOG_FILES = {"max-size": "10m", "max-file": "3"}
 # Writable folders of a worker, in memory, with the share of its memory that each may take.
-_FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
+WORKER_FOLDERS = {"/workspace": 0.5, "/home/agent": 0.25, "/tmp": 0.25}
 
 
 def engine_answers() -> bool:
@@ -206,9 +206,9 @@ class DockerBackend:
         self, plan: EnvPlan, number: int, volumes: Mapping[str, Any], info: Mapping[str, Any]
     ) -> None:
         image = self._client.images.get(plan.prepared)
-        user = _new_user(info)
+        user = _user_for(info)
         mounts, attached = _attachments(plan)
-        settings = _worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
+        settings = worker_settings(plan, number, image.attrs["Config"].get("WorkingDir") or "/", user)
         self._client.containers.run(
             plan.prepared,
             [worker.__name__],
@@ -256,11 +256,11 @@ class DockerBackend:
             environment={
                 "AWORLD_SECRET": plan.credentials.secret,
                 "AWORLD_DESKTOP_PASSWORD": plan.credentials.desktop_password,
-                "AWORLD_GATEWAY": json.dumps(_gateway_settings(plan)),
+                "AWORLD_GATEWAY": json.dumps(gateway_settings(plan)),
             },
             network=network,
             volumes=volumes,
-            ports={f"{_PORT}/tcp": (plan.host, plan.port)},
+            ports={f"{GATEWAY_PORT}/tcp": (plan.host, plan.port)},
             user=f"{USER}:{USER}",
             **_container_limits(Size(1.0, 512 << 20), cores),
         )
@@ -277,7 +277,7 @@ class DockerBackend:
             },
             labels={f"{LABEL}.environment": name},
         )
-        return {volume.name: {"bind": f"{_SOCKETS}/{part}", "mode": "rw"}}
+        return {volume.name: {"bind": f"{SOCKETS}/{part}", "mode": "rw"}}
 
     def _egress_settings(self, plan: EnvPlan) -> dict[str, Any]:
         pools = [
@@ -348,9 +348,10 @@ def _attachments(plan: EnvPlan) -> tuple[list[Any], dict[str, str]]:
     return [mount], {attachments.VARIABLE: attachments.MOUNT_POINT}
 
 
-def _worker_settings(plan: EnvPlan, number: int, working_directory: str, user: int) -> dict[str, Any]:
+def worker_settings(plan: EnvPlan, number: int, working_directory: str, user: int) -> dict[str, Any]:
+    """The settings of a worker in a container; ``user`` is that of its tools."""
     return {
-        "socket": f"{_SOCKETS}/{number}/worker.sock",
+        "socket": f"{SOCKETS}/{number}/worker.sock",
         "manifest": f"{RUNTIME_FOLDER}/manifest.json",
         "python": "python3",
         "here": working_directory,
@@ -364,20 +365,21 @@ def _worker_settings(plan: EnvPlan, number: int, working_directory: str, user: i
     }
 
 
-def _gateway_settings(plan: EnvPlan) -> dict[str, Any]:
+def gateway_settings(plan: EnvPlan) -> dict[str, Any]:
+    """The settings of a gateway in a container."""
     return {
         "name": plan.name,
         "host": "0.0.0.0",
-        "port": _PORT,
+        "port": GATEWAY_PORT,
         "limits": dict(plan.limits),
-        "sockets": [f"{_SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
+        "sockets": [f"{SOCKETS}/{number}/worker.sock" for number in range(plan.all_workers)],
         "scoring": plan.scoring_workers,
         "egress": _COUNTS if plan.egress else None,
     }
 
 
 def _egress_socket(number: int) -> str:
-    return f"{_SOCKETS}/{_EGRESS}/{number}.sock"
+    return f"{SOCKETS}/{_EGRESS}/{number}.sock"
 
 
 def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
@@ -391,10 +393,17 @@ def _check_runtime(runtime: str, info: Mapping[str, Any]) -> None:
         )
 
 
-def _new_user(info: Mapping[str, Any]) -> int:
-    """A user for the tools of one worker; it shares no kernel limit and no access right with another worker's."""
+def _user_for(info: Mapping[str, Any]) -> int:
     options = " ".join(info.get("SecurityOptions") or [])
-    mapped = "name=rootless" in options or "name=userns" in options
+    return new_user(mapped="name=rootless" in options or "name=userns" in options)
+
+
+def new_user(*, mapped: bool) -> int:
+    """A user for the tools of one worker; it shares no kernel limit and no access right with another worker's.
+
+    Args:
+        mapped: Whether containers have a range of 65,536 users of their own.
+    """
     low, high = _MAPPED_USERS if mapped else _USERS
     return low + secrets.randbelow(high - low)
 
@@ -403,10 +412,10 @@ def _worker_rights(size: Size, user: int) -> dict[str, Any]:
     """What a worker may do that a gateway may not: start tools as another user, in folders that are that user's."""
     return {
         "user": "0:0",
-        "cap_add": _CAPABILITIES,
+        "cap_add": WORKER_CAPABILITIES,
         "tmpfs": {
             folder: f"rw,exec,nosuid,nodev,size={int(share * size.memory)},uid={user},gid={user},mode=0700"
-            for folder, share in _FOLDERS.items()
+            for folder, share in WORKER_FOLDERS.items()
         },
         "ulimits": [{"Name": "nofile", "Soft": _FILES, "Hard": _FILES}],
     }

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aworld_train import errors
-from aworld_train.errors import AworldTrainError, TrainingFailure
+from aworld_train.errors import AworldTrainError, TrainingFailure, UsageError
 from aworld_train.launch.base import JobState, JobStatus, Launcher
 from aworld_train.launch.record import record_file
 from aworld_train.training.summary import NAME, RunSummary, read_summary
+
+_ERROR = "error: "
 
 
 def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> RunSummary:
@@ -31,10 +33,12 @@ def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> Ru
             show(last)
         last = line
     try:
-        summary = outcome(run_dir, launcher.status(run_dir))
+        # An error that ends the job's command is the last line of its log.
+        logged = last.removeprefix(_ERROR) if last is not None and last.startswith(_ERROR) else ""
+        summary = outcome(run_dir, launcher.status(run_dir), logged)
     except AworldTrainError as error:
-        # The command that attaches shows the error too, with which the job's command ends its log.
-        if last is not None and last != f"error: {error.message}":
+        # The command that attaches shows the error too.
+        if last is not None and last != f"{_ERROR}{error.message}":
             show(last)
         raise
     if last is not None:
@@ -42,9 +46,17 @@ def attach(launcher: Launcher, run_dir: Path, show: Callable[[str], None]) -> Ru
     return summary
 
 
-def outcome(run_dir: Path, status: JobStatus) -> RunSummary:
-    """The summary of a run whose job has ended; raises as ``attach``."""
+def outcome(run_dir: Path, status: JobStatus, logged_error: str = "") -> RunSummary:
+    """The summary of a run whose job has ended; raises as ``attach``.
+
+    Args:
+        run_dir: The run folder.
+        status: How the job ended.
+        logged_error: The error that ends its log, if any.
+    """
     summary = read_summary(run_dir) if _is_of_job(run_dir) else None
+    if summary is None and logged_error:
+        raise (UsageError if status.exit_code == UsageError.exit_code else TrainingFailure)(logged_error)
     if summary is None:
         raise TrainingFailure(
             f"The job of {run_dir} ended as {status.detail} before its run began"

@@ -25,6 +25,7 @@ from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
 _ENV = re.compile(r"\$\{\s*oc\.env\s*:")
 _NEEDED = re.compile(r"\$\{\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*\}")
+_NAME = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
 # Inside a lookup only another lookup, as its default, and the conversion of its text are allowed.
 _OTHER = re.compile(r"\$\{(?!\s*oc\.(?:env|decode)\s*:)")
 _OPENING = re.compile(r"(\\*)\$\{")
@@ -96,6 +97,12 @@ def escape(text: str) -> str:
 def has_lookup(text: str) -> bool:
     """Whether ``text``, as a recipe writes it, looks up an environment variable."""
     return any(_ENV.search(text, start, end) for start, end in _expressions(text))
+
+
+def variable_names(tree: Any) -> set[str]:
+    """The environment variables that plain data, as a recipe writes it, looks up."""
+    texts = [text for _, text in leaves({"": tree}) if isinstance(text, str) and has_lookup(text)]
+    return {name for text in texts for name in _NAME.findall(text)}
 
 
 def mask_values(lookups: Mapping[str, str]) -> None:

@@ -449,6 +449,27 @@ class SlurmSection:
 
 
 @dataclass
+class KubernetesSection:
+    """How a run is rendered for Kubernetes (``cluster.launcher=kubernetes``)."""
+
+    image: str | None = _doc("Image of the trainer's pods: Ray, aworld-train and a training profile.")
+    ray_version: str = _doc("Version of Ray in that image; 2.52 or later.", "2.60.0")
+    claim: str | None = _doc("PersistentVolumeClaim (ReadWriteMany) with runs, datasets and models.")
+    folder: str = _doc(
+        "Where pods mount the claim; relative paths of the recipe count from there.", "/shared"
+    )
+    namespace: str = _doc("Namespace of everything that is rendered.", "default")
+    cpus: int = _doc("Processors of each training pod.", 16)
+    memory: str = _doc("Memory of each training pod.", "64Gi")
+    shared_memory: str = _doc("/dev/shm of each training pod, a part of its memory.", "16Gi")
+    gpu_resource: str = _doc("Name of the resource that stands for a GPU.", "nvidia.com/gpu")
+    node_selector: dict[str, str] = _doc("Labels of the machines that training pods may run on.", {})
+    env_image: str | None = _doc("Image of the tool environment (`env build`) in a registry of the cluster.")
+    env_cpus: float = _doc("Processors of each worker of the tool environment.", 2.0)
+    env_memory: str = _doc("Memory of each worker of the tool environment.", "4Gi")
+
+
+@dataclass
 class ClusterSection:
     """The machines of a run, and the training processes on them."""
 
@@ -461,13 +482,17 @@ class ClusterSection:
         "GPUs of each machine, with a training process each; without GPUs as many processes share the cores.",
         1,
     )
-
     environment: dict[str, str] = _doc(
         "Environment variables of the training processes on all machines, such as {NCCL_IB_HCA: mlx5}; the run's "
         "manifest has them, so no secrets.",
         {},
     )
+    address: str | None = _doc(
+        "Jobs API of the Ray cluster, as http://head:8265; default: RAY_ADDRESS. Its token is never in a recipe: it is "
+        "read from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+    )
     slurm: SlurmSection = field(default_factory=SlurmSection)
+    kubernetes: KubernetesSection = field(default_factory=KubernetesSection)
 
     @property
     def ranks(self) -> int:

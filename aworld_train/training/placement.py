@@ -16,16 +16,19 @@ class Placement:
         nodes: The machines of a recipe whose launcher is not ``local``; None is this one.
         max_save_seconds: Seconds that a run may take to save and stop after SIGUSR1.
         remark: What the user should know about the place, in the terminal and the summary.
+        address: The IP address of this machine on a network that it shares with ``nodes``, or with the nodes of a
+            cluster that is there already; None if there are no others.
     """
 
     nodes: Nodes | None = None
     max_save_seconds: float = 600.0
     remark: str | None = None
+    address: str | None = None
 
     @property
     def environment_host(self) -> str:
         """The address at which a tool environment that the run starts is reached by every node."""
-        if self.nodes is None:
+        first = next(iter(self.nodes.addresses.values())) if self.nodes else self.address
+        if first is None:
             return LOOPBACK
-        first = next(iter(self.nodes.addresses.values()))
         return LOOPBACK if ipaddress.ip_address(first).is_loopback else first

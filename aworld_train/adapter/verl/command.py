@@ -1,15 +1,18 @@
 """How VeRL is started: the exact command, and the environment variables that it reads."""
 
 import os
+import secrets
+import shutil
 import sys
 from pathlib import Path
 
 from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.compose import on_cpu
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
-from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE, forwarded_names
+from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import nodes_environment
-from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
+from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, QUEUE_SECRET_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 from aworld_train.recipe.schema import Recipe
 from aworld_train.user_code import user_variables
@@ -49,19 +52,13 @@ def verl_environment(
         private: The filled private folder of this start.
         nodes: The machines of the run; None is this one.
     """
-    variables = {
+    return {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
         "TMPDIR": str(private.scratch),
         # Ray starts its workers with the `python` of the PATH.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
-        # Modules in the user's directory, such as a reward function's, are found after installed ones.
-        **user_variables(),
-        "PYTHONUNBUFFERED": "1",
         # Ray makes its folder `ray` in this directory.
         "RAY_TMPDIR": str(private.path),
-        "VERL_FILE_LOGGER_PATH": str(logger_file),
-        "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",
         # Without these Ray would write a token of its own into the home directory.
         "RAY_AUTH_MODE": "token",
@@ -74,6 +71,39 @@ def verl_environment(
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
+        **_of_every_process(recipe, logger_file),
+    }
+
+
+def cluster_environment(recipe: Recipe, logger_file: Path, rendezvous: Path) -> dict[str, str]:
+    """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``.
+
+    Ray's address, its token, temporary folders and network interfaces are the cluster's own.
+
+    Args:
+        recipe: The recipe of the run.
+        logger_file: The file to which VeRL appends its metrics.
+        rendezvous: A folder that every node can reach, for this start alone: what it holds is removed.
+    """
+    shutil.rmtree(rendezvous, ignore_errors=True)
+    rendezvous.mkdir(mode=0o700)
+    variables = {
+        # A key, not the path of a file: workers run on other machines too.
+        QUEUE_SECRET_VARIABLE: secrets.token_hex(SECRET_BYTES),
+        RENDEZVOUS_VARIABLE: str(rendezvous),
+        **_of_every_process(recipe, logger_file),
+    }
+    return {**variables, FORWARDED_VARIABLE: forwarded_names(variables)}
+
+
+def _of_every_process(recipe: Recipe, logger_file: Path) -> dict[str, str]:
+    variables = {
+        "PYTHONPATH": _python_path(os.environ.get("PYTHONPATH", "")),
+        # Modules in the user's directory, such as a reward function's, are found after installed ones.
+        **user_variables(),
+        "PYTHONUNBUFFERED": "1",
+        "VERL_FILE_LOGGER_PATH": str(logger_file),
+        "TOKENIZERS_PARALLELISM": "false",
     }
     if on_cpu(recipe):
         variables |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}

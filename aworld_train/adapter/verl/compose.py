@@ -79,6 +79,11 @@ def on_cpu(recipe: Recipe) -> bool:
     return recipe.rollout.engine is Engine.transformers
 
 
+def joins_cluster(recipe: Recipe) -> bool:
+    """Whether VeRL attaches to a Ray cluster that is there already, and starts none."""
+    return recipe.cluster.launcher.value in ("ray", "kubernetes")
+
+
 def _model(recipe: Recipe) -> dict[str, Any]:
     model = "actor_rollout_ref.model"
     keys: dict[str, Any] = {

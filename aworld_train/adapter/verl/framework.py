@@ -7,13 +7,21 @@ from typing import Any
 
 from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
 from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
-from aworld_train.adapter.verl.command import WITHOUT_FIRST_VALIDATION, verl_command, verl_environment
-from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_file, compose
+from aworld_train.adapter.verl.command import (
+    WITHOUT_FIRST_VALIDATION,
+    cluster_environment,
+    verl_command,
+    verl_environment,
+)
+from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_file, compose, joins_cluster
 from aworld_train.adapter.verl.metrics import VerlStepReader
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
+
+_RENDEZVOUS = "rendezvous"
+"""The folder in a run folder in which ranks on several machines find each other."""
 
 
 class VerlFramework:
@@ -38,6 +46,8 @@ class VerlFramework:
         from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
         def environment(start: StartFiles) -> Mapping[str, str]:
+            if joins_cluster(recipe):
+                return cluster_environment(recipe, start.metrics, folder.resolve() / _RENDEZVOUS)
             private = PrivateFolder(start.private)
             private.fill()
             return verl_environment(recipe, start.metrics, private, start.nodes)

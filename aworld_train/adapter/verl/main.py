@@ -2,14 +2,18 @@
 
     python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 
-This module starts Ray on the nodes of the run, if there are several, replaces the class of the controller and starts
-VeRL; everything else is VeRL's.
+This module starts Ray on the nodes of the run, if there are several, replaces the class of the controller, sends the
+run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's.
 """
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+from aworld_train.adapter.verl.forwarding import is_forwarding, variables_for_workers
 from aworld_train.adapter.verl.ray_nodes import NODES_VARIABLE, start_ray
+from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
 
 
 def main() -> None:
@@ -23,7 +27,25 @@ def main() -> None:
     from aworld_train.adapter.verl.task_runner import TaskRunner, on_first_node
 
     main_ppo.TaskRunnerV1 = on_first_node(TaskRunner) if several else TaskRunner
-    main_ppo.main()
+    if not is_forwarding():
+        main_ppo.main()
+        return
+    _forward_variables(main_ppo)
+    try:
+        main_ppo.main()
+    finally:
+        shutil.rmtree(os.environ[RENDEZVOUS_VARIABLE], ignore_errors=True)
+
+
+def _forward_variables(main_ppo: Any) -> None:
+    """Let Ray start workers with the run's variables too; VeRL prints them, but the secret ones are sealed."""
+    runtime_env_of = main_ppo.get_ppo_ray_runtime_env
+
+    def with_variables(config: Any = None) -> dict[str, Any]:
+        runtime_env: dict[str, Any] = runtime_env_of(config)
+        return {**runtime_env, "env_vars": {**runtime_env["env_vars"], **variables_for_workers()}}
+
+    main_ppo.get_ppo_ray_runtime_env = with_variables
 
 
 if __name__ == "__main__":

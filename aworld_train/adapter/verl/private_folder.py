@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_SECRET_BYTES = 32
+SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PrivateFolder:
 
     def fill(self) -> None:
         """Make the folder if it does not exist, its subfolders, and new secrets."""
-        self.receive({file.name: secrets.token_hex(_SECRET_BYTES) for file in (self.token, self.queue_key)})
+        self.receive({file.name: secrets.token_hex(SECRET_BYTES) for file in (self.token, self.queue_key)})
 
     def secrets(self) -> dict[str, str]:
         """The secrets in the folder, by the names of their files."""

@@ -1,7 +1,8 @@
 """Restricts TransferQueue to processes of the run: every socket is encrypted with the run's key (ZMQ CURVE).
 
 TransferQueue unpickles the messages that reach its sockets, so anyone who can send to one can run code as the trainer.
-All processes of a run read one secret key from a file that only their user can read. A CURVE server does not answer a
+All processes of a run have one secret key, from a file that only their user can read or, on a cluster that the run has
+not started, from a variable that only the run's processes can open. A CURVE server does not answer a
 client whose first message is not sealed to the server's public key, and that message does not reveal the key
 (https://rfc.zeromq.org/spec/26/). The public key is derived from the secret key and given to no other process, so that
 a client that knows it belongs to the run. Therefore no authenticator (ZAP) is needed; with a public key that others
@@ -9,6 +10,7 @@ know, a socket without one would accept everyone.
 """
 
 import functools
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,8 @@ from typing import Any
 
 QUEUE_KEY_VARIABLE = "AWORLD_TRAIN_QUEUE_KEY"
 """Name of the environment variable that holds the path of the key's file."""
+QUEUE_SECRET_VARIABLE = "AWORLD_TRAIN_QUEUE_SECRET"
+"""Name of the environment variable that holds the key itself, where processes on other machines need it."""
 SOCKET_MODULES = (
     "transfer_queue.utils.zmq_utils",
     "transfer_queue.controller",
@@ -25,21 +29,31 @@ SOCKET_MODULES = (
 """The modules in which TransferQueue 0.1.11 makes sockets, all with the function ``create_zmq_socket``."""
 
 
-def secure_queue(key_file: Path) -> None:
+def queue_secret() -> bytes:
+    """The run's secret key, 32 bytes, from the environment of this process.
+
+    Raises:
+        ValueError: The variable or the file holds no key.
+        KeyError: The process belongs to no run.
+    """
+    secret = os.environ.get(QUEUE_SECRET_VARIABLE) or Path(os.environ[QUEUE_KEY_VARIABLE]).read_text()
+    return bytes.fromhex(secret)
+
+
+def secure_queue(secret: bytes) -> None:
     """Encrypt every socket that TransferQueue opens in this process; a second call does nothing.
 
     Args:
-        key_file: Holds the run's secret key, 32 bytes in hexadecimal digits.
+        secret: The run's secret key.
 
     Raises:
         RuntimeError: This version of TransferQueue does not make its sockets as version 0.1.11 does.
-        ValueError: The file holds no key.
     """
     modules = _socket_modules()
     create = modules[0].create_zmq_socket
     if hasattr(create, "public_key"):
         return
-    secure = _secured(create, bytes.fromhex(key_file.read_text()))
+    secure = _secured(create, secret)
     if any(getattr(module, "create_zmq_socket", None) is not create for module in modules):
         raise RuntimeError(
             "TransferQueue makes its sockets in another way than version 0.1.11 did, so they cannot be secured. "
@@ -47,6 +61,51 @@ def secure_queue(key_file: Path) -> None:
         )
     for module in modules:
         module.create_zmq_socket = secure  # type: ignore[attr-defined]
+
+
+def separate_queue(run: str) -> None:
+    """Give the queue of this run a name of its own on a Ray cluster; a second call does nothing.
+
+    TransferQueue 0.1.11 finds its controller by a fixed name and namespace (``interface.py``), so of two runs on a
+    cluster the second would take the first one's.
+
+    Args:
+        run: Differs between the runs on a cluster.
+    """
+    interface = _interface()
+    if isinstance(interface.ray, _RayOfRun):
+        return
+    interface.ray = _RayOfRun(interface.ray, run)
+    interface.TransferQueueController = _ControllerOfRun(interface.TransferQueueController, run)
+
+
+class _RayOfRun:
+    """The module ``ray``, with actors looked up in the run's namespace."""
+
+    def __init__(self, ray: Any, run: str):
+        self._ray, self._run = ray, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ray, name)
+
+    def get_actor(self, name: str, namespace: str) -> Any:
+        return self._ray.get_actor(name, namespace=f"{namespace}-{self._run}")
+
+
+class _ControllerOfRun:
+    """The class of TransferQueue's controller, which makes actors in the run's namespace."""
+
+    def __init__(self, controller: Any, run: str):
+        self._controller, self._run = controller, run
+
+    def options(self, *, name: str, namespace: str) -> Any:
+        return self._controller.options(name=name, namespace=f"{namespace}-{self._run}")
+
+
+def _interface() -> Any:
+    import transfer_queue.interface
+
+    return transfer_queue.interface
 
 
 def _socket_modules() -> list[ModuleType]:

@@ -3,10 +3,11 @@
 Ray ends a worker in which the hook fails, so no process of a run works without the setup.
 """
 
+import hashlib
 import os
-from pathlib import Path
 
-from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, secure_queue
+from aworld_train.adapter.verl.forwarding import is_forwarding, open_variables
+from aworld_train.adapter.verl.transfer_queue import queue_secret, secure_queue, separate_queue
 from aworld_train.user_code import find_user_modules
 
 WORKER_SETUP = "aworld_train.adapter.verl.worker_setup.set_up"
@@ -15,8 +16,13 @@ RENDEZVOUS_VARIABLE = "AWORLD_TRAIN_RENDEZVOUS"
 
 
 def set_up() -> None:
-    """Secure the queue, let ranks find each other through a file, and make the user's modules importable."""
-    secure_queue(Path(os.environ[QUEUE_KEY_VARIABLE]))
+    """Open the run's variables, secure its queue, let ranks find each other, and make the user's modules importable."""
+    open_variables()
+    secret = queue_secret()
+    secure_queue(secret)
+    if is_forwarding():
+        # The cluster may serve other runs too. A digest, because Ray shows the names of namespaces.
+        separate_queue(hashlib.sha256(secret).hexdigest()[:16])
     _set_file_rendezvous()
     find_user_modules()
 

@@ -23,7 +23,7 @@ import os, sys
 from pathlib import Path
 if key := os.environ.get("AWORLD_TRAIN_QUEUE_KEY"):
     from aworld_train.adapter.verl.transfer_queue import secure_queue
-    secure_queue(Path(key))
+    secure_queue(bytes.fromhex(Path(key).read_text()))
 from transfer_queue.controller import TransferQueueController
 from transfer_queue.storage.simple_storage import SimpleStorageUnit
 servers = [
@@ -187,4 +187,4 @@ def test_another_transfer_queue_is_refused(key: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(controller, "create_zmq_socket", lambda: None)
     with pytest.raises(RuntimeError, match=r"TransferQueue==0\.1\.11"):
-        secure_queue(key)
+        secure_queue(bytes.fromhex(key.read_text()))

@@ -1,0 +1,61 @@
+"""The environment variables that a job on a cluster needs of the machine that submits it.
+
+A local run inherits the whole environment of its command. A cluster gets what the run is known to need and no other
+secret of the user's shell: what the recipe looks up, the keys of its endpoints, the connection to its tools, and the
+settings of the libraries that it uses.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aworld_train import env
+from aworld_train.recipe import LoadedRecipe
+from aworld_train.recipe.interpolation import variable_names
+from aworld_train.recipe.schema import Recipe
+
+_CONNECTION = ("MCP_SERVER_URL", "MCP_SERVER_TOKEN", "MCP_SERVERS")
+_PREFIXES = ("NCCL_", "VLLM_", "VERL_LOGGING_")
+_NAMES = ("HF_TOKEN", "HF_ENDPOINT")
+_TRACKERS = {"wandb": "WANDB_", "mlflow": "MLFLOW_", "swanlab": "SWANLAB_", "clearml": "CLEARML_"}
+"""The prefix of the variables of a tracker, by its name in ``trainer.loggers``."""
+
+
+def job_variables(loaded: LoadedRecipe) -> dict[str, str]:
+    """The variables that are set, by name; those of the tool environment also from ``.env``."""
+    recipe = loaded.recipe
+    prefixes = (*_PREFIXES, *(_TRACKERS[name] for name in recipe.trainer.loggers if name in _TRACKERS))
+    needed = {*_NAMES, *variable_names(loaded.unresolved), *_key_variables(loaded.unresolved)}
+    if recipe.agent.aworld:
+        needed |= set(_key_variables(_agent_file(recipe)))
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if value and (name in needed or name.startswith(prefixes))
+    }
+    if recipe.env.docker_dir is None:
+        settings = env.connection_settings()
+        variables |= {name: settings[name] for name in _CONNECTION if name in settings}
+    return variables
+
+
+def _key_variables(tree: Any) -> Iterator[str]:
+    """The variables that hold the keys of endpoints."""
+    if isinstance(tree, dict):
+        if isinstance(name := tree.get("key_variable"), str):
+            yield name
+        for value in tree.values():
+            yield from _key_variables(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _key_variables(value)
+
+
+def _agent_file(recipe: Recipe) -> Any:
+    try:
+        return yaml.safe_load(Path(str(recipe.agent.aworld)).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # the check of the recipe says what is wrong with it

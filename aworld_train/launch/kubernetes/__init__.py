@@ -1,0 +1,5 @@
+"""The launcher ``kubernetes``: a run as a KubeRay RayJob, with its tool environment beside it."""
+
+from aworld_train.launch.kubernetes.launcher import KubernetesLauncher
+
+__all__ = ["KubernetesLauncher"]

@@ -1,0 +1,210 @@
+"""Renders a run for Kubernetes into its run folder and, with ``--submit``, hands it to the cluster of ``kubectl``."""
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import yaml
+from rich.console import Console
+
+from aworld_train.atomic import write_text
+from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.launch.attach import attach
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.cluster_job import INSIDE_VARIABLE
+from aworld_train.launch.following import ClusterSilent, follow_log
+from aworld_train.launch.job import write_job_recipe
+from aworld_train.launch.kubernetes import plan
+from aworld_train.launch.kubernetes.kubectl import apply, kubectl
+from aworld_train.launch.kubernetes.naming import ROLE_LABEL, RUN_LABEL
+from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.training.framework_processor import FrameworkProcessor
+from aworld_train.training.placement import Placement
+from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.summary import RunSummary
+
+FILE = "kubernetes.yaml"
+"""Name of the rendered file in the launch folder."""
+_KINDS = "rayjobs.ray.io,deployments,services,networkpolicies,configmaps,secrets"
+_MAX_STOP_SECONDS = 90.0
+_ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what occurs twice out twice, because the file is for people too."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+class KubernetesLauncher:
+    """Implements ``Launcher``."""
+
+    name = "kubernetes"
+
+    def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
+        """As ``Launcher.launch``; without ``options.submit`` the run is only rendered."""
+        if address := os.environ.get(INSIDE_VARIABLE):
+            placement = Placement(address=address)
+            processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
+            return None  # the command that follows the job shows the summary
+        run_dir = processor.run_dir(processor.checked.recipe).resolve()
+        if not options.resume:  # what there is to resume may be on the claim alone; the job looks
+            check_run_folder(run_dir, resume=False)
+        file, rendered = _render(processor, run_dir, resume=options.resume)
+        if not options.submit:
+            _show(f"Rendered {file}. It holds no secret; submit it with --submit, or by hand:")
+            for line in _commands(run_dir, file, rendered.names.namespace):
+                _show(f"  {line}")
+            return None
+        self._submit(rendered, run_dir, file)
+        _show(f"The RayJob {rendered.names.run} was submitted; it goes on without this command.")
+        return None if options.detach else self._follow(rendered, run_dir, quiet=options.quiet)
+
+    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+        """As ``Launcher.dry_run``: the rendered file, and the command that submits it."""
+        run_dir, _ = processor.write_plan()
+        file, rendered = _render(processor, run_dir.resolve(), resume=False)
+        return DryRun(file, ["kubectl", "--namespace", rendered.names.namespace, "apply", "-f", str(file)])
+
+    def status(self, run_dir: Path) -> JobStatus:
+        """As ``Launcher.status``."""
+        record = _record(run_dir)
+        try:
+            return _status(record.job, record.address)
+        except ClusterSilent as error:
+            return JobStatus(JobState.unknown, error.message)
+
+    def stop(self, run_dir: Path) -> None:
+        """As ``Launcher.stop``: every object of the run is deleted, its tool environment and Secrets included.
+
+        Raises:
+            TrainingFailure: They are not gone within a minute and a half.
+        """
+        record = _record(run_dir)
+        _delete(record.job, record.address)
+
+    def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
+        """As ``Launcher.logs``: what KubeRay's submitter prints, which is the job's own output."""
+        record = _record(run_dir)
+
+        def read() -> str:
+            try:
+                return kubectl("logs", f"job/{record.job}", namespace=record.address)
+            except TrainingFailure:
+                return ""  # the submitter's pod does not run yet, or does not any more
+
+        def has_ended() -> bool:
+            return _status(record.job, record.address).state in (JobState.ended, JobState.unknown)
+
+        return follow_log(read, has_ended, follow=follow)
+
+    def _follow(self, rendered: plan.KubernetesPlan, run_dir: Path, *, quiet: bool) -> RunSummary | None:
+        """Follow the job to its end, then remove the tool environment, which KubeRay does not know."""
+        try:
+            return attach(self, run_dir, _ignore if quiet else _show)
+        except TrainingFailure:
+            if self.status(run_dir).exit_code != 0:
+                raise
+            # This machine does not see the claim.
+            _show(f"The run is complete; see summary.json on the claim, below {rendered.run_dir}.")
+            return None
+        finally:
+            if self.status(run_dir).state is JobState.ended:
+                _delete_objects(f"{_of_run(rendered.names.run)},{ROLE_LABEL}=tools", rendered.names.namespace)
+
+    def _submit(self, rendered: plan.KubernetesPlan, run_dir: Path, file: Path) -> None:
+        names = rendered.names
+        # Fails where no cluster answers, it has no KubeRay, or the user may not see its jobs.
+        status = _status(names.run, names.namespace)
+        if status.state in (JobState.waiting, JobState.running):
+            raise UsageError(
+                f"The RayJob {names.run} is {status.detail} already; follow it with `aworld-train runs attach`, end it "
+                "with `aworld-train runs stop`, or give this run another name."
+            )
+        _delete(names.run, names.namespace)
+        write_record(run_dir, LaunchRecord(self.name, names.run, names.namespace))
+        apply(rendered.secrets(), namespace=names.namespace)
+        kubectl("apply", "-f", str(file), namespace=names.namespace)
+
+
+def _render(
+    processor: FrameworkProcessor, run_dir: Path, *, resume: bool
+) -> tuple[Path, plan.KubernetesPlan]:
+    """Write the objects of the run, without its Secrets, into the run folder."""
+    loaded = processor.checked
+    folder = PurePosixPath(loaded.recipe.cluster.kubernetes.folder)
+    runs = PurePosixPath(processor.run_path)
+    if runs.is_absolute() and not runs.is_relative_to(folder):
+        raise UsageError(
+            f"--runs is {runs}, and pods see the claim at {folder} (cluster.kubernetes.folder). Give a relative path, "
+            f"which counts from there, or one below {folder}."
+        )
+    rendered = plan.KubernetesPlan(loaded, folder / runs / loaded.recipe.name, resume)
+    manifests = rendered.manifests()
+    write_job_recipe(loaded, run_dir)
+    file = launch_folder(run_dir) / FILE
+    write_text(file, yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=110))
+    return file, rendered
+
+
+def _commands(run_dir: Path, file: Path, namespace: str) -> list[str]:
+    """The shell commands that submit a rendered run: its Secrets through a pipe, then the file."""
+    kubectl_command = f"kubectl --namespace {shlex.quote(namespace)} apply -f"
+    make_secrets = shlex.join([sys.executable, "-P", "-m", plan.__name__, str(run_dir)])
+    return [f"{make_secrets} | {kubectl_command} -", f"{kubectl_command} {shlex.quote(str(file))}"]
+
+
+def _status(job: str, namespace: str) -> JobStatus:
+    text = kubectl("get", "rayjobs.ray.io", job, "--ignore-not-found", "-o", "json", namespace=namespace)
+    if not text.strip():
+        return JobStatus(JobState.unknown, "not known to the cluster")
+    status = json.loads(text).get("status", {})
+    job_status, deployment = status.get("jobStatus", ""), status.get("jobDeploymentStatus", "")
+    if job_status in _ENDED or deployment in ("Complete", "Failed"):
+        exit_code = 0 if job_status == "SUCCEEDED" else 1
+        return JobStatus(JobState.ended, job_status or deployment, exit_code)
+    state = JobState.running if job_status == "RUNNING" else JobState.waiting
+    return JobStatus(state, job_status or deployment or "PENDING")
+
+
+def _delete(run: str, namespace: str) -> None:
+    """Delete every object of a run, and wait until they are gone."""
+    _delete_objects(_of_run(run), namespace)
+    remaining = ("get", f"{_KINDS},pods", "--selector", _of_run(run), "-o", "name")
+    deadline = time.monotonic() + _MAX_STOP_SECONDS
+    while kubectl(*remaining, namespace=namespace).strip():
+        if time.monotonic() > deadline:
+            raise TrainingFailure(
+                f"Objects of the run {run} are still there {_MAX_STOP_SECONDS:.0f} s after they were deleted; see "
+                f"`kubectl --namespace {namespace} get all --selector {_of_run(run)}`."
+            )
+        time.sleep(1.0)
+
+
+def _delete_objects(selector: str, namespace: str) -> None:
+    arguments = ("delete", _KINDS, "--selector", selector, "--ignore-not-found", "--wait=false")
+    kubectl(*arguments, namespace=namespace)
+
+
+def _of_run(run: str) -> str:
+    return f"{RUN_LABEL}={run}"
+
+
+def _record(run_dir: Path) -> LaunchRecord:
+    record = read_record(run_dir)
+    if record is None:
+        raise UsageError(f"{run_dir} has no launch.json: its run was rendered at most, and not submitted.")
+    return record
+
+
+def _show(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _ignore(line: str) -> None:
+    return None

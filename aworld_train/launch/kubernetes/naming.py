@@ -1,0 +1,51 @@
+"""The names and labels of what a run has on a Kubernetes cluster."""
+
+import re
+from dataclasses import dataclass
+
+RUN_LABEL = "aworld-train/run"
+ROLE_LABEL = "aworld-train/role"
+_MAX_CHARS = 40  # a RayJob's name may have 47 characters (KubeRay), and suffixes are added to this one
+
+
+@dataclass(frozen=True)
+class RunNames:
+    """The names of one run's objects.
+
+    Attributes:
+        run: Name of the RayJob, and the value of every object's label.
+        namespace: Where they all are.
+    """
+
+    run: str
+    namespace: str
+
+    @property
+    def job_config(self) -> str:
+        """The ConfigMap with the recipe and the description of the job."""
+        return f"{self.run}-job"
+
+    @property
+    def variables(self) -> str:
+        """The Secret with the environment variables of the trainer."""
+        return f"{self.run}-env"
+
+    @property
+    def tools(self) -> str:
+        """The Deployment, Service, NetworkPolicy and Secret of the tool environment."""
+        return f"{self.run}-tools"
+
+    def metadata(self, name: str, role: str) -> dict[str, object]:
+        """The metadata of an object."""
+        return {"name": name, "namespace": self.namespace, "labels": self.labels(role)}
+
+    def labels(self, role: str) -> dict[str, str]:
+        """The labels of an object or a pod."""
+        return {RUN_LABEL: self.run, ROLE_LABEL: role}
+
+
+def names_of(recipe_name: str, namespace: str) -> RunNames:
+    """The names for a run of this name, in the characters that Kubernetes allows (RFC 1035 labels)."""
+    name = re.sub(r"[^a-z0-9]+", "-", recipe_name.lower()).strip("-")
+    name = name if name[:1].isalpha() else f"run-{name}"
+    return RunNames(name[:_MAX_CHARS].strip("-"), namespace)

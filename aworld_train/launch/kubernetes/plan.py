@@ -1,0 +1,267 @@
+"""What a run has on Kubernetes: the objects that are written to a file, and the Secrets, which never are.
+
+The Secrets are made when they are applied, from the environment variables and key files of that moment, and go to
+``kubectl`` through a pipe:
+
+    python -m aworld_train.launch.kubernetes.plan RUN_FOLDER | kubectl apply -f -
+"""
+
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from aworld_train import __version__
+from aworld_train.env.backend import EnvPlan, Size
+from aworld_train.env.directory import find_directory
+from aworld_train.env.egress import egress_rules
+from aworld_train.env.keys import choose_servers, read_keys
+from aworld_train.env.record import Credentials, Owner
+from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.launch.cluster_job import ClusterJob
+from aworld_train.launch.cluster_nodes import Demand
+from aworld_train.launch.job import job_command
+from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.kubernetes.naming import RunNames, names_of
+from aworld_train.launch.kubernetes.tools import (
+    SECRET_KEY,
+    ToolSize,
+    channel_key,
+    tool_manifests,
+    tools_url,
+)
+from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, job_config, ray_job
+from aworld_train.launch.record import launch_folder
+from aworld_train.recipe import LoadedRecipe, dump, read
+from aworld_train.recipe.reward_checks import runs_code
+from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.serving import channel, tokens
+
+_TOKEN_SECONDS = 30 * 24 * 3600
+_OF_ITS_OWN_ENVIRONMENT = (
+    *(
+        "docker_dir",
+        "backend",
+        "egress",
+        "egress_hosts",
+        "workers",
+        "scoring_workers",
+        "env_file",
+        "data",
+        "runtime",
+    ),
+)
+"""Keys of ``env`` that say how an environment is started; in the job it runs already."""
+
+
+@dataclass(frozen=True)
+class KubernetesPlan:
+    """A run on Kubernetes.
+
+    Attributes:
+        loaded: The checked recipe.
+        run_dir: The run folder on the claim, under the path that pods see.
+        resume: Go on from the last checkpoint.
+    """
+
+    loaded: LoadedRecipe
+    run_dir: PurePosixPath
+    resume: bool
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with its values."""
+        return self.loaded.recipe
+
+    @property
+    def names(self) -> RunNames:
+        """The names of the run's objects."""
+        return names_of(self.recipe.name, self.recipe.cluster.kubernetes.namespace)
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Every object but the Secrets.
+
+        Raises:
+            UsageError: The recipe lacks a value, or asks for what Kubernetes cannot keep.
+        """
+        names, section, demand = self.names, self.recipe.cluster.kubernetes, demand_of(self.recipe)
+        _check(self.recipe, demand)
+        job = ClusterJob(
+            nonce=secrets.token_hex(8),
+            run_dir=str(self.run_dir),
+            version=__version__,
+            directory=section.folder,
+            arguments=self._arguments(),
+            nodes=demand.nodes,
+            gpus_per_node=demand.gpus_per_node,
+        )
+        environment = self.environment()
+        return [
+            job_config(names, job, dump(self._recipe_of_job())),
+            *(self._tool_manifests(environment) if environment else []),
+            ray_job(
+                names,
+                section,
+                demand,
+                job,
+                on_gpus=self.recipe.rollout.engine is not Engine.transformers,
+                variables=job_variables(self.loaded),
+                tools_url=tools_url(names) if environment else None,
+            ),
+        ]
+
+    def secrets(self) -> list[dict[str, Any]]:
+        """The Secrets, with their values: for a pipe, never for a file."""
+        names, environment = self.names, self.environment()
+        variables = job_variables(self.loaded)
+        if environment is None:
+            return [_secret(names, names.variables, "job", variables)]
+        secret, now = environment.credentials.secret, int(time.time())
+        token = tokens.sign(secret, environment.name, issued=now, expires=now + _TOKEN_SECONDS)
+        of_tools = {
+            SECRET_KEY: secret,
+            **{
+                channel_key(number): channel.derive_secret(secret, number)
+                for number in range(environment.all_workers)
+            },
+            **environment.keys,
+        }
+        return [
+            _secret(names, names.variables, "job", {**variables, "MCP_SERVER_TOKEN": token}),
+            _secret(names, names.tools, "tools", of_tools),
+        ]
+
+    def environment(self) -> EnvPlan | None:
+        """The tool environment that the run has of its own, with a new secret; None if it has none.
+
+        Raises:
+            UsageError: It needs something that the rendered isolation does not give.
+        """
+        env = self.recipe.env
+        if env.docker_dir is None:
+            return None
+        directory = find_directory(env.docker_dir)
+        keys = read_keys(directory.manifest, Path(env.env_file).expanduser() if env.env_file else None)
+        servers = choose_servers(directory.manifest, tuple(env.servers), keys, lambda _: None)
+        rules = egress_rules(
+            directory.manifest, servers, keys, env.egress.value if env.egress else None, env.egress_hosts
+        )
+        if rules:
+            raise UsageError(
+                f"The servers {', '.join(sorted(rules))} of {directory.name} reach hosts by name through a "
+                "proxy, and a NetworkPolicy knows no names; the rendered environment reaches nothing. Set "
+                "env.egress=none, choose other servers (env.servers), or run the environment with Docker elsewhere and "
+                "name it in env.url."
+            )
+        if env.data:
+            raise UsageError(
+                "env.data is a folder of this machine, which the tools' pod cannot mount. Run the environment with "
+                "Docker elsewhere and name it in env.url."
+            )
+        scoring = int(runs_code(self.recipe, ())) if env.scoring_workers is None else env.scoring_workers
+        return EnvPlan(
+            name=self.names.tools,
+            directory=directory,
+            servers=servers,
+            host="",
+            port=0,
+            workers=env.workers or 1,
+            size=Size(),
+            credentials=Credentials(tokens.new_secret(), "", 0, 0),
+            keys=keys,
+            fingerprint="",
+            limits={},
+            owner=None,
+            starter=Owner(os.getpid(), 0.0),
+            scoring_workers=scoring,
+        )
+
+    def _tool_manifests(self, environment: EnvPlan) -> list[dict[str, Any]]:
+        section = self.recipe.cluster.kubernetes
+        if not section.env_image:
+            raise UsageError(
+                "cluster.kubernetes.env_image is not set: the image of the tool environment in a registry of the "
+                f"cluster. `aworld-train env build --docker-dir {self.recipe.env.docker_dir}` makes it; push it."
+            )
+        size = ToolSize(section.env_cpus, section.env_memory)
+        return tool_manifests(self.names, environment, section.env_image, size, environment.keys)
+
+    def _arguments(self) -> list[str]:
+        recipe = Path(JOB_FOLDER, RECIPE_FILE)
+        command = job_command(recipe, Path(self.run_dir), "kubernetes", resume=self.resume)
+        return command[command.index("aworld_train") + 1 :]
+
+    def _recipe_of_job(self) -> dict[str, Any]:
+        """The recipe for the head, where the tool environment runs already."""
+        tree: dict[str, Any] = deepcopy(dict(self.loaded.unresolved))
+        if self.recipe.env.docker_dir is not None:
+            tree["env"] = {
+                key: value for key, value in tree["env"].items() if key not in _OF_ITS_OWN_ENVIRONMENT
+            }
+        return tree
+
+
+def demand_of(recipe: Recipe) -> Demand:
+    """What a recipe takes of a cluster."""
+    return Demand(recipe.cluster.nodes, recipe.cluster.gpus_per_node)
+
+
+def plan_in(run_dir: Path) -> KubernetesPlan:
+    """The plan of the run that was rendered into a folder.
+
+    Raises:
+        UsageError: None was.
+    """
+    file = launch_folder(run_dir) / RECIPE_FILE
+    if not file.is_file():
+        raise UsageError(f"There is no {file}: render the run first, with `train ... --launcher kubernetes`.")
+    return KubernetesPlan(read(str(file)), PurePosixPath("/"), resume=False)
+
+
+def _check(recipe: Recipe, demand: Demand) -> None:
+    section = recipe.cluster.kubernetes
+    missing = [key for key in ("image", "claim") if not getattr(section, key)]
+    if missing:
+        raise UsageError(
+            f"{' and '.join(f'cluster.kubernetes.{key}' for key in missing)} not set: the launcher kubernetes needs "
+            "the image of the trainer's pods, and the PersistentVolumeClaim with runs, datasets and models."
+        )
+    if section.cpus < demand.cpus_per_node:
+        raise UsageError(
+            f"cluster.kubernetes.cpus is {section.cpus}, and {demand.gpus_per_node} GPU of a training pod take "
+            f"{demand.cpus_per_node}."
+        )
+
+
+def _secret(names: RunNames, name: str, role: str, values: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": names.metadata(name, role),
+        "type": "Opaque",
+        "stringData": dict(values),
+    }
+
+
+def main() -> int:
+    """Print the Secrets of the run in a folder, as one List in JSON; returns an exit code."""
+    try:
+        items = plan_in(Path(sys.argv[1])).secrets()
+    except AworldTrainError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        return error.exit_code
+    if sys.stdout.isatty():
+        sys.stderr.write("error: The output holds secrets: pipe it to `kubectl apply -f -`.\n")
+        return UsageError.exit_code
+    sys.stdout.write(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The launcher ``ray``: the run is a job of a Ray cluster that is there already.
+
+The job belongs to the cluster, so it goes on when the command that submitted it ends. It is started by ``cluster_job``.
+"""
+
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from aworld_train import __version__
+from aworld_train.atomic import write_text
+from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.launch.attach import attach
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.cluster_job import FILE, INSIDE_VARIABLE, SEALED_VARIABLE, ClusterJob
+from aworld_train.launch.following import ClusterSilent, follow_log
+from aworld_train.launch.job import job_command, write_job_recipe
+from aworld_train.launch.job_variables import job_variables
+from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
+from aworld_train.launch.record import LaunchRecord, launch_folder, read_record, write_record
+from aworld_train.recipe.schema import Recipe
+from aworld_train.sealed import ray_token, seal
+from aworld_train.training.framework_processor import FrameworkProcessor
+from aworld_train.training.placement import Placement
+from aworld_train.training.run_folder import check_run_folder
+from aworld_train.training.summary import RunSummary
+
+_STOP_GRACE = 15
+"""Seconds that a job has to end by itself; Ray then kills its processes. Ray's own limit is 3."""
+_STOP_SECONDS = _STOP_GRACE + 15.0
+_STOP_POLL_SECONDS = 0.25
+
+
+class RayLauncher:
+    """Implements ``Launcher``."""
+
+    name = "ray"
+
+    def launch(self, processor: FrameworkProcessor, options: LaunchOptions) -> RunSummary | None:
+        """As ``Launcher.launch``."""
+        if address := os.environ.get(INSIDE_VARIABLE):
+            placement = Placement(address=address)
+            processor.train(resume=options.resume, quiet=options.quiet, placement=placement)
+            return None  # the command that follows the job shows the summary
+        recipe = processor.checked.recipe
+        run_dir = processor.run_dir(recipe).resolve()
+        jobs = _cluster(recipe)
+        jobs.check()
+        check_run_folder(run_dir, resume=options.resume)
+        self._refuse_second_job(run_dir)
+        record = self._submit(processor, jobs, run_dir, options)
+        show = _ignore if options.quiet else _show
+        show(
+            f"The job {record.job} was submitted to {record.address}. It goes on without this command; its log: "
+            f"aworld-train runs logs {run_dir}"
+        )
+        return None if options.detach else attach(self, run_dir, show)
+
+    def dry_run(self, processor: FrameworkProcessor) -> DryRun:
+        """As ``Launcher.dry_run``: the framework's configuration, and the command of the job."""
+        run_dir, plan = processor.write_plan()
+        job, file = _prepare(processor, run_dir.resolve(), resume=False)
+        return DryRun(run_dir / plan.config, job.command(file))
+
+    def status(self, run_dir: Path) -> JobStatus:
+        """As ``Launcher.status``."""
+        record = _record(run_dir)
+        try:
+            return RayJobs(record.address, ray_token()).status(record.job)
+        except ClusterSilent as error:
+            return JobStatus(JobState.unknown, error.message)
+
+    def stop(self, run_dir: Path) -> None:
+        """As ``Launcher.stop``; the cluster goes on.
+
+        Raises:
+            TrainingFailure: The job has not ended within half a minute.
+        """
+        record = _record(run_dir)
+        jobs = RayJobs(record.address, ray_token())
+        if jobs.status(record.job).state is not JobState.ended:
+            jobs.stop(record.job)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while (status := jobs.status(record.job)).state is not JobState.ended:
+            if status.state is JobState.unknown:
+                raise TrainingFailure(f"The job {record.job} of {run_dir} is {status.detail}.")
+            if time.monotonic() > deadline:
+                raise TrainingFailure(
+                    f"The job {record.job} at {record.address} has not ended {_STOP_SECONDS:.0f} s after it was asked "
+                    f"to ({status.detail}). Look at it on the cluster's dashboard."
+                )
+            time.sleep(_STOP_POLL_SECONDS)
+
+    def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
+        """As ``Launcher.logs``.
+
+        Raises:
+            ClusterSilent: The cluster has not answered for two minutes.
+        """
+        record = _record(run_dir)
+        jobs = RayJobs(record.address, ray_token())
+
+        def has_ended() -> bool:
+            return jobs.status(record.job).state in (JobState.ended, JobState.unknown)
+
+        return follow_log(lambda: jobs.log(record.job), has_ended, follow=follow)
+
+    def _submit(
+        self, processor: FrameworkProcessor, jobs: RayJobs, run_dir: Path, options: LaunchOptions
+    ) -> LaunchRecord:
+        token = ray_token()
+        assert token is not None, "a cluster that asks for no token is refused"
+        job, file = _prepare(processor, run_dir, resume=options.resume)
+        record = LaunchRecord(self.name, f"aworld-train-{job.nonce}", jobs.address)
+        # Before the job exists, so that it can be found whenever this process is killed.
+        write_record(run_dir, record)
+        jobs.submit(
+            record.job,
+            shlex.join(job.command(file)),
+            variables={
+                SEALED_VARIABLE: seal(job_variables(processor.checked), token),
+                "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_GRACE),
+            },
+            metadata={"run": processor.checked.recipe.name, "folder": str(run_dir)},
+        )
+        return record
+
+    def _refuse_second_job(self, run_dir: Path) -> None:
+        """Refuse to start a run whose last job has not ended.
+
+        Raises:
+            UsageError: It is waiting or running.
+        """
+        record = read_record(run_dir)
+        if record is None or record.launcher != self.name:
+            return
+        status = self.status(run_dir)
+        if status.state in (JobState.waiting, JobState.running):
+            raise UsageError(
+                f"The run in {run_dir} has a job already: {record.job} at {record.address} ({status.detail}). Follow "
+                "it with `aworld-train runs attach`, or end it with `aworld-train runs stop`."
+            )
+
+
+def _show(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _ignore(line: str) -> None:
+    return None
+
+
+def _cluster(recipe: Recipe) -> RayJobs:
+    address = recipe.cluster.address or os.environ.get("RAY_ADDRESS") or DEFAULT_ADDRESS
+    return RayJobs(checked_address(address), ray_token())
+
+
+def _prepare(processor: FrameworkProcessor, run_dir: Path, *, resume: bool) -> tuple[ClusterJob, Path]:
+    """Write the files that the job reads into the run folder; returns the job and the file that describes it."""
+    recipe = processor.checked.recipe
+    command = job_command(write_job_recipe(processor.checked, run_dir), run_dir, "ray", resume=resume)
+    job = ClusterJob(
+        nonce=secrets.token_hex(8),
+        run_dir=str(run_dir),
+        version=__version__,
+        directory=str(Path.cwd()),
+        arguments=command[command.index("aworld_train") + 1 :],
+        nodes=recipe.cluster.nodes,
+        gpus_per_node=recipe.cluster.gpus_per_node,
+    )
+    file = launch_folder(run_dir) / FILE
+    write_text(file, job.to_json())
+    return job, file
+
+
+def _record(run_dir: Path) -> LaunchRecord:
+    record = read_record(run_dir)
+    if record is None:
+        raise UsageError(f"{run_dir} has no launch.json: its run was not submitted to a cluster.")
+    return record

@@ -1,0 +1,72 @@
+"""Environment variables that travel through a Ray cluster without appearing in its files.
+
+Ray writes every runtime environment, with all its variables, into a log on each node (``runtime_env_agent.log``), and
+expands ``$NAME`` in their values. The package therefore sends one variable whose value is encrypted with a key that is
+derived from the cluster's token. Every process of the cluster has the token, and whoever has the token can run code
+there anyway.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from aworld_train.errors import UsageError
+
+JOB_VARIABLES_VARIABLE = "AWORLD_TRAIN_JOB_VARIABLES"
+"""Holds the names of the variables that came with a job, separated by commas, in the process that trains."""
+_PURPOSE = b"aworld-train: variables of a job"
+
+
+def ray_token() -> str | None:
+    """The token of the Ray cluster, from where Ray itself reads it: two variables, then a file in the home folder.
+
+    https://docs.ray.io/en/latest/ray-security/token-auth.html
+
+    Raises:
+        UsageError: The file that ``RAY_AUTH_TOKEN_PATH`` names cannot be read.
+    """
+    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+        return token
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        return file.read_text().strip() or None
+    except OSError as error:
+        if named:
+            raise UsageError(
+                f"The file with Ray's token, {file} (RAY_AUTH_TOKEN_PATH), cannot be read: {error.strerror}."
+            ) from error
+        return None
+
+
+def seal(variables: Mapping[str, str], token: str) -> str:
+    """The variables encrypted for the processes that have the token; letters, digits, ``-``, ``_`` and ``=`` only."""
+    from cryptography.fernet import Fernet
+
+    return Fernet(_key(token)).encrypt(json.dumps(dict(variables)).encode()).decode()
+
+
+def unseal(sealed: str, token: str) -> dict[str, str]:
+    """The variables that were sealed with the same token.
+
+    Raises:
+        UsageError: They were sealed with another token.
+    """
+    from cryptography.fernet import Fernet, InvalidToken
+
+    try:
+        variables: dict[str, str] = json.loads(Fernet(_key(token)).decrypt(sealed.encode()))
+    except InvalidToken:
+        raise UsageError(
+            "The variables of this job cannot be read: they were sealed with another token than this process has. "
+            "Give every node of the Ray cluster the same token."
+        ) from None
+    return variables
+
+
+def _key(token: str) -> bytes:
+    return base64.urlsafe_b64encode(hmac.digest(token.encode(), _PURPOSE, hashlib.sha256))

@@ -1,0 +1,199 @@
+"""A Ray cluster of two nodes on this machine, with a token: every port is on the loopback address.
+
+Each node is a ``ray start --block`` of its own, and is ended by its pid.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+NODES = 2
+CPUS_PER_NODE = 8
+START_SECONDS = 120
+STOP_SECONDS = 20
+_OBJECT_STORE_BYTES = 150_000_000
+
+
+@dataclass
+class RayCluster:
+    """A running cluster.
+
+    Attributes:
+        address: URL of its Jobs API.
+        token: Its token.
+        folder: Ray's own folder, with all its logs.
+        hidden: A folder that the nodes after the head do not see; None where the system cannot hide it.
+        nodes: The processes of its nodes, the head first.
+    """
+
+    address: str
+    token: str = field(repr=False)
+    folder: Path
+    hidden: Path | None = None
+    nodes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables of a process that submits jobs."""
+        return {"RAY_ADDRESS": self.address, "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
+
+    def living_nodes(self) -> int:
+        """How many nodes the cluster counts itself."""
+        response = httpx.get(
+            f"{self.address}/api/cluster_status",
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=10,
+            trust_env=False,
+        )
+        status = response.json()["data"]["clusterStatus"]["autoscalerReport"]
+        return sum(status["activeNodes"].values())
+
+    def processes(self) -> list[list[psutil.Process]]:
+        """The living processes of each node, with all that its jobs have started."""
+        return [_tree(node.pid) for node in self.nodes]
+
+
+@contextmanager
+def ray_cluster() -> Iterator[RayCluster]:
+    """A cluster for the time of the block."""
+    # Not below pytest's folder, whose paths are too long for Ray's sockets.
+    folder = Path(tempfile.mkdtemp(prefix="awtr-"))
+    token = secrets.token_hex(32)
+    (folder / "token").touch(mode=0o600)
+    (folder / "token").write_text(token)
+    head, dashboard, client = _free_ports(3)
+    cluster = RayCluster(f"http://127.0.0.1:{dashboard}", token, folder, _hideable(folder / "hidden"))
+    try:
+        _start_node(
+            cluster,
+            "--head",
+            f"--port={head}",
+            "--dashboard-host=127.0.0.1",
+            f"--dashboard-port={dashboard}",
+            f"--ray-client-server-port={client}",
+            f"--temp-dir={folder}",
+        )
+        _wait(cluster, 1)
+        for number in range(2, NODES + 1):
+            _start_node(cluster, f"--address={_node_ip(0)}:{head}")
+            _wait(cluster, number)
+        yield cluster
+    finally:
+        _stop(cluster)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hideable(folder: Path) -> Path | None:
+    """The folder, made, if this user may mount something over it in a namespace of a process."""
+    folder.mkdir()
+    may_hide = (
+        shutil.which("unshare")
+        and not subprocess.run(
+            [*_hiding(folder), "true"], capture_output=True, timeout=10, check=False
+        ).returncode
+    )
+    return folder if may_hide else None
+
+
+def _hiding(folder: Path) -> list[str]:
+    """The command before which the folder is empty for what it runs."""
+    return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
+
+
+def _start_node(cluster: RayCluster, *options: str) -> None:
+    (agent,) = _free_ports(1)
+    environment = {
+        **os.environ,
+        # The job's `python` is that of the PATH of its node.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(cluster.folder / "token"),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "false",
+    }
+    log = cluster.folder / f"node-{len(cluster.nodes)}.log"
+    hiding = _hiding(cluster.hidden) if cluster.nodes and cluster.hidden else []
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *hiding,
+                *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
+                *(
+                    f"--node-ip-address={_node_ip(len(cluster.nodes))}",
+                    f"--num-cpus={CPUS_PER_NODE}",
+                    "--num-gpus=1",
+                ),
+                f"--object-store-memory={_OBJECT_STORE_BYTES}",
+                f"--dashboard-agent-listen-port={agent}",
+                "--disable-usage-stats",
+                *options,
+            ],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    cluster.nodes.append(process)
+
+
+def _node_ip(number: int) -> str:
+    """Not 127.0.0.1, which Ray replaces by an outside address of the machine."""
+    return f"127.0.0.{2 + number}"
+
+
+def _wait(cluster: RayCluster, nodes: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        for number, node in enumerate(cluster.nodes):
+            if node.poll() is not None:
+                raise AssertionError((cluster.folder / f"node-{number}.log").read_text()[-4000:])
+        with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+            if cluster.living_nodes() >= nodes:
+                return
+        time.sleep(0.3)
+    raise AssertionError(f"no {nodes} nodes within {START_SECONDS} s")
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _stop(cluster: RayCluster) -> None:
+    processes = [process for node in cluster.processes() for process in node]
+    for node in reversed(cluster.nodes):
+        if node.poll() is None:
+            node.send_signal(signal.SIGTERM)
+    _, alive = psutil.wait_procs(processes, timeout=STOP_SECONDS)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    for node in cluster.nodes:
+        node.wait(STOP_SECONDS)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
