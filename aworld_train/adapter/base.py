@@ -117,7 +117,7 @@ class LoadedModel(Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last three methods.
+    """A training framework; a class that inherits from this one may leave out the last four methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -182,6 +182,10 @@ class TrainingFramework(Protocol):
     def template_options(self, composed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further arguments of the model's chat template, in a configuration that `composed` returned."""
         return {}
+
+    def start_failed(self, log: str) -> bool:
+        """Whether the end of a log says that the framework could not start its processes, so that nothing was done."""
+        return False
 
     def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
         """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
