@@ -220,6 +220,10 @@ class TrainingFramework(Protocol):
         """Further arguments of the model's chat template, in a configuration that `composed` returned."""
         return {}
 
+    def start_failed(self, log: str) -> bool:
+        """Whether the end of a log says that the framework could not start its processes, so that nothing was done."""
+        return False
+
     def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:
         """Have the framework go on from a checkpoint below ``folder``, or from the beginning.
 

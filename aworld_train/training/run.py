@@ -30,7 +30,7 @@ from aworld_train.training.run_record import RunRecord
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 from aworld_train.training.stop_request import StopRequest
-from aworld_train.training.summary import RunSummary, read_seconds
+from aworld_train.training.summary import RunSummary, read_first_validation, read_seconds
 
 
 def train(
@@ -79,7 +79,9 @@ def train(
         resume=resume,
     )
     summary = RunSummary(recipe.name, steps_planned=recipe.trainer.steps, run_dir=str(folder.path))
-    summary.seconds = read_seconds(folder.path) if resume else 0.0
+    if resume:
+        summary.seconds = read_seconds(folder.path)
+        summary.val["before"] = read_first_validation(folder.path)
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
     try:
@@ -191,6 +193,7 @@ class _Attempt:
                 recovery_timeout=self.recipe.env.recovery_timeout,
                 metrics_file=self._metrics_file,
                 watch=lambda: self._watch(progress),
+                note=progress.note,
                 worst_cause=self.record.worst_cause,
                 # A step with a checkpoint and without metrics is validated again, so that it gets a row.
                 validate_first=self.from_step == 0 or self.from_step not in self.record.rows.rows,

@@ -16,6 +16,7 @@ from aworld_train.training.process import run_guarded
 
 _MAX_TAIL_BYTES = 200_000
 _MIN_FREE_BYTES = 4 << 20
+_MAX_STARTS = 3
 
 
 def log_file(folder: Path, framework: TrainingFramework) -> Path:
@@ -35,6 +36,7 @@ def run_plan(
     worst_cause: Callable[[], str | None],
     validate_first: bool = True,
     nodes: Nodes | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run a plan to its end.
 
@@ -49,6 +51,7 @@ def run_plan(
         worst_cause: Returns the most frequent reason why recent episodes could not be used, if any.
         validate_first: Whether to validate before the first step.
         nodes: The machines of a recipe whose launcher is not ``local``.
+        note: Called with a line when a start that did nothing is repeated.
 
     Raises:
         EnvironmentFailure: The environment was lost and did not answer again in time.
@@ -58,29 +61,40 @@ def run_plan(
     """
     log = log_file(folder, framework)
     log.parent.mkdir(parents=True, exist_ok=True)
-    log_begins = log.stat().st_size if log.exists() else 0
     health = HealthWatch(environment, recovery_timeout)
     write_files(folder, plan.files)
     metrics_file.touch(mode=0o600)  # the framework opens it again and keeps the mode
-    with private_folder(folder) as private:
-        end = run_guarded(
-            [*plan.command, *(() if validate_first else plan.without_first_validation)],
-            environment={
-                **os.environ,
-                **plan.environment(StartFiles(private, metrics_file, nodes)),
-                **environment.variables(),
-                RUN_DIR_VARIABLE: str(folder),
-            },
-            cwd=folder,
-            log=log,
-            watch=lambda: watch() or health.failure_reason(),
-            remove=private,
-        )
+    for attempt in range(1, _MAX_STARTS + 1):
+        log_begins = log.stat().st_size if log.exists() else 0
+        with private_folder(folder) as private:
+            end = run_guarded(
+                [*plan.command, *(() if validate_first else plan.without_first_validation)],
+                environment={
+                    **os.environ,
+                    **plan.environment(StartFiles(private, metrics_file, nodes)),
+                    **environment.variables(),
+                    RUN_DIR_VARIABLE: str(folder),
+                },
+                cwd=folder,
+                log=log,
+                watch=lambda: watch() or health.failure_reason(),
+                remove=private,
+            )
+        log_end = _end_of(log, log_begins)
+        if (
+            end.stopped_because is not None
+            or end.code == 0
+            or attempt == _MAX_STARTS
+            or metrics_file.stat().st_size > 0
+            or not framework.start_failed(log_end)
+        ):
+            break
+        note(f"{framework.name} could not start its processes in time; start {attempt + 1} of {_MAX_STARTS}.")
     if end.stopped_because is not None:
         raise (EnvironmentFailure if health.silent else TrainingFailure)(end.stopped_because)
     if end.code == 0:
         return
-    errors = framework.errors_in(_end_of(log, log_begins))
+    errors = framework.errors_in(log_end)
     # On a full disk the log may lack the error.
     if any(NO_SPACE in line for line in errors) or shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
         raise DiskFull(
@@ -94,10 +108,15 @@ def run_plan(
         )
     raise TrainingFailure(
         f"The framework {framework.name} {_end_in_words(end.code)}: "
-        f"{errors[-1] if errors else 'its log names no error'}. "
-        + (f"Episodes were lost to: {cause}. " if cause else "")
+        f"{_sentence(errors[-1] if errors else 'its log names no error')} "
+        + (f"{_sentence(f'Episodes were lost to: {cause}')} " if cause else "")
         + f"Its log is {log}."
     )
+
+
+def _sentence(text: str) -> str:
+    """The text with one full stop at its end."""
+    return f"{text.strip().rstrip('.')}."
 
 
 def _end_in_words(code: int) -> str:

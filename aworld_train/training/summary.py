@@ -91,3 +91,11 @@ def read_seconds(run_dir: Path) -> float:
         return float(json.loads((run_dir / NAME).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
+
+
+def read_first_validation(run_dir: Path) -> Validation:
+    """The validation before the first step, as earlier attempts of a run left it; without figures if there was none."""
+    try:
+        return Validation(**json.loads((run_dir / NAME).read_text())["val"]["before"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Validation()

@@ -78,6 +78,10 @@ class VerlFramework:
         """As ``TrainingFramework.errors_in``."""
         return log.errors_in(text)
 
+    def start_failed(self, text: str) -> bool:
+        """As ``TrainingFramework.start_failed``."""
+        return log.start_failed(text)
+
     def step_rows(self, file: Path) -> StepReader:
         """As ``TrainingFramework.step_rows``."""
         return VerlStepReader(file)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from aworld_train.adapter.verl.log import error_line
 from aworld_train.rollout.formats import CallFormat, read_turn
 from aworld_train.rollout.formats.choose import choose_for
 from aworld_train.rollout.images import NO_IMAGES, Image, ImageTokens, NoImages
@@ -91,7 +92,7 @@ class VerlModel:
                 request_id=request_id, prompt_ids=tokens, sampling_params=params, **self._pictures(images)
             )
         except Exception as error:
-            raise EpisodeFailure(f"the engine failed: {type(error).__name__}: {error}") from error
+            raise EpisodeFailure(f"the engine failed: {error_line(error)}") from error
         if output.stop_reason in ("aborted", "abort") or not output.token_ids:
             raise EpisodeFailure("the engine gave the request up")
         sampled = list(output.token_ids)

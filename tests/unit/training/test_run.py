@@ -19,7 +19,7 @@ from aworld_train.training.process import run_guarded
 from aworld_train.training.progress import LineProgress, Status
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_record import RunRecord
-from aworld_train.training.summary import RunSummary
+from aworld_train.training.summary import RunSummary, Validation, read_first_validation
 
 
 def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool = False) -> RunFolder:
@@ -271,3 +271,12 @@ def test_the_curve_is_drawn_from_the_metrics(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     (tmp_path / "metrics.jsonl").write_text("")
     assert draw_curve(tmp_path) is None
+
+
+def test_a_resumed_run_keeps_the_first_validation_of_its_summary(tmp_path: Path) -> None:
+    summary = RunSummary("r")
+    summary.val["before"] = Validation(accuracy=0.25, n=4, errors=1)
+    summary.write(tmp_path)
+    assert read_first_validation(tmp_path) == summary.val["before"]
+    (tmp_path / "summary.json").write_text('{"val": {"before": {"other": 1}}}')
+    assert read_first_validation(tmp_path) == Validation()
