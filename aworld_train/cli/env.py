@@ -143,13 +143,14 @@ def up_command(
 
       aworld-train env up --docker-dir ./my-tools --name tools-2 --host 0.0.0.0 --port 8080
     """
-    from aworld_train.env import up
+    from aworld_train.env import clean_leftovers, up
     from aworld_train.env.address import is_loopback
     from aworld_train.env.backend import Size
 
     size = Size(cpus, _bytes(memory))
     if cpus <= 0:
         raise UsageError(f"--cpus is {cpus:g}: it has to be more than 0.")
+    clean_leftovers()
     with _progress() as report_progress:
         connection = up(
             docker_dir,

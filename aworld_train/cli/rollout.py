@@ -63,9 +63,9 @@ def rollout(
     """
     import asyncio
     import os
-    import tempfile
 
     from aworld_train import recipe as recipes
+    from aworld_train import temporary
     from aworld_train.dataset.check import find_row
     from aworld_train.errors import UsageError
     from aworld_train.model.check import check_model
@@ -82,7 +82,7 @@ def rollout(
         )
     row = find_row(tasks[0], task)
     with (
-        tempfile.TemporaryDirectory(prefix="aworld-rollout-") as folder,
+        temporary.folder_of("rollout") as folder,
         run_environment(
             loaded, lambda line: console.note(mask(line)), [row["extra_info"].get("scorer")]
         ) as environment,
@@ -93,7 +93,7 @@ def rollout(
         if tool_parser:
             console.note(tool_parser)
         console.note("loading the model")
-        player = SingleEpisodes(loaded, Path(folder), model_url=model_url, greedy=greedy)
+        player = SingleEpisodes(loaded, folder, model_url=model_url, greedy=greedy)
         console.note(player.turns)
 
         async def play() -> "list[SingleEpisode]":

@@ -1,4 +1,4 @@
-"""``aworld-train runs``: lists runs, shows and compares their figures, draws them, and makes a run again."""
+"""``aworld-train runs``: lists, shows, compares and draws runs, follows and stops them, and makes one again."""
 
 import hashlib
 import shlex
@@ -189,6 +189,86 @@ def plot(
         note(f"The picture is {target}.")
 
 
+@app.command("attach")
+def attach(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+    """Follow a run that another command or a scheduler started, until it ends.
+
+    Shows its log, then its summary, and exits with the run's own code. Ctrl-C ends the following; the run goes on.
+    """
+    from aworld_train import launch
+    from aworld_train.cli.train import print_summary
+    from aworld_train.launch.attach import attach as follow
+
+    folder = _folder(run, runs)
+    shown = note if as_json else _print_line
+    summary = follow(launch.launcher_of(folder), folder, shown)
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        print_summary(summary)
+
+
+@app.command("logs")
+def logs(
+    run: RunArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", help="Only the last lines.", min=1)] = None,
+    runs: RunsOption = _RUNS,
+) -> None:
+    """Print the log of a run: its framework's, or its job's."""
+    from collections import deque
+
+    from aworld_train import launch
+    from aworld_train.errors import UsageError
+
+    if follow and lines is not None:
+        raise UsageError("--follow shows a log as it grows, and --lines its end: give one of them.")
+    folder = _folder(run, runs)
+    printed = launch.launcher_of(folder).logs(folder, follow=follow)
+    for line in printed if lines is None else deque(printed, maxlen=lines):
+        _print_line(line)
+
+
+@app.command("stop")
+def stop(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False) -> None:
+    """End a run, wherever it runs, and wait until it has ended; `train --resume` goes on with it."""
+    from aworld_train import launch
+
+    folder = _folder(run, runs)
+    launch.launcher_of(folder).stop(folder)
+    if as_json:
+        print_json({"run": str(folder), "stopped": True})
+    else:
+        note(f"The run in {folder} has ended.")
+
+
+@app.command("clean")
+def clean(
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Also remove what failed evaluations kept for you to read.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what killed runs, evaluations and environments left in the folder for temporary files.
+
+    Only what belongs to you and provably to no living process; every start does the same. Run folders stay.
+    """
+    from aworld_train import env, temporary
+
+    removed = env.clean_leftovers()
+    if kept:
+        for folder in temporary.kept("eval"):
+            temporary.remove(folder)
+            removed.append(folder)
+    if as_json:
+        print_json({"removed": [str(path) for path in removed]})
+        return
+    for path in removed:
+        note(f"Removed {path}.")
+    if not removed:
+        note("There is nothing to remove.")
+
+
 @app.command("reproduce")
 def reproduce(
     run: RunArgument,
@@ -224,6 +304,21 @@ def reproduce(
     for change in changes:
         note(change)
     typer.echo(shlex.join(arguments))
+
+
+def _folder(run: str, runs: Path) -> Path:
+    """The folder of a run that may not have begun yet: its job has a record there before it has a recipe."""
+    from aworld_train.launch.record import record_file
+    from aworld_train.training.recorded_run import open_run
+
+    for folder in (runs / run, Path(run)):
+        if record_file(folder).is_file():
+            return folder.resolve()
+    return open_run(run, runs).path
+
+
+def _print_line(line: str) -> None:
+    out.print(line, markup=False, soft_wrap=True)
 
 
 def _overview(run: "RecordedRun") -> dict[str, Any]:

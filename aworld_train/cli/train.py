@@ -85,10 +85,11 @@ def train(
     elif as_json:
         console.print_json(summary.to_json())
     else:
-        _print_summary(summary)
+        print_summary(summary)
 
 
-def _print_summary(summary: object) -> None:
+def print_summary(summary: object) -> None:
+    """Print the summary of a run as a table."""
     from rich.table import Table
 
     from aworld_train.training.summary import RunSummary

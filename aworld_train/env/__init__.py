@@ -12,6 +12,7 @@ from aworld_train.env.connection import (
     mcp_servers_config,
 )
 from aworld_train.env.health import EnvironmentCheck, check_tools, examine, health_url, probe
+from aworld_train.env.leftovers import clean_leftovers
 from aworld_train.env.lifecycle import down, down_orphans, find, orphans, up
 from aworld_train.env.status import EnvStatus, status
 
@@ -20,6 +21,7 @@ __all__ = [
     "EnvStatus",
     "EnvironmentCheck",
     "check_tools",
+    "clean_leftovers",
     "connection_settings",
     "down",
     "down_orphans",

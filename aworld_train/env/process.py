@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from aworld_train import process_supervisor
+from aworld_train import process_supervisor, temporary
 from aworld_train.env import address, attachments, registry
 from aworld_train.env.backend import EnvPlan, ProgressReporter
 from aworld_train.env.interpreter import find_interpreter
@@ -69,7 +69,7 @@ class ProcessBackend:
         log.unlink(missing_ok=True)
         registry.old_log_path(plan.name).unlink(missing_ok=True)
         python = plan.prepared
-        folder = tempfile.mkdtemp(prefix="aworld-env-", dir=_socket_parent())
+        folder = str(temporary.make("env", _socket_parent()))
         manifest = Path(folder, "manifest.json")
         manifest.write_text(json.dumps(asdict(plan.directory.manifest)), encoding="utf-8")
         settings = {
@@ -102,6 +102,7 @@ class ProcessBackend:
         try:
             pid = self._start_supervisor(plan, log, variables)
         except EnvironmentFailure:
+            temporary.release(Path(folder))
             _remove(Path(folder))
             raise
         record = Record(

@@ -18,6 +18,7 @@ from aworld_train import atomic
 from aworld_train.env.record import Credentials, Owner, Record
 from aworld_train.errors import EnvironmentFailure, UsageError
 
+_LOG_SECONDS = 7 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 
@@ -114,6 +115,31 @@ def write(record: Record) -> None:
 def remove(name: str) -> None:
     """Remove the record; the log stays."""
     record_path(name).unlink(missing_ok=True)
+
+
+def is_folder_of_record(path: Path) -> bool:
+    """Whether an environment that has a record uses a temporary folder."""
+    for name in names():
+        try:
+            record = read(name)
+        except EnvironmentFailure:
+            return True  # a record that cannot be read may be its own
+        if record is not None and record.handle.get("folder") == str(path):
+            return True
+    return False
+
+
+def remove_old_logs() -> list[Path]:
+    """Remove logs of environments that have been down for a week; returns the files."""
+    oldest = time.time() - _LOG_SECONDS
+    removed = []
+    for pattern in ("*.log", "*.log.1"):
+        for log in sorted(folder().glob(pattern)):
+            name = log.name.partition(".log")[0]
+            if not (folder() / f"{name}.json").exists() and log.stat().st_mtime < oldest:
+                log.unlink(missing_ok=True)
+                removed.append(log)
+    return removed
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 The measurement is the framework's own validation, so that its result and a validation in training are comparable.
 """
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train import recipe as recipes
+from aworld_train import temporary
 from aworld_train.adapter.base import RunMode, TrainingFramework, framework_of
 from aworld_train.agent import check_agent
 from aworld_train.dataset import check_files
@@ -136,7 +135,7 @@ def evaluate(
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A folder for a measurement, which is removed unless the measurement fails."""
-    folder = Path(tempfile.mkdtemp(prefix="aworld-eval-"))
+    folder = temporary.make("eval")
     keep = True
     try:
         (folder / "logs").mkdir()
@@ -149,8 +148,7 @@ def _folder() -> Iterator[Path]:
         keep = False
         raise
     finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        (temporary.release if keep else temporary.remove)(folder)
 
 
 class _Measurement:

@@ -76,6 +76,8 @@ def outcome(run_dir: Path, status: JobStatus, logged_error: str = "") -> RunSumm
 
 def _is_of_job(run_dir: Path) -> bool:
     """Whether ``summary.json`` was written after the launch; that of an earlier launch says nothing about the job."""
+    if not record_file(run_dir).exists():  # a run without a scheduler
+        return True
     try:
         return (run_dir / NAME).stat().st_mtime >= record_file(run_dir).stat().st_mtime
     except OSError:

@@ -1,18 +1,28 @@
 """The launcher ``local``: the run is a child of this process."""
 
+import platform
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aworld_train.errors import UsageError
-from aworld_train.launch.base import DryRun, JobStatus, LaunchOptions
+import psutil
+import yaml
+
+from aworld_train.errors import TrainingFailure, UsageError
+from aworld_train.launch.base import DryRun, JobState, JobStatus, LaunchOptions
+from aworld_train.launch.following import follow_log
 from aworld_train.launch.unused import unused_resources
 from aworld_train.training.framework_processor import FrameworkProcessor
 from aworld_train.training.placement import Placement
+from aworld_train.training.run_folder import holder_of, is_in_use
 from aworld_train.training.summary import RunSummary
+
+_STOP_SECONDS = 60.0
+_POLL_SECONDS = 0.2
 
 
 class LocalLauncher:
-    """Implements ``Launcher``. There is no job, so nothing can be asked about it from another process."""
+    """Implements ``Launcher``. The run's process is found by the lock of the run folder."""
 
     name = "local"
 
@@ -37,19 +47,56 @@ class LocalLauncher:
 
     def status(self, run_dir: Path) -> JobStatus:
         """As ``Launcher.status``."""
-        raise _no_job(run_dir)
+        if not is_in_use(run_dir):
+            return JobStatus(JobState.ended, "no process works on it")
+        holder = holder_of(run_dir)
+        where = f" {holder.pid} on {holder.host}" if holder else ""
+        return JobStatus(JobState.running, f"process{where}")
 
     def stop(self, run_dir: Path) -> None:
-        """As ``Launcher.stop``."""
-        raise _no_job(run_dir)
+        """As ``Launcher.stop``: the run's process gets SIGTERM, which ends it as Ctrl-C does.
+
+        Raises:
+            UsageError: No process works on the run, or one on another machine.
+            TrainingFailure: It did not end in time.
+        """
+        if not is_in_use(run_dir):
+            raise UsageError(f"No process works on the run in {run_dir}.")
+        holder = holder_of(run_dir)
+        if holder is None or holder.host != platform.node():
+            where = f"process {holder.pid} on {holder.host}" if holder else "another process"
+            raise UsageError(
+                f"The run in {run_dir} belongs to {where}; end it there, with Ctrl-C or SIGTERM."
+            )
+        try:
+            process = psutil.Process(holder.pid)
+            if process.create_time() == holder.started:
+                process.terminate()
+        except psutil.NoSuchProcess:
+            pass  # it has ended since
+        deadline = time.monotonic() + _STOP_SECONDS
+        while is_in_use(run_dir):
+            if time.monotonic() > deadline:
+                raise TrainingFailure(
+                    f"Process {holder.pid} got SIGTERM and still works on the run in {run_dir} after "
+                    f"{_STOP_SECONDS:g} seconds."
+                )
+            time.sleep(_POLL_SECONDS)
 
     def logs(self, run_dir: Path, *, follow: bool) -> Iterator[str]:
-        """As ``Launcher.logs``."""
-        raise _no_job(run_dir)
+        """As ``Launcher.logs``: the framework's log."""
+        log = _log_file(run_dir)
+        if not log.is_file():
+            raise UsageError(f"The run in {run_dir} has no log yet: there is no {log}.")
+        yield from follow_log(
+            lambda: log.read_text(encoding="utf-8", errors="replace"),
+            lambda: not is_in_use(run_dir),
+            follow=follow,
+        )
 
 
-def _no_job(run_dir: Path) -> UsageError:
-    return UsageError(
-        f"The run in {run_dir} is no scheduler's job: it belongs to the command that started it. Its state is in "
-        "summary.json and its log below logs/; Ctrl-C, or SIGTERM to that command, ends it."
-    )
+def _log_file(run_dir: Path) -> Path:
+    """The log of the framework that the recipe names."""
+    recipe = yaml.safe_load((run_dir / "recipe.yaml").read_text(encoding="utf-8"))
+    framework = (recipe.get("trainer") or {}).get("framework", "verl")
+    return run_dir / "logs" / f"{framework}.log"

@@ -61,6 +61,7 @@ def run_environment(
         EnvironmentFailure: It cannot be started, none is named, or the named one does not answer.
         RewardError: A scorer runs code, and the kernel of the environment cannot confine it.
     """
+    env.clean_leftovers()
     with _tools(recipe, report_progress, scorers, host) as environment:
         if runs_code(recipe, scorers):
             settings = reward_settings(recipe).tools

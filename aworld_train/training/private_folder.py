@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aworld_train import temporary
+
 RECORD = "private-folder"
 """The file in a run folder that names the private folder of the start under way."""
 # Not the folder in TMPDIR, because sockets below it need a short path.
@@ -34,9 +36,11 @@ def private_folder(run_dir: Path) -> Iterator[Path]:
     private = _PARENT / name
     # Fails if something of that name exists, whoever made it.
     private.mkdir(mode=0o700)
+    temporary.hold(private)
     try:
         yield private
     finally:
+        temporary.release(private)
         _remove(private)
         record.unlink(missing_ok=True)
 

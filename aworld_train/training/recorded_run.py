@@ -4,7 +4,6 @@ Nothing is written and no lock is taken for longer than a look: whether a proces
 folder's lock, which a killed process loses.
 """
 
-import fcntl
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import yaml
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.json_lines import split_lines
+from aworld_train.training.run_folder import is_in_use
 from aworld_train.training.summary import NAME as SUMMARY
 
 RECIPE, MANIFEST, METRICS = "recipe.yaml", "manifest.json", "metrics.jsonl"
@@ -46,7 +46,7 @@ class RecordedRun:
     def status(self) -> str:
         """The summary's status; ``killed`` if it says that the run goes on and no process works on it."""
         status = str(self.summary.get("status", "unknown"))
-        return "killed" if status == "running" and not _is_locked(self.path / "run.lock") else status
+        return "killed" if status == "running" and not is_in_use(self.path) else status
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -133,18 +133,6 @@ def _object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _is_locked(file: Path) -> bool:
-    """Whether a process works on the run: the lock is tried and given back at once."""
-    try:
-        with file.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _at(row: Mapping[str, Any], name: str) -> Any:

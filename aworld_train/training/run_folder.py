@@ -17,14 +17,17 @@ messages are masked (see ``recipe.written`` and ``masking``).
 import fcntl
 import hashlib
 import json
+import os
 import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
+import psutil
 import yaml
 
 from aworld_train import __version__
@@ -44,7 +47,10 @@ LAUNCH_FOLDER = "launch"
 _PACKAGES = ("mcp", "omegaconf")
 _PLACE = ("cluster.launcher.", "cluster.slurm.")
 """Keys that say where a run runs and change nothing of what it computes."""
-_BEFORE_A_RUN = ("run.lock", LAUNCH_RECORD, LAUNCH_FOLDER)
+LOCK = "run.lock"
+"""Locked by the process that works on a run; it says which one that is."""
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
+_BEFORE_A_RUN = (LOCK, LAUNCH_RECORD, LAUNCH_FOLDER)
 """What may be in the folder of a run that has not begun."""
 
 
@@ -166,13 +172,56 @@ def has_run(path: Path) -> bool:
     return (path / "recipe.yaml").is_file()
 
 
-def _lock(path: Path) -> TextIO:
-    lock = (path / "run.lock").open("a")
+@dataclass(frozen=True)
+class Holder:
+    """The process that works on a run.
+
+    Attributes:
+        pid: Its process id.
+        started: When it was created (Unix time, seconds): the system gives a pid to another process later.
+        host: The machine on which it is.
+    """
+
+    pid: int
+    started: float
+    host: str
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process works on the run in a folder, by its lock, which a killed process loses."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with (path / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
-        raise UsageError(f"The run folder {path} is in use by another process.") from None
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def holder_of(path: Path) -> Holder | None:
+    """The process that works, or worked last, on the run in a folder; None if that cannot be read."""
+    try:
+        return Holder(**json.loads((path / LOCK).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _lock(path: Path) -> TextIO:
+    lock = (path / LOCK).open("a")
+    for last in (False,) * _LOCK_ATTEMPTS + (True,):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if last:
+                lock.close()
+                raise UsageError(f"The run folder {path} is in use by another process.") from None
+            time.sleep(_LOCK_PAUSE_SECONDS)
+    lock.truncate(0)
+    holder = Holder(os.getpid(), psutil.Process().create_time(), platform.node())
+    lock.write(json.dumps(asdict(holder)) + "\n")
+    lock.flush()
     return lock
 
 
