@@ -36,7 +36,7 @@ SECTIONS: dict[str, Any] = {
     "reward": {
         "judge": {"models": ["other"], "cache": "${oc.env:CANARY_CACHE}", "prompt": "${oc.env:CANARY_PROMPT}"}
     },
-    "verl": {"trainer": {"project_name": "${oc.env:CANARY_PROJECT}"}},
+    "trainer": {"project": "${oc.env:CANARY_PROJECT}"},
 }
 """Without ``env``, of which a test may have one of its own."""
 
