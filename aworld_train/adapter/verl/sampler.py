@@ -1,14 +1,16 @@
 """Selects the finished groups of episodes that form a training batch.
 
-VeRL's replay buffer with two differences: it looks for finished groups every 50 ms instead of every 2 s, because with
-small models 2 s would be most of a step; and it leaves out a group with too few healthy episodes, because a single
-episode cannot be compared with others.
+VeRL's replay buffer with three differences: it looks for finished groups every 50 ms instead of every 2 s, because with
+small models 2 s would be most of a step; it leaves out a group with too few healthy episodes, because a single episode
+cannot be compared with others; and it stops waiting when a process that plays episodes has died.
 """
 
 from collections import Counter
 from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from aworld_train.adapter.verl import liveness
 
 _POLL_SECONDS = 0.05
 
@@ -19,6 +21,11 @@ class GroupSampler(ReplayBuffer):  # type: ignore[misc]
     def __init__(self, **kwargs: Any):
         super().__init__(poll_interval=_POLL_SECONDS, **kwargs)
         self._min_group = int(self.sampler_kwargs.get("min_group", 1))
+
+    def _sync_metadata_from_transfer_queue(self) -> None:
+        """Read the queue's state, of which VeRL waits for a change, unless there is nobody left to change it."""
+        liveness.check()
+        super()._sync_metadata_from_transfer_queue()
 
     def _materialize_batch(
         self,

@@ -14,6 +14,7 @@ from aworld_train.adapter.episodes.groups import Group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import current_record, open_record
 from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.verl import liveness
 from aworld_train.adapter.verl.reward import take_score
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 
@@ -35,6 +36,10 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         """Read from the file ``episodes.yaml`` below which size failed episodes are played again."""
         self._min_healthy = read_settings(settings).replay_below
         self._groups: dict[str, Group] = {}
+
+    async def until_the_end(self) -> None:
+        """Wait for as long as this process lives; see ``liveness``."""
+        await liveness.until_the_end()
 
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         uid = prompt["uid"]
@@ -97,3 +102,8 @@ class EpisodeManager(AgentLoopManagerTQ):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = EpisodeWorker
+
+    async def _init_agent_loop_workers(self) -> None:
+        await super()._init_agent_loop_workers()
+        workers = self.agent_loop_workers
+        liveness.watch([worker.until_the_end.remote() for worker in workers], "the episode worker")

@@ -1,0 +1,74 @@
+"""One process of a run is killed or stopped at some moment: the run notices, says why, and goes on with ``--resume``.
+
+    pytest -m slow tests/e2e/test_chaos.py
+
+The moments are drawn with a fixed seed. A row for each round is printed, as in docs/reliability.md.
+"""
+
+import random
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, find, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+SEED = 17
+MAX_SECONDS = 90  # to the end of the command
+TARGETS = {
+    "the command": ("aworld_train train",),
+    "VeRL's driver": ("aworld_train.adapter.verl.main",),
+    "the controller": ("ray::TaskRunner",),
+    "the trainer": ("ray::WorkerDict",),
+    "the engine": ("ray::TransformersServer",),
+    "the episode worker": ("ray::EpisodeWorker",),
+    "the reward worker": ("ray::RewardLoopWorker",),
+    "the queue's controller": ("ray::TransferQueueController",),
+    "the queue's storage": ("ray::SimpleStorageUnit",),
+    "raylet": ("raylet/raylet",),
+    "Ray's head": ("gcs_server",),
+    "the environment's gateway": ("aworld_train.serving.env_gateway",),
+    "the environment's worker": ("aworld_train.serving.worker",),
+}
+"""By name, words of the process's command line."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_killed_process_ends_the_run_with_its_reason_and_nothing_is_lost(
+    workspace: Workspace, target: str
+) -> None:
+    name = "chaos-" + "".join(letter for letter in target if letter.isalnum())
+    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *SMALL)
+    checkpoints = workspace.runs / name / "checkpoints"
+    wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
+    time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))
+    everything = descendants(process.pid)
+    victim = find(everything, *TARGETS[target]) if target != "the command" else None
+    began = time.monotonic()
+    if target == "the command":
+        process.send_signal(signal.SIGKILL)
+    else:
+        assert victim is not None, [each.name() for each in everything]
+        victim.kill()
+    out, err = process.communicate(timeout=MAX_SECONDS + 300)
+    seconds = time.monotonic() - began
+    message = err.strip().splitlines()[-1] if err.strip() else ""
+    sys.stdout.write(f"| kill -9 of {target} | {process.returncode} | {seconds:.0f} s | {message[:200]} |\n")
+    assert_all_gone(everything)
+    if process.returncode == 0:  # what Ray or the environment starts again costs nothing
+        assert workspace.summary(name)["steps_done"] == 4
+    else:
+        assert seconds < MAX_SECONDS
+        assert "Traceback" not in err
+        if target != "the command":
+            assert process.returncode == 1 and "--resume" in message, err
+            assert workspace.summary(name)["status"] == "failed"
+        done = workspace.run(
+            "train", "recipes/quickstart.yaml", f"name={name}", *SMALL, "--resume", "--quiet"
+        )
+        assert done.returncode == 0, done.stderr
+    assert [row["step"] for row in workspace.metrics(name)] == [0, 1, 2, 3, 4]
+    del out
