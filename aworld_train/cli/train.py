@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -108,6 +108,7 @@ def print_summary(summary: object) -> None:
         "correct answers that used a tool": _share(summary.correct_with_tool),
         "seconds": f"{summary.seconds:.0f}",
         **({"remark": summary.remark} if summary.remark else {}),
+        **({"alarms": _alarms(summary.alarms)} if summary.alarms else {}),
         "model": summary.checkpoint or "–",
         "run folder": summary.run_dir,
         "learning curve": str(Path(summary.run_dir) / "learning_curve.png"),
@@ -131,3 +132,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
+
+
+def _alarms(alarms: "list[dict[str, Any]]") -> str:
+    return "\n".join(f"step {alarm['step']}: {alarm['text']}" for alarm in alarms)

@@ -30,7 +30,7 @@ from aworld_train.training.run_record import RunRecord
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 from aworld_train.training.stop_request import StopRequest
-from aworld_train.training.summary import RunSummary, read_first_validation, read_seconds
+from aworld_train.training.summary import RunSummary, read_alarms, read_first_validation, read_seconds
 
 
 def train(
@@ -82,6 +82,8 @@ def train(
     if resume:
         summary.seconds = read_seconds(folder.path)
         summary.val["before"] = read_first_validation(folder.path)
+        saved = folder.last_checkpoint()
+        summary.alarms = read_alarms(folder.path, saved.step if saved else 0)
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
     try:
@@ -175,6 +177,7 @@ class _Attempt:
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout)
         self._shown = (self.record.rows.last_trained, 0)
+        self._shown_alarms = len(summary.alarms)
         # An attempt that fails before it begins leaves the figures of those before it.
         self._refresh()
 
@@ -239,6 +242,11 @@ class _Attempt:
         if self._refresh():
             self._stall.reset()
         self._show(progress)
+        for alarm in self.summary.alarms[self._shown_alarms :]:
+            progress.note(f"ALARM at step {alarm['step']}: {alarm['text']}.")
+        self._shown_alarms = len(self.summary.alarms)
+        if reason := self.record.alarms.reason_to_stop:
+            return reason
         phase, step, counts = self.record.current()
         checkpoint = self.folder.last_checkpoint()
         saved = checkpoint.step if checkpoint else 0

@@ -3,12 +3,13 @@
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aworld_train.atomic import write_bytes, write_text
 from aworld_train.json_lines import JsonLinesTail, split_lines
+from aworld_train.training.alarms import AlarmWatch
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.step_rows import StepRows
 from aworld_train.training.summary import RunSummary, Validation
@@ -39,6 +40,7 @@ class EpisodeCounts:
     suspicions: Counter[str] = field(default_factory=Counter)
     parts: Counter[str] = field(default_factory=Counter)
     part_counts: Counter[str] = field(default_factory=Counter)
+    rewards: dict[int, list[float]] = field(default_factory=dict)
 
     def add(self, line: dict[str, Any]) -> None:
         """Count one episode, given as its line of ``traces/episodes.jsonl``."""
@@ -68,10 +70,21 @@ class EpisodeCounts:
         self.suspicions.update(line.get("suspicions", ()))
         if line.get("reward") is None:
             return
+        self.rewards.setdefault(line.get("index", -1), []).append(line["reward"])
         self.scored += 1
         correct = float(line["scores"].get("acc", line["reward"]))
         self.correct += correct
         self.correct_with_tool += correct if line.get("tool_calls", 0) > 0 else 0.0
+
+    @property
+    def compared_tasks(self) -> int:
+        """Tasks of which several episodes have a reward."""
+        return sum(len(rewards) > 1 for rewards in self.rewards.values())
+
+    @property
+    def varied_tasks(self) -> int:
+        """Tasks of which the episodes have different rewards."""
+        return sum(len(set(rewards)) > 1 for rewards in self.rewards.values())
 
     @property
     def part_means(self) -> dict[str, float]:
@@ -100,6 +113,7 @@ class RunRecord:
 
     Attributes:
         notes: What was set aside of an earlier attempt, in sentences.
+        alarms: Signs that the run no longer learns.
     """
 
     def __init__(self, folder: RunFolder, summary: RunSummary, metrics_file: Path, from_step: int):
@@ -112,6 +126,8 @@ class RunRecord:
         self.notes = _take_up_episodes(folder, from_step)
         self.rows.load(folder.metrics, from_step)
         write_text(folder.metrics, self.rows.text())
+        self.alarms = AlarmWatch()
+        self._observed = from_step
         self._steps = folder.framework.step_rows(metrics_file)
         self._episodes = JsonLinesTail(folder.episodes)
         self._earlier_seconds = summary.seconds
@@ -129,8 +145,9 @@ class RunRecord:
         step_rows = self._steps.read()
         updated_steps = {self.rows.add(step_row) for step_row in step_rows}
         if updated_steps:
-            for step in updated_steps:
+            for step in sorted(updated_steps):
                 self._complete(step)
+            self._look_for_alarms()
             write_text(self.folder.metrics, self.rows.text())
         self._summarise(seconds)
         if updated_steps:
@@ -183,6 +200,15 @@ class RunRecord:
                 "val_format_misses": dict(tally.format_misses),
                 "val_reward_parts": tally.part_means,
             }
+
+    def _look_for_alarms(self) -> None:
+        """Look at the trained steps that were not looked at."""
+        for step in range(self._observed + 1, self.rows.last_trained + 1):
+            row = self.rows.rows.get(step)
+            if row is not None:
+                raised = self.alarms.observe(step, row, self.training.get(step, EpisodeCounts()))
+                self.summary.alarms += [asdict(alarm) for alarm in raised]
+            self._observed = step
 
     def _length_drift(self, tally: EpisodeCounts) -> float | None:
         """Mean length of the episodes (``sampled_per_episode``) divided by that of the first step."""

@@ -40,6 +40,7 @@ class RunSummary:
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, summed over the attempts of a resumed run.
         remark: What the user should know about where the run ran, such as machines that it did not use.
+        alarms: Signs that the run no longer learns, as ``{step, kind, text}`` (see ``training.alarms``).
         error: ``{kind, message}`` of the error that ended a failed run.
     """
 
@@ -63,6 +64,7 @@ class RunSummary:
     seconds: float = 0.0
     run_dir: str = ""
     remark: str | None = None
+    alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -91,6 +93,12 @@ def read_seconds(run_dir: Path) -> float:
         return float(json.loads((run_dir / NAME).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
+
+
+def read_alarms(run_dir: Path, step: int) -> list[dict[str, Any]]:
+    """The alarms of earlier attempts of a run up to a step; later steps are trained again."""
+    summary = read_summary(run_dir)
+    return [alarm for alarm in summary.alarms if alarm["step"] <= step] if summary else []
 
 
 def read_first_validation(run_dir: Path) -> Validation:

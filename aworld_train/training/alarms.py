@@ -1,0 +1,108 @@
+"""Signs that a run no longer learns: shown when they appear, and kept in the summary.
+
+A single step proves little, so most signs count once they last for some steps. A loss that is no number also ends the
+run when it lasts: nothing that comes after is learned from.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+STEPS = 3
+"""For how many steps in a row a sign has to last."""
+_MAX_ENTROPY, _MAX_ENTROPY_SHARE = 0.02, 0.05  # nats a token; of the first step's
+_TEXTS = {
+    "not_finite": "the loss or the norm of the gradient is not a finite number, so VeRL or another framework skips the "
+    "update",
+    "no_variance": f"in {STEPS} steps in a row all episodes of each task had the same reward, so there is nothing to "
+    "compare and nothing is learned: the tasks are too easy, too hard, or the scorer always says the same",
+    "entropy": f"the entropy of the model's answers is below {_MAX_ENTROPY_SHARE:.0%} of the first step's for {STEPS} "
+    "steps: it hardly tries anything else any more (a lower trainer.lr or an algorithm.entropy_coef keeps it trying)",
+    "one_outcome": f"in {STEPS} steps in a row no episode came to an answer, and all ended as",
+}
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One sign.
+
+    Attributes:
+        step: The step at which it was noticed.
+        kind: ``not_finite``, ``no_variance``, ``entropy`` or ``one_outcome``.
+        text: What it means and what may help.
+    """
+
+    step: int
+    kind: str
+    text: str
+
+
+class StepEpisodes(Protocol):
+    """The episodes of a step, as far as alarms look at them.
+
+    Attributes:
+        outcomes: Their number by outcome.
+        compared_tasks: Tasks of which several episodes have a reward.
+        varied_tasks: Those of them whose rewards differ.
+    """
+
+    outcomes: Counter[str]
+
+    @property
+    def compared_tasks(self) -> int: ...
+
+    @property
+    def varied_tasks(self) -> int: ...
+
+
+class AlarmWatch:
+    """Looks at the trained steps of a run, each once and in order."""
+
+    def __init__(self) -> None:
+        self.alarms: list[Alarm] = []
+        self._streaks: Counter[str] = Counter()
+        self._first_entropy: float | None = None
+
+    def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
+        """The alarms that a step raises.
+
+        Args:
+            step: The step.
+            row: Its row of ``metrics.jsonl``, in which a figure that is not finite is None.
+            episodes: Its training episodes.
+        """
+        signs = dict(self._signs(row, episodes))
+        raised = []
+        for kind in _TEXTS:
+            self._streaks[kind] = self._streaks[kind] + 1 if kind in signs else 0
+            needed = 1 if kind == "not_finite" else STEPS
+            if self._streaks[kind] == needed:
+                raised.append(Alarm(step, kind, _TEXTS[kind] + signs[kind]))
+        self.alarms += raised
+        return raised
+
+    @property
+    def reason_to_stop(self) -> str | None:
+        """Why the run is to be ended, if it is."""
+        if self._streaks["not_finite"] < STEPS:
+            return None
+        return (
+            f"In {STEPS} steps in a row the loss or the norm of the gradient was not a finite number, so nothing is "
+            "learned any more. A lower trainer.lr or trainer.grad_clip may help, from an earlier checkpoint."
+        )
+
+    def _signs(self, row: Mapping[str, Any], episodes: StepEpisodes) -> Iterator[tuple[str, str]]:
+        """The kinds of signs that a step shows, each with the end of its text."""
+        if any(name in row and row[name] is None for name in ("loss", "grad_norm")):
+            yield "not_finite", ""
+        if episodes.compared_tasks and not episodes.varied_tasks:
+            yield "no_variance", ""
+        entropy = row.get("entropy")
+        if isinstance(entropy, int | float):
+            if self._first_entropy is None:
+                self._first_entropy = entropy
+            if entropy < min(_MAX_ENTROPY, _MAX_ENTROPY_SHARE * self._first_entropy):
+                yield "entropy", ""
+        if len(episodes.outcomes) == 1 and "answered" not in episodes.outcomes:
+            yield "one_outcome", f" {next(iter(episodes.outcomes))}"

@@ -1,0 +1,85 @@
+"""Signs that a run no longer learns raise an alarm once, when they have lasted, and never in a run that learns."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aworld_train.training.alarms import STEPS, AlarmWatch
+
+
+@dataclass
+class Episodes:
+    compared_tasks: int = 4
+    varied_tasks: int = 2
+    outcomes: Counter[str] = field(default_factory=lambda: Counter(answered=8))
+
+
+GOOD: dict[str, Any] = {"loss": 0.1, "grad_norm": 1.0, "entropy": 0.6}
+
+
+def kinds(rows: list[tuple[dict[str, Any], Episodes]]) -> list[tuple[int, str]]:
+    watch = AlarmWatch()
+    return [
+        (alarm.step, alarm.kind)
+        for step, (row, episodes) in enumerate(rows, 1)
+        for alarm in watch.observe(step, row, episodes)
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-5, 5), st.floats(0, 100), st.floats(0.1, 5), st.integers(1, 4), st.integers(0, 8)
+        ),
+        max_size=20,
+    )
+)
+def test_a_run_that_learns_raises_none(steps: list[Any]) -> None:
+    rows = [
+        (
+            {"loss": loss, "grad_norm": norm, "entropy": entropy},
+            Episodes(4, varied, Counter(answered=1, timeout=timeouts)),
+        )
+        for loss, norm, entropy, varied, timeouts in steps
+    ]
+    assert kinds(rows) == []
+
+
+def test_each_sign_raises_one_alarm_while_it_lasts_and_another_when_it_comes_back() -> None:
+    bad = {
+        "no_variance": (GOOD, Episodes(varied_tasks=0)),
+        "entropy": ({**GOOD, "entropy": 0.001}, Episodes()),
+        "one_outcome": (GOOD, Episodes(outcomes=Counter(timeout=8))),
+    }
+    good = (GOOD, Episodes())
+    for kind, row in bad.items():
+        assert kinds([good, *[row] * (STEPS - 1), good, *[row] * 5, good, *[row] * STEPS]) == [
+            (1 + STEPS - 1 + 1 + STEPS, kind),
+            (1 + STEPS - 1 + 1 + 5 + 1 + STEPS, kind),
+        ]
+
+
+def test_a_step_without_anything_to_compare_is_no_sign() -> None:
+    assert kinds([(GOOD, Episodes(compared_tasks=0, varied_tasks=0))] * 5) == []
+
+
+def test_a_loss_that_is_no_number_is_told_at_once_and_ends_a_run_when_it_lasts() -> None:
+    watch = AlarmWatch()
+    assert watch.observe(1, GOOD, Episodes()) == []
+    for step in (2, 3):
+        watch.observe(step, {**GOOD, "grad_norm": None}, Episodes())
+        assert watch.reason_to_stop is None
+    assert [(alarm.step, alarm.kind) for alarm in watch.alarms] == [(2, "not_finite")]
+    watch.observe(4, {**GOOD, "loss": None}, Episodes())
+    assert watch.reason_to_stop is not None and "trainer.lr" in watch.reason_to_stop
+
+
+def test_the_outcome_that_all_episodes_had_is_named() -> None:
+    watch = AlarmWatch()
+    for step in range(1, STEPS + 1):
+        watch.observe(step, GOOD, Episodes(outcomes=Counter(overlong=8)))
+    (alarm,) = watch.alarms
+    assert alarm.text.endswith("ended as overlong")
