@@ -77,6 +77,10 @@ class TrainingFailure(AworldTrainError):
     kind = "training"
 
 
+class TransientFailure(TrainingFailure):
+    """A training run that lost a process, a machine or its environment, which may not happen a second time."""
+
+
 class Preempted(AworldTrainError):
     """A training run that was asked to save and stop (SIGUSR1), and did."""
 

@@ -145,7 +145,7 @@ class LoadedModel(Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last four methods.
+    """A training framework; a class that inherits from this one may leave out the last six methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -222,6 +222,10 @@ class TrainingFramework(Protocol):
 
     def start_failed(self, log: str) -> bool:
         """Whether the end of a log says that the framework could not start its processes, so that nothing was done."""
+        return False
+
+    def is_transient(self, error: str) -> bool:
+        """Whether an error of ``errors_in`` says that a process or a machine was lost, which may not happen again."""
         return False
 
     def prepare_resume(self, folder: Path, checkpoint: Checkpoint | None) -> list[str]:

@@ -159,7 +159,7 @@ class _Measurement:
         self._folder, self._expected = folder, expected
         self._lines: list[dict[str, Any]] = []
         self._tail = JsonLinesTail(folder / "traces" / "episodes.jsonl")
-        self._stall = StallWatch(recipe.trainer.stall_timeout)
+        self._stall = StallWatch(recipe.trainer.stall_timeout, folder)
 
     def run(self, scorers: Iterable[str], progress: Progress) -> EvalReport:
         """Play all tasks.
@@ -177,6 +177,7 @@ class _Measurement:
         ):
             if remark:
                 progress.note(remark)
+            self._stall.environment = environment
             self._stall.reset()
             run_plan(
                 self._framework,

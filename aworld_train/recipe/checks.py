@@ -108,6 +108,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "algorithm.kl_reward_coef",
             "rollout.val_temperature",
             "trainer.log_val_generations",
+            "trainer.max_restarts",
             "trainer.warmup_steps",
             "trainer.weight_decay",
             "trainer.seed",

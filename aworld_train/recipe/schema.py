@@ -418,6 +418,11 @@ class TrainerSection:
     log_val_generations: int = _doc("Validation answers that go to trackers each time.", 0)
     seed: int = _doc("Seed of data order, sampling and training.", 42)
     stall_timeout: float = _doc("Seconds without any sign of progress after which the run is failed.", 1800.0)
+    max_restarts: int = _doc(
+        "How often the run goes on by itself, from its last whole checkpoint, after it lost a process, a machine, the "
+        "engine or the tool environment. Errors of the recipe and of its code end it at once.",
+        0,
+    )
     loggers: list[str] = _doc(
         "More trackers of the framework beside the local files: wandb, mlflow, tensorboard, ...", []
     )

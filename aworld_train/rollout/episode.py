@@ -28,6 +28,7 @@ from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
 from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
 from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.waits import waiting
 
 _CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
 _RANDOM = random.Random()  # not the global one, which programs seed
@@ -375,13 +376,14 @@ class Episode:
         self.given_tokens += len(prompt)
         began = time.monotonic()
         try:
-            sampled = await self._model.generate(
-                f"{self._request_id}-{record.name}",
-                prompt,
-                self._sampling(request),
-                max_tokens,
-                context.images,
-            )
+            with waiting("model"):
+                sampled = await self._model.generate(
+                    f"{self._request_id}-{record.name}",
+                    prompt,
+                    self._sampling(request),
+                    max_tokens,
+                    context.images,
+                )
         finally:
             seconds = time.monotonic() - began
             self.generate_seconds += seconds

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
+from aworld_train.waits import waiting
 
 
 class Tools(Protocol):
@@ -79,7 +80,8 @@ async def _call(
     except (ValueError, RecursionError):  # no JSON; a number with thousands of digits; thousands of brackets
         arguments = None
     if isinstance(arguments, dict):
-        result = await tools.call(call.name, arguments)
+        with waiting("tool", call.name):
+            result = await tools.call(call.name, arguments)
     else:
         result = ToolResult(f"Error: the arguments of {call.name} must be a JSON object", True)
     if result.is_error:

@@ -152,12 +152,17 @@ def find_environment(recipe: Recipe) -> RunEnvironment:
     return RunEnvironment(url, recipe.env.token or settings.get("MCP_SERVER_TOKEN", ""))
 
 
+def answers(environment: RunEnvironment) -> bool:
+    """Whether an environment answers right now; one that a cassette stands for always does."""
+    return environment.replayed or env.probe(env.health_url(environment.url), _PROBE_SECONDS)
+
+
 class HealthWatch:
     """Probes the environment every two seconds and reports when it has not answered for ``timeout`` seconds."""
 
     def __init__(self, environment: RunEnvironment, timeout: float):
         self._url = env.health_url(environment.url)
-        self._replayed = environment.replayed
+        self._environment = environment
         self._timeout = timeout
         self._next_probe = 0.0
         self._silent_since: float | None = None
@@ -166,7 +171,7 @@ class HealthWatch:
     def failure_reason(self) -> str | None:
         """The error message once the environment has been silent for longer than the recipe allows, else None."""
         now = time.monotonic()
-        if now >= self._next_probe and not self._replayed:
+        if now >= self._next_probe and not self._environment.replayed:
             self._next_probe = now + _PROBE_SECONDS
             if env.probe(self._url, _PROBE_SECONDS):
                 self._silent_since = None
@@ -183,7 +188,7 @@ class HealthWatch:
 
     def answers(self) -> bool:
         """Whether the environment answers right now."""
-        return self._replayed or env.probe(self._url, _PROBE_SECONDS)
+        return answers(self._environment)
 
     @property
     def silent(self) -> bool:

@@ -4,33 +4,40 @@ import errno
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from aworld_train.adapter.base import RunPlan, TrainingFramework
 from aworld_train.dataset import FileSummary
-from aworld_train.errors import AworldTrainError, DiskFull, Preempted, TrainingFailure
+from aworld_train.errors import (
+    AworldTrainError,
+    DiskFull,
+    EnvironmentFailure,
+    Preempted,
+    TrainingFailure,
+    TransientFailure,
+)
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
-from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.reward_checks import reward_remarks
-from aworld_train.recipe.schema import Recipe
+from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
-from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
-from aworld_train.training.progress import Progress, Status
+from aworld_train.training.progress import Progress
+from aworld_train.training.restarts import Restarts
 from aworld_train.training.run_folder import RunFolder, open_run_folder
-from aworld_train.training.run_record import RunRecord
-from aworld_train.training.stall import StallWatch
-from aworld_train.training.start import run_plan
 from aworld_train.training.stop_request import StopRequest
-from aworld_train.training.summary import RunSummary, read_alarms, read_first_validation, read_seconds
+from aworld_train.training.summary import (
+    RunSummary,
+    read_alarms,
+    read_first_validation,
+    read_restarts,
+    read_seconds,
+)
 
 
 def train(
@@ -84,31 +91,21 @@ def train(
         summary.val["before"] = read_first_validation(folder.path)
         saved = folder.last_checkpoint()
         summary.alarms = read_alarms(folder.path, saved.step if saved else 0)
+        summary.restarts = read_restarts(folder.path)
     summary.remark = placement.remark
     stop_request = StopRequest(folder.path, placement.max_save_seconds)
+    scorers = {*train_data.scorers, *val_data.scorers}
     try:
         with terminate_as_interrupt(), stop_request.listening():
-            attempt = _Attempt(recipe, plan, folder, summary, val_data, stop_request)
-            summary.write(folder.path)
-            if attempt.from_step < recipe.trainer.steps:
-                scorers = {*train_data.scorers, *val_data.scorers}
+            first = Attempt(recipe, plan, folder, summary, val_data, stop_request)
+            if first.from_step < recipe.trainer.steps:
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
-                remarks = [*attempt.notes, placement.remark, *reward_remarks(recipe, scorers), tool_parser]
-                for remark in filter(None, remarks):
-                    progress.note(remark)
-                with (
-                    TurnsCheck(recipe.model.location, plan.template_options) as turns,
-                    run_environment(
-                        recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
-                    ) as environment,
-                    progress,
-                ):
-                    if environment.origin:
-                        folder.note_environment(environment.origin)
-                    if line := turns.line():
-                        progress.note(line)
-                    attempt.run(environment, progress, placement)
-            attempt.check_complete()
+                for remark in (placement.remark, *reward_remarks(recipe, scorers), tool_parser):
+                    if remark:
+                        progress.note(remark)
+            _complete(
+                first, Restarts(recipe.trainer.max_restarts, stop_request), placement, progress, scorers
+            )
         summary.status = "completed"
         _draw(folder)
     except KeyboardInterrupt:
@@ -134,6 +131,33 @@ def train(
     return summary
 
 
+def _complete(
+    attempt: Attempt, restarts: Restarts, placement: Placement, progress: Progress, scorers: set[str]
+) -> None:
+    """Run an attempt, and others after a failure that may not happen again, until one has done all steps.
+
+    Raises:
+        AworldTrainError: The last attempt failed.
+    """
+    summary, folder = attempt.summary, attempt.folder
+    while True:
+        summary.write(folder.path)
+        try:
+            if attempt.from_step < summary.steps_planned:
+                attempt.run(placement, progress, scorers)
+            attempt.check_complete()
+            return
+        except (TransientFailure, EnvironmentFailure) as failure:
+            # An environment that cannot even be started the first time is a fault of the recipe.
+            if isinstance(failure, EnvironmentFailure) and not (attempt.began or restarts.done):
+                raise
+            restarts.wait(failure, progress)
+            error = failure.message
+        folder.add_attempt()
+        summary.go_on_from(folder.last_checkpoint(), error)
+        attempt = attempt.again()
+
+
 def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
     """The error for a system call of this process that failed: a full disk, or something else."""
     if error.errno == errno.ENOSPC:
@@ -143,151 +167,6 @@ def _as_failure(error: OSError, folder: RunFolder) -> AworldTrainError:
     return TrainingFailure(
         f"The run could not go on: {error}. Go on with --resume once the cause is removed."
     )
-
-
-class _Attempt:
-    """One start of a run, and the record of it."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        plan: RunPlan,
-        folder: RunFolder,
-        summary: RunSummary,
-        val_data: FileSummary,
-        stop_request: StopRequest,
-    ):
-        checkpoint = folder.last_checkpoint()
-        self.recipe = recipe
-        self.plan = plan
-        self.folder = folder
-        self.summary = summary
-        self._stop_request = stop_request
-        self.from_step = checkpoint.step if checkpoint else 0
-        name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
-        self._metrics_file = folder.path / "logs" / name
-        self.record = RunRecord(folder, summary, self._metrics_file, self.from_step)
-        self.notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self.record.notes]
-        limit = recipe.dataset.val_limit
-        self._expected = {
-            "training": recipe.trainer.batch_size * recipe.rollout.n,
-            "validation": recipe.rollout.val_n * (val_data.rows if limit < 0 else min(limit, val_data.rows)),
-            "starting": 0,
-        }
-        self._began = time.monotonic()
-        self._stall = StallWatch(recipe.trainer.stall_timeout)
-        self._shown = (self.record.rows.last_trained, 0)
-        self._shown_alarms = len(summary.alarms)
-        # An attempt that fails before it begins leaves the figures of those before it.
-        self._refresh()
-
-    def run(self, environment: RunEnvironment, progress: Progress, placement: Placement) -> None:
-        """Start the framework and wait until it ends.
-
-        Raises:
-            AworldTrainError: It failed; the message says how far it got.
-        """
-        try:
-            run_plan(
-                self.folder.framework,
-                self.plan,
-                self.folder.path,
-                environment,
-                recovery_timeout=self.recipe.env.recovery_timeout,
-                metrics_file=self._metrics_file,
-                watch=lambda: self._watch(progress),
-                note=progress.note,
-                worst_cause=self.record.worst_cause,
-                # A step with a checkpoint and without metrics is validated again, so that it gets a row.
-                validate_first=self.from_step == 0 or self.from_step not in self.record.rows.rows,
-                nodes=placement.nodes,
-            )
-        except AworldTrainError as error:
-            self._refresh()
-            done, planned = self.summary.steps_done, self.summary.steps_planned
-            checkpoint = self.folder.last_checkpoint()
-            advice = (
-                f"go on from step {checkpoint.step} with --resume"
-                if checkpoint
-                else "there is no checkpoint yet"
-            )
-            error_type = Preempted if self._stop_request.fulfilled else type(error)
-            raise error_type(f"{error.message} The run got to step {done} of {planned}; {advice}.") from error
-        self._refresh()
-        # Steps may have ended between the last call of the watch and the end.
-        self._show(progress)
-
-    def check_complete(self) -> None:
-        """Check that every step was done and that some episodes had a reward.
-
-        Raises:
-            TrainingFailure: The run is not complete.
-        """
-        self._refresh()
-        summary = self.summary
-        if summary.steps_done < summary.steps_planned:
-            raise TrainingFailure(
-                f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
-                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
-            )
-        if summary.trained_episodes == 0:
-            raise TrainingFailure(
-                f"No episode bore a reward, so nothing was learned. See {self.folder.episodes}."
-            )
-
-    def _refresh(self) -> bool:
-        return self.record.refresh(time.monotonic() - self._began)
-
-    def _watch(self, progress: Progress) -> str | None:
-        if self._refresh():
-            self._stall.reset()
-        self._show(progress)
-        for alarm in self.summary.alarms[self._shown_alarms :]:
-            progress.note(f"ALARM at step {alarm['step']}: {alarm['text']}.")
-        self._shown_alarms = len(self.summary.alarms)
-        if reason := self.record.alarms.reason_to_stop:
-            return reason
-        phase, step, counts = self.record.current()
-        checkpoint = self.folder.last_checkpoint()
-        saved = checkpoint.step if checkpoint else 0
-        if reason := self._stop_request.reason(saved, self.record.rows.last_trained):
-            return reason
-        return self._stall.reason(
-            f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
-            f"log is {self.folder.log}."
-        )
-
-    def _show(self, progress: Progress) -> None:
-        phase, step, tally = self.record.current()
-        rows = self.record.rows
-        last = rows.rows.get(rows.last_trained, {})
-        accuracies = [row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row]
-        seconds = [
-            row["seconds"]
-            for row_step, row in rows.rows.items()
-            if row_step > self.from_step and "seconds" in row
-        ]
-        steps_left = self.summary.steps_planned - max(rows.last_trained, self.from_step)
-        status = Status(
-            phase=phase,
-            step=step,
-            steps=self.summary.steps_planned,
-            episodes=tally.episodes,
-            episodes_expected=self._expected[phase],
-            reward=last.get("reward"),
-            accuracy=accuracies[-1] if accuracies else None,
-            tool_calls=self.summary.tool_calls,
-            tokens_per_second=last.get("tokens_per_second"),
-            seconds_left=sum(seconds) / len(seconds) * steps_left if seconds else None,
-        )
-        milestones = (rows.last_trained, len(accuracies))
-        if milestones == self._shown:
-            progress.update(status, milestone=False)
-        else:
-            self._shown = milestones
-            progress.update(
-                replace(status, phase="training", step=rows.last_trained, episodes=0), milestone=True
-            )
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -91,6 +92,22 @@ class RunFolder:
         """Unlock the folder."""
         self._lock.close()
 
+    def add_attempt(self) -> None:
+        """Add an attempt that begins now to the manifest."""
+        file = self.path / "manifest.json"
+        manifest = json.loads(file.read_text())
+        checkpoint = self.last_checkpoint()
+        manifest["attempts"].append(
+            {
+                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "from_step": checkpoint.step if checkpoint else 0,
+                "python": sys.executable,
+                "command": command(),
+                **hardware(),
+            }
+        )
+        write_text(file, json.dumps(manifest, indent=2) + "\n")
+
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
         """Add what this attempt's tool environment was started from to the manifest."""
         file = self.path / "manifest.json"
@@ -141,7 +158,8 @@ def open_run_folder(
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
         folder = RunFolder(path, framework, lock)
-        _add_attempt(folder, hashes, environment or {}, model, seed)
+        _write_manifest(folder, hashes, environment or {}, model, seed)
+        folder.add_attempt()
     except BaseException:
         lock.close()
         raise
@@ -245,44 +263,33 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
         )
 
 
-def _add_attempt(
+def _write_manifest(
     folder: RunFolder,
     hashes: Mapping[str, str],
     environment: Mapping[str, str],
     model: str | None,
     seed: int | None,
 ) -> None:
+    """Write the manifest of a run that has none that can be read."""
     file = folder.path / "manifest.json"
-    try:
-        manifest = json.loads(file.read_text())
-    except (OSError, ValueError):
-        source, diff = source_code(Path.cwd())
-        manifest = {
-            "aworld_train": __version__,
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-        }
-        manifest |= {
-            "packages": _versions(folder.framework.packages),
-            "data_sha256": dict(hashes),
-            "model": masked(model_identity(model)),
-            "seed": seed,
-            "source": source,
-            "environment": dict(environment),
-            "attempts": [],
-        }
-        if diff:
-            write_text(folder.path / "source.diff", diff)
-    checkpoint = folder.last_checkpoint()
-    manifest["attempts"].append(
-        {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "from_step": checkpoint.step if checkpoint else 0,
-            "python": sys.executable,
-            "command": command(),
-            **hardware(),
-        }
-    )
+    with suppress(OSError, ValueError):
+        json.loads(file.read_text())
+        return
+    source, diff = source_code(Path.cwd())
+    manifest = {
+        "aworld_train": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": _versions(folder.framework.packages),
+        "data_sha256": dict(hashes),
+        "model": masked(model_identity(model)),
+        "seed": seed,
+        "source": source,
+        "environment": dict(environment),
+        "attempts": [],
+    }
+    if diff:
+        write_text(folder.path / "source.diff", diff)
     write_text(file, json.dumps(manifest, indent=2) + "\n")
 
 

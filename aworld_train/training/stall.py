@@ -1,6 +1,12 @@
-"""Detects that a run makes no progress, so that it is ended."""
+"""Detects that a run makes no progress, so that it is ended, and says which part of it is stuck."""
 
 import time
+from pathlib import Path
+
+from aworld_train import waits
+from aworld_train.training.environment import RunEnvironment, answers
+from aworld_train.training.stacks import stopped_processes, write_stacks
+from aworld_train.training.stuck import Stuck, find_stuck
 
 
 class StallWatch:
@@ -8,22 +14,62 @@ class StallWatch:
 
     Args:
         timeout: Seconds without progress after which the run is ended (``trainer.stall_timeout``).
+        run_dir: The run folder.
+
+    Attributes:
+        environment: The tool environment, once it is there.
+        stuck: What was stuck when there was a reason to end the run.
     """
 
-    def __init__(self, timeout: float):
+    def __init__(self, timeout: float, run_dir: Path):
         self._timeout = timeout
-        self._last = time.monotonic()
+        self._run_dir = run_dir
+        self._last = self._read = time.monotonic()
+        self._phases: set[str] = set()
+        self.environment: RunEnvironment | None = None
+        self.stuck: Stuck | None = None
 
     def reset(self) -> None:
         """Record that there was progress."""
         self._last = time.monotonic()
 
     def reason(self, state: str) -> str | None:
-        """The reason to end the run, followed by ``state`` (a sentence); None while there is no reason."""
+        """The reason to end the run, with ``state`` (sentences) and what is stuck in it; None while there is no reason.
+
+        The stacks of the run's processes on this machine are written into its ``logs/`` then.
+        """
+        self._look_for_phases()
         silent = time.monotonic() - self._last
         if silent <= self._timeout:
             return None
-        return (
-            f"No episode, step or validation ended for {silent:.0f} seconds (trainer.stall_timeout is "
-            f"{self._timeout:g}). {state}"
+        environment_answers = self.environment is None or answers(self.environment)
+        self.stuck = stuck = find_stuck(
+            waits.read(self._run_dir), silent, environment_answers=environment_answers
         )
+        stopped = stopped_processes()
+        stacks = write_stacks(self._run_dir / "logs")
+        return " ".join(
+            [
+                f"No sign of progress for {silent:.0f} seconds (trainer.stall_timeout is {self._timeout:g}).",
+                f"Stuck: {stuck.part}. {stuck.text}",
+                *([f"Stopped by a signal: {', '.join(stopped)}."] if stopped else []),
+                state,
+                *([f"Where its processes were is in {stacks}."] if stacks else []),
+            ]
+        )
+
+    def _look_for_phases(self) -> None:
+        """Take another phase of the trainer for progress: with a large model one step has phases of many minutes."""
+        now = time.monotonic()
+        if now - self._read < waits.WRITE_SECONDS:
+            return
+        self._read = now
+        phases = {
+            wait.name
+            for process in waits.read(self._run_dir)
+            for wait in process.waits
+            if wait.kind == "phase"
+        }
+        if phases != self._phases:
+            self._phases = phases
+            self.reset()

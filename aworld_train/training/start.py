@@ -6,10 +6,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from aworld_train import waits
 from aworld_train.adapter.base import Nodes, RunPlan, StartFiles, TrainingFramework
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
-from aworld_train.errors import NO_SPACE, DiskFull, EnvironmentFailure, TrainingFailure
+from aworld_train.errors import NO_SPACE, DiskFull, EnvironmentFailure, TrainingFailure, TransientFailure
 from aworld_train.training.environment import HealthWatch, RunEnvironment
 from aworld_train.training.private_folder import private_folder
 from aworld_train.training.process import run_guarded
@@ -56,7 +57,8 @@ def run_plan(
     Raises:
         EnvironmentFailure: The environment was lost and did not answer again in time.
         DiskFull: A file could not be written.
-        TrainingFailure: The framework failed, or ``watch`` stopped it.
+        TransientFailure: The framework was killed, or lost one of its processes or machines.
+        TrainingFailure: The framework failed otherwise, or ``watch`` stopped it.
         KeyboardInterrupt: The run was interrupted; all its processes have ended.
     """
     log = log_file(folder, framework)
@@ -65,6 +67,7 @@ def run_plan(
     write_files(folder, plan.files)
     metrics_file.touch(mode=0o600)  # the framework opens it again and keeps the mode
     for attempt in range(1, _MAX_STARTS + 1):
+        waits.forget(folder)
         log_begins = log.stat().st_size if log.exists() else 0
         with private_folder(folder) as private:
             end = run_guarded(
@@ -106,7 +109,9 @@ def run_plan(
             f"The tool environment stopped answering, and no episode was left to go on with "
             f"({cause or 'it was not used yet'})."
         )
-    raise TrainingFailure(
+    was_killed = end.code == 128 + signal.SIGKILL
+    transient = was_killed or any(framework.is_transient(text) for text in (*errors[-1:], cause or ""))
+    raise (TransientFailure if transient else TrainingFailure)(
         f"The framework {framework.name} {_end_in_words(end.code)}: "
         f"{_sentence(errors[-1] if errors else 'its log names no error')} "
         + (f"{_sentence(f'Episodes were lost to: {cause}')} " if cause else "")

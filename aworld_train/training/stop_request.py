@@ -47,6 +47,11 @@ class StopRequest:
             signal.signal(signal.SIGUSR1, before)
             self._file.unlink(missing_ok=True)
 
+    @property
+    def received(self) -> bool:
+        """Whether there was a request."""
+        return self._received is not None
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received = self._received or time.monotonic()
 

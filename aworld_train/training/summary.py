@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.base import Checkpoint
 from aworld_train.atomic import write_text
 
 NAME = "summary.json"
@@ -39,6 +40,8 @@ class RunSummary:
         correct_with_tool: Share of the correct episodes of the last validation in which a tool was called.
         checkpoint: Directory of the last checkpoint's model, in Hugging Face's format.
         seconds: Wall time, summed over the attempts of a resumed run.
+        restarts: The failures after which the run went on by itself (``trainer.max_restarts``), each as
+            ``{from_step, error}``.
         remark: What the user should know about where the run ran, such as machines that it did not use.
         alarms: Signs that the run no longer learns, as ``{step, kind, text}`` (see ``training.alarms``).
         error: ``{kind, message}`` of the error that ended a failed run.
@@ -63,9 +66,16 @@ class RunSummary:
     checkpoint: str | None = None
     seconds: float = 0.0
     run_dir: str = ""
+    restarts: list[dict[str, Any]] = field(default_factory=list)
     remark: str | None = None
     alarms: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, str] | None = None
+
+    def go_on_from(self, checkpoint: Checkpoint | None, error: str) -> None:
+        """Record a restart, and drop the alarms of steps that are trained again."""
+        step = checkpoint.step if checkpoint else 0
+        self.restarts.append({"from_step": step, "error": error})
+        self.alarms = [alarm for alarm in self.alarms if alarm["step"] <= step]
 
     def to_json(self) -> dict[str, Any]:
         """The summary as plain data."""
@@ -93,6 +103,12 @@ def read_seconds(run_dir: Path) -> float:
         return float(json.loads((run_dir / NAME).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
+
+
+def read_restarts(run_dir: Path) -> list[dict[str, Any]]:
+    """The failures after which earlier attempts of a run went on by themselves."""
+    summary = read_summary(run_dir)
+    return summary.restarts if summary else []
 
 
 def read_alarms(run_dir: Path, step: int) -> list[dict[str, Any]]:

@@ -109,6 +109,34 @@ def test_it_trains_a_model_and_leaves_a_run_folder_like_any_other(run: Any, work
     assert (folder / "logs" / "counting.log").is_file()
 
 
+def test_a_killed_run_goes_on_by_itself_and_has_each_step_once(run: Any, workplace: Path) -> None:
+    code, summary, errors = run("train", "trainer.steps=3", "counting.kill_at=3", "trainer.max_restarts=1")
+    assert (code, summary["status"], summary["steps_done"]) == (0, "completed", 3), errors
+    (restart,) = summary["restarts"]
+    assert restart["from_step"] == 2 and "was killed (SIGKILL" in restart["error"]
+    folder = workplace / "runs" / "r"
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["step"], row.get("reward")) for row in rows] == [(0, None), (1, 0.0), (2, 1.0), (3, 1.0)]
+    assert (summary["episodes"], summary["val"]["before"]["accuracy"]) == (12, 0.0)
+    attempts = json.loads((folder / "manifest.json").read_text())["attempts"]
+    assert [attempt["from_step"] for attempt in attempts] == [0, 2]
+
+
+def test_a_run_goes_on_only_as_often_as_its_recipe_says(run: Any, workplace: Path) -> None:
+    code, answer, errors = run("train", "counting.kill_at=1", "trainer.max_restarts=1")
+    assert (code, answer["error"]["kind"]) == (1, "training")
+    assert "was killed (SIGKILL" in answer["error"]["message"], errors
+    summary = json.loads((workplace / "runs/r/summary.json").read_text())
+    assert (summary["status"], len(summary["restarts"])) == ("failed", 1)
+
+
+def test_an_error_of_the_code_ends_a_run_at_once(run: Any, workplace: Path) -> None:
+    code, answer, errors = run("train", "counting.fail_at=2", "trainer.max_restarts=3")
+    assert (code, answer["error"]["kind"]) == (1, "training")
+    assert "ArithmeticError" in answer["error"]["message"], errors
+    assert json.loads((workplace / "runs/r/summary.json").read_text())["restarts"] == []
+
+
 def test_a_fault_of_the_framework_is_named_and_the_run_goes_on_from_its_checkpoint(
     run: Any, workplace: Path
 ) -> None:

@@ -25,6 +25,7 @@ from aworld_train.rollout.model import LanguageModel
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.tools import wait_until_healthy
+from aworld_train.waits import waiting
 
 _SUPERVISOR_SECONDS = 15.0  # how long the supervisor may take to end a run whose environment is lost
 _MAX_ATTEMPTS = 2  # an episode whose environment went away is played once more, if the environment comes back
@@ -129,8 +130,9 @@ class EpisodePlayer:
         seconds = self.settings.agent["episode_timeout"]
         episode = result.episode
         try:
-            async with asyncio.timeout(seconds):
-                result.answer = await self.agent.play(messages, task, result, model_name)
+            with waiting("episode"):
+                async with asyncio.timeout(seconds):
+                    result.answer = await self.agent.play(messages, task, result, model_name)
             result.outcome = episode.outcome
             result.cause = (
                 str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None

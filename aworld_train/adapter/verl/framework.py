@@ -82,6 +82,10 @@ class VerlFramework:
         """As ``TrainingFramework.start_failed``."""
         return log.start_failed(text)
 
+    def is_transient(self, error: str) -> bool:
+        """As ``TrainingFramework.is_transient``."""
+        return log.is_transient(error)
+
     def step_rows(self, file: Path) -> StepReader:
         """As ``TrainingFramework.step_rows``."""
         return VerlStepReader(file)

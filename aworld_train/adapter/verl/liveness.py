@@ -5,7 +5,6 @@ and again. A worker that the kernel killed for its memory puts nothing there. Ea
 that never returns; Ray ends the call with an error when the process dies.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,13 +16,8 @@ _watched: dict[Any, str] = {}
 _next_check = 0.0
 
 
-async def until_the_end() -> None:
-    """Wait for as long as the process lives."""
-    await asyncio.Event().wait()
-
-
 def watch(calls: Sequence[Any], kind: str) -> None:
-    """Watch processes by their calls of ``until_the_end``."""
+    """Watch processes by their calls that never return."""
     for number, call in enumerate(calls):
         _watched[call] = f"{kind} {number}" if len(calls) > 1 else kind
 

@@ -7,6 +7,13 @@ from aworld_train.errors import NO_SPACE
 _ERROR_LINE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Died)\b.*")
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=[^)]*\)\s?", re.MULTILINE)
 _MAX_CHARS = 500
+# Ray's names for the loss of a process, a machine, or what they held (ray/exceptions.py), vLLM's for its engine's, and
+# the package's own (`liveness`). An actor whose own start failed has the same name, and fails again.
+_LOST = re.compile(
+    r"\b(?:ActorDied|ActorUnavailable|RayActor|WorkerCrashed|NodeDied|LocalRayletDied|OwnerDied|ObjectLost|"
+    r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|\bthe episode worker(?: \d+)? (?:died|ended)\b"
+)
+_OWN_FAULT = "creation task"
 # Ray gives its node manager 30 s, a constant in ray/_private/node.py, which a busy machine can exceed.
 _START_TIMEOUT = "The current node timed out during startup"
 
@@ -21,6 +28,11 @@ def start_failed(log: str) -> bool:
     """Whether the last error is that Ray's processes took too long to start."""
     errors = errors_in(log)
     return bool(errors) and _START_TIMEOUT in errors[-1]
+
+
+def is_transient(error: str) -> bool:
+    """Whether an error is the loss of a process or a machine."""
+    return _LOST.search(error) is not None and _OWN_FAULT not in error
 
 
 def error_line(error: BaseException) -> str:

@@ -10,6 +10,8 @@ import functools
 import inspect
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -17,10 +19,12 @@ from typing import Any
 import ray
 from omegaconf import OmegaConf
 from verl.trainer import main_ppo
+from verl.trainer.ppo import v1
 from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.waits import report, waiting
 
 _HEAD_RESOURCE = "node:__internal_head__"
 """Ray gives it to its head's node."""
@@ -36,7 +40,9 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
-        save_on_request(Path(os.environ[RUN_DIR_VARIABLE]) / SAVE_REQUEST)
+        run_dir = Path(os.environ[RUN_DIR_VARIABLE])
+        save_on_request(run_dir / SAVE_REQUEST)
+        report_phases(run_dir)
         inherited(config)
 
 
@@ -86,3 +92,20 @@ def save_on_request(request: Path) -> None:
         return batch
 
     trainer_base.PPOTrainer.step = step_and_look
+
+
+def report_phases(run_dir: Path) -> None:
+    """Report the phases of VeRL's trainers in this process, which VeRL measures: ``gen``, ``update_actor``, ..."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{v1.__name__}.") and (measure := getattr(module, "marked_timer", None)):
+            module.marked_timer = _reported(measure)  # type: ignore[attr-defined]
+    report(run_dir, "trainer")
+
+
+def _reported(measure: Any) -> Any:
+    @contextmanager
+    def measure_and_report(name: str, *arguments: Any, **options: Any) -> Iterator[Any]:
+        with waiting("phase", name), measure(name, *arguments, **options) as timer:
+            yield timer
+
+    return measure_and_report

@@ -4,6 +4,7 @@ Ray copies the worker class to its process by value, so the class may use only n
 process.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from aworld_train.adapter.episodes.groups import Group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE
-from aworld_train.adapter.episodes.record import current_record, open_record
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, current_record, open_record
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl import liveness
 from aworld_train.adapter.verl.reward import take_score
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
+from aworld_train.waits import beat, report, waiting
 
 
 @ray.remote
@@ -30,6 +32,7 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         super().__init__(*args, **kwargs)
         rollout = self.config.actor_rollout_ref.rollout
         keep_pauses_short()
+        report(Path(os.environ[RUN_DIR_VARIABLE]), "episodes")
         self.watch_groups(str(Path(rollout.agent.agent_loop_config_path).with_name(EPISODES_FILE)))
 
     def watch_groups(self, settings: str) -> None:
@@ -38,8 +41,8 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         self._groups: dict[str, Group] = {}
 
     async def until_the_end(self) -> None:
-        """Wait for as long as this process lives; see ``liveness``."""
-        await liveness.until_the_end()
+        """Run for as long as this process lives; see ``liveness``."""
+        await beat()
 
     async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         uid = prompt["uid"]
@@ -85,7 +88,8 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
         if not output:
             return
         record = current_record()
-        await self._compute_score(output, kwargs=kwargs)
+        with waiting("score", str((kwargs.get("extra_info") or {}).get("scorer") or "")):
+            await self._compute_score(output, kwargs=kwargs)
         score = take_score(output[-1])
         if score is None:  # VeRL was configured with another reward function, or with none
             last = output[-1]

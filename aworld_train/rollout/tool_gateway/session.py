@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from aworld_train import waits
 from aworld_train.errors import CassetteError
 from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
@@ -58,6 +59,7 @@ class Call:
         self.recorded = recorded
         self.began = time.monotonic()
         self.open = True
+        self.wait = waits.begin("tool", tool)
 
 
 class _ToolList:
@@ -123,6 +125,9 @@ class ToolGatewaySession:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+        for pending in self._pending.values():
+            if isinstance(pending, Call):
+                waits.end(pending.wait)
         # Also when the environment was lost: a session that is left open would hold a worker.
         await asyncio.gather(*map(self._end_session, self.mcp_sessions))
         self.mcp_sessions.clear()
@@ -155,6 +160,7 @@ class ToolGatewaySession:
 
     def end_call(self, call: Call, failed: bool) -> None:
         """Count how a call ended; only its first end counts."""
+        waits.end(call.wait)
         if call.open:
             call.open = False
             self.counts.errors += failed

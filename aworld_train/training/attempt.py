@@ -1,0 +1,203 @@
+"""One start of a run: the tool environment and the framework, watched until they end, with a record of what came."""
+
+import time
+from dataclasses import replace
+
+from aworld_train.adapter.base import RunPlan
+from aworld_train.dataset import FileSummary
+from aworld_train.errors import AworldTrainError, Preempted, TrainingFailure, TransientFailure
+from aworld_train.masking import mask
+from aworld_train.model.turns import TurnsCheck
+from aworld_train.recipe.schema import Recipe
+from aworld_train.training.environment import RunEnvironment, run_environment
+from aworld_train.training.placement import Placement
+from aworld_train.training.progress import Progress, Status
+from aworld_train.training.run_folder import RunFolder
+from aworld_train.training.run_record import RunRecord
+from aworld_train.training.stall import StallWatch
+from aworld_train.training.start import run_plan
+from aworld_train.training.stop_request import StopRequest
+from aworld_train.training.summary import RunSummary
+
+
+class Attempt:
+    """One start of a run, and the record of it.
+
+    Attributes:
+        summary: The run's summary, which this attempt goes on with.
+        folder: The run folder.
+        from_step: The step of the checkpoint that it begins from; 0 without one.
+        began: Whether the tool environment was there and the framework was started.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        plan: RunPlan,
+        folder: RunFolder,
+        summary: RunSummary,
+        val_data: FileSummary,
+        stop_request: StopRequest,
+    ):
+        checkpoint = folder.last_checkpoint()
+        self._recipe = recipe
+        self._plan = plan
+        self.folder = folder
+        self.summary = summary
+        self._val_data = val_data
+        self._stop_request = stop_request
+        self.from_step = checkpoint.step if checkpoint else 0
+        name = f"{folder.framework.name}-metrics-{time.time_ns()}.jsonl"
+        self._metrics_file = folder.path / "logs" / name
+        self._record = RunRecord(folder, summary, self._metrics_file, self.from_step)
+        self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]
+        limit = recipe.dataset.val_limit
+        self._expected = {
+            "training": recipe.trainer.batch_size * recipe.rollout.n,
+            "validation": recipe.rollout.val_n * (val_data.rows if limit < 0 else min(limit, val_data.rows)),
+            "starting": 0,
+        }
+        self._began = time.monotonic()
+        self._stall = StallWatch(recipe.trainer.stall_timeout, folder.path)
+        self._shown = (self._record.rows.last_trained, 0)
+        self._shown_alarms = len(summary.alarms)
+        self.began = False
+        # An attempt that fails before it begins leaves the figures of those before it.
+        self._refresh()
+
+    def again(self) -> "Attempt":
+        """The next attempt, from the last whole checkpoint."""
+        return Attempt(
+            self._recipe, self._plan, self.folder, self.summary, self._val_data, self._stop_request
+        )
+
+    def run(self, placement: Placement, progress: Progress, scorers: set[str]) -> None:
+        """Start the tool environment and, with it, the framework, and wait until it ends.
+
+        Raises:
+            AworldTrainError: One of them failed; if it was the framework, the message says how far it got.
+        """
+        for note in self._notes:
+            progress.note(note)
+        with (
+            TurnsCheck(self._recipe.model.location, self._plan.template_options) as turns,
+            run_environment(
+                self._recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
+            ) as environment,
+            progress,
+        ):
+            if environment.origin:
+                self.folder.note_environment(environment.origin)
+            if line := turns.line():
+                progress.note(line)
+            self._run_framework(environment, progress, placement)
+
+    def _run_framework(self, environment: RunEnvironment, progress: Progress, placement: Placement) -> None:
+        self.began = True
+        self._stall.environment = environment
+        self._stall.reset()
+        try:
+            run_plan(
+                self.folder.framework,
+                self._plan,
+                self.folder.path,
+                environment,
+                recovery_timeout=self._recipe.env.recovery_timeout,
+                metrics_file=self._metrics_file,
+                watch=lambda: self._watch(progress),
+                note=progress.note,
+                worst_cause=self._record.worst_cause,
+                # A step with a checkpoint and without metrics is validated again, so that it gets a row.
+                validate_first=self.from_step == 0 or self.from_step not in self._record.rows.rows,
+                nodes=placement.nodes,
+            )
+        except AworldTrainError as error:
+            self._refresh()
+            done, planned = self.summary.steps_done, self.summary.steps_planned
+            checkpoint = self.folder.last_checkpoint()
+            advice = (
+                f"go on from step {checkpoint.step} with --resume"
+                if checkpoint
+                else "there is no checkpoint yet"
+            )
+            error_type = type(error)
+            if self._stop_request.fulfilled:
+                error_type = Preempted
+            elif self._stall.stuck is not None and self._stall.stuck.transient:
+                error_type = TransientFailure
+            raise error_type(f"{error.message} The run got to step {done} of {planned}; {advice}.") from error
+        self._refresh()
+        # Steps may have ended between the last call of the watch and the end.
+        self._show(progress)
+
+    def check_complete(self) -> None:
+        """Check that every step was done and that some episodes had a reward.
+
+        Raises:
+            TrainingFailure: The run is not complete.
+        """
+        self._refresh()
+        summary = self.summary
+        if summary.steps_done < summary.steps_planned:
+            raise TrainingFailure(
+                f"The framework {self.folder.framework.name} ended after step {summary.steps_done} of "
+                f"{summary.steps_planned} and reported no error. Its log is {self.folder.log}; go on with --resume."
+            )
+        if summary.trained_episodes == 0:
+            raise TrainingFailure(
+                f"No episode bore a reward, so nothing was learned. See {self.folder.episodes}."
+            )
+
+    def _refresh(self) -> bool:
+        return self._record.refresh(time.monotonic() - self._began)
+
+    def _watch(self, progress: Progress) -> str | None:
+        if self._refresh():
+            self._stall.reset()
+        self._show(progress)
+        for alarm in self.summary.alarms[self._shown_alarms :]:
+            progress.note(f"ALARM at step {alarm['step']}: {alarm['text']}.")
+        self._shown_alarms = len(self.summary.alarms)
+        if reason := self._record.alarms.reason_to_stop:
+            return reason
+        phase, step, counts = self._record.current()
+        checkpoint = self.folder.last_checkpoint()
+        saved = checkpoint.step if checkpoint else 0
+        if reason := self._stop_request.reason(saved, self._record.rows.last_trained):
+            return reason
+        return self._stall.reason(
+            f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
+            f"log is {self.folder.log}."
+        )
+
+    def _show(self, progress: Progress) -> None:
+        phase, step, tally = self._record.current()
+        rows = self._record.rows
+        last = rows.rows.get(rows.last_trained, {})
+        accuracies = [row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row]
+        seconds = [
+            row["seconds"]
+            for row_step, row in rows.rows.items()
+            if row_step > self.from_step and "seconds" in row
+        ]
+        steps_left = self.summary.steps_planned - max(rows.last_trained, self.from_step)
+        status = Status(
+            phase=phase,
+            step=step,
+            steps=self.summary.steps_planned,
+            episodes=tally.episodes,
+            episodes_expected=self._expected[phase],
+            reward=last.get("reward"),
+            accuracy=accuracies[-1] if accuracies else None,
+            tool_calls=self.summary.tool_calls,
+            tokens_per_second=last.get("tokens_per_second"),
+            seconds_left=sum(seconds) / len(seconds) * steps_left if seconds else None,
+        )
+        milestones = (rows.last_trained, len(accuracies))
+        if milestones == self._shown:
+            progress.update(status, milestone=False)
+        else:
+            self._shown = milestones
+            progress.update(
+                replace(status, phase="training", step=rows.last_trained, episodes=0), milestone=True
+            )
