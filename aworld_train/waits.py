@@ -44,6 +44,7 @@ class ProcessWaits:
         newest: Seconds since a wait of any kind began or ended.
         blocked: Seconds for which its event loop did nothing; 0 where none is watched.
         age: Seconds since this was written.
+        loss: What this process has lost, without which it cannot go on; empty while it has all.
     """
 
     role: str
@@ -53,12 +54,14 @@ class ProcessWaits:
     newest: float
     blocked: float
     age: float
+    loss: str = ""
 
 
 _numbers = count()
 _open: dict[int, tuple[str, str, float]] = {}
 _changed = time.monotonic()
 _last_beat: float | None = None
+_loss = ""
 
 
 def begin(kind: str, name: str = "") -> int:
@@ -93,6 +96,12 @@ async def beat() -> None:
     while True:
         _last_beat = time.monotonic()
         await asyncio.sleep(WRITE_SECONDS)
+
+
+def report_loss(reason: str) -> None:
+    """Have the next reports say what this process has lost."""
+    global _loss
+    _loss = reason
 
 
 def report(run_dir: Path, role: str) -> None:
@@ -146,6 +155,7 @@ def _write(file: Path, role: str) -> None:
         "pid": os.getpid(),
         "waits": [asdict(wait) for wait in waits],
         "blocked": round(now - _last_beat, 1) if _last_beat is not None else 0.0,
+        "loss": _loss,
         "newest": round(now - _changed, 1),
         "written": time.time(),
     }

@@ -8,6 +8,9 @@ from aworld_train.training.environment import RunEnvironment, answers
 from aworld_train.training.stacks import stopped_processes, write_stacks
 from aworld_train.training.stuck import Stuck, find_stuck
 
+_LOSS_SECONDS = 10.0
+"""A process that has lost another one may end the run by itself, with a better error, for this long."""
+
 
 class StallWatch:
     """Measures the time since the last progress.
@@ -26,6 +29,8 @@ class StallWatch:
         self._run_dir = run_dir
         self._last = self._read = time.monotonic()
         self._phases: set[str] = set()
+        self._loss = ""
+        self._loss_since = 0.0
         self.environment: RunEnvironment | None = None
         self.stuck: Stuck | None = None
 
@@ -38,8 +43,12 @@ class StallWatch:
 
         The stacks of the run's processes on this machine are written into its ``logs/`` then.
         """
-        self._look_for_phases()
-        silent = time.monotonic() - self._last
+        self._read_waits()
+        now = time.monotonic()
+        if self._loss and now - self._loss_since > _LOSS_SECONDS:
+            self.stuck = Stuck("process", f"{self._loss}.")
+            return f"{self._loss[:1].upper()}{self._loss[1:]}. {state}"
+        silent = now - self._last
         if silent <= self._timeout:
             return None
         environment_answers = self.environment is None or answers(self.environment)
@@ -58,18 +67,17 @@ class StallWatch:
             ]
         )
 
-    def _look_for_phases(self) -> None:
+    def _read_waits(self) -> None:
         """Take another phase of the trainer for progress: with a large model one step has phases of many minutes."""
         now = time.monotonic()
         if now - self._read < waits.WRITE_SECONDS:
             return
         self._read = now
-        phases = {
-            wait.name
-            for process in waits.read(self._run_dir)
-            for wait in process.waits
-            if wait.kind == "phase"
-        }
+        processes = waits.read(self._run_dir)
+        loss = next((process.loss for process in processes if process.loss), "")
+        if loss and not self._loss:
+            self._loss, self._loss_since = loss.rstrip("."), now
+        phases = {wait.name for process in processes for wait in process.waits if wait.kind == "phase"}
         if phases != self._phases:
             self._phases = phases
             self.reset()

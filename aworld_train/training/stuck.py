@@ -25,7 +25,8 @@ class Stuck:
 
     Attributes:
         part: ``engine``, ``tool``, ``reward``, ``environment``, ``agent``, ``trainer``, ``episodes`` (the process that
-            plays them), ``nothing`` if everything moves, or ``unknown`` where no process has reported.
+            plays them), ``process`` (one that died, and for which another one waits), ``nothing`` if everything moves,
+            or ``unknown`` where no process has reported.
         text: It in a sentence.
     """
 

@@ -1,46 +1,74 @@
 """Processes whose death would leave VeRL's trainer waiting for ever, watched from the trainer's own process.
 
 VeRL hands a batch to its agent-loop workers and does not wait for their calls: it looks for results in a queue, again
-and again. A worker that the kernel killed for its memory puts nothing there. Each watched process therefore has a call
-that never returns; Ray ends the call with an error when the process dies.
+and again. A worker that the kernel killed for its memory puts nothing there, and clients of a queue whose storage is
+gone try for minutes. A thread therefore holds a call to each of these processes; Ray ends the call with an error when
+the process dies. The trainer raises that where it waits for episodes; in another place the supervisor of the run learns
+it from what this process waits for.
 """
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
+from transfer_queue import interface as queue
 
-_CHECK_SECONDS = 1.0
-_watched: dict[Any, str] = {}
-_next_check = 0.0
+from aworld_train import waits
+
+_LOOK_SECONDS = 1.0
+_MAX_REASON_CHARS = 300
+_death: str | None = None
 
 
-def watch(calls: Sequence[Any], kind: str) -> None:
-    """Watch processes by their calls that never return."""
-    for number, call in enumerate(calls):
-        _watched[call] = f"{kind} {number}" if len(calls) > 1 else kind
+def watch(calls: Mapping[str, Callable[[], Any]]) -> None:
+    """Watch processes until this one ends.
+
+    Args:
+        calls: For each process its name and a function that calls it; when a call ends, the next one is made.
+    """
+    threading.Thread(target=_watch_always, args=(dict(calls),), name="liveness", daemon=True).start()
 
 
 def check() -> None:
-    """Look for watched processes that have died; at most once a second.
+    """Look whether a watched process has died.
 
     Raises:
-        RuntimeError: One has died; the message has Ray's reason.
+        RuntimeError: One has; the message has Ray's reason.
     """
-    global _next_check
-    now = time.monotonic()
-    if now < _next_check or not _watched:
-        return
-    _next_check = now + _CHECK_SECONDS
-    ended, _ = ray.wait(list(_watched), num_returns=1, timeout=0)
-    for call in ended:
-        name = _watched.pop(call)
-        try:
-            ray.get(call)
-        except ray.exceptions.RayError as error:
-            raise RuntimeError(f"{name} died: {_reason(error)}") from error
-        raise RuntimeError(f"{name} ended")
+    if _death is not None:
+        raise RuntimeError(_death)
+
+
+def queue_calls() -> dict[str, Callable[[], Any]]:
+    """Calls of the queue's actors, which this process has started; TransferQueue 0.1.11 has them in its interface."""
+    storage = list((queue._TQ_STORAGE or {}).get("SimpleStorage", {}).values())
+    actors = dict(zip(numbered("the queue's storage", len(storage)), storage, strict=True))
+    actors["the queue's controller"] = queue._TQ_CONTROLLER
+    return {name: actor.__ray_ready__.remote for name, actor in actors.items()}
+
+
+def numbered(kind: str, count: int) -> list[str]:
+    """Names for ``count`` processes of one kind."""
+    return [f"{kind} {number}" if count > 1 else kind for number in range(count)]
+
+
+def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:
+    global _death
+    pending = {call(): name for name, call in calls.items()}
+    while _death is None:
+        ended, _ = ray.wait(list(pending), num_returns=len(pending), timeout=0)
+        for reference in ended:
+            name = pending.pop(reference)
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayError as error:
+                _death = f"{name} died: {_reason(error)}"
+                waits.report_loss(_death)
+                return
+            pending[calls[name]()] = name
+        time.sleep(_LOOK_SECONDS)
 
 
 def _reason(error: Exception) -> str:
@@ -51,4 +79,4 @@ def _reason(error: Exception) -> str:
         for line in lines
         if "killed" in line.lower() or "exit" in line.lower() or "memory" in line.lower()
     ]
-    return (reasons or lines or [type(error).__name__])[-1][:300]
+    return (reasons or lines or [type(error).__name__])[-1][:_MAX_REASON_CHARS]

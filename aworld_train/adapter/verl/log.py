@@ -11,7 +11,7 @@ _MAX_CHARS = 500
 # the package's own (`liveness`). An actor whose own start failed has the same name, and fails again.
 _LOST = re.compile(
     r"\b(?:ActorDied|ActorUnavailable|RayActor|WorkerCrashed|NodeDied|LocalRayletDied|OwnerDied|ObjectLost|"
-    r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|\bthe episode worker(?: \d+)? (?:died|ended)\b"
+    r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|\bthe (?:episode worker|queue's \w+)(?: \d+)? died\b"
 )
 _OWN_FAULT = "creation task"
 # Ray gives its node manager 30 s, a constant in ray/_private/node.py, which a busy machine can exceed.

@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -79,6 +80,23 @@ def test_another_phase_of_the_trainer_is_progress(tmp_path: Path, monkeypatch: p
         assert watch.reason("") is None
     now += 61.0
     assert "the trainer was in phase 4" in (watch.reason("") or "")
+
+
+def test_a_run_that_has_lost_a_process_and_does_not_end_by_itself_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    loss = "the queue's storage died: it was killed"
+    monkeypatch.setattr(stall.waits, "read", lambda folder: [replace(process("trainer"), loss=loss)])
+    watch = StallWatch(600.0, tmp_path)
+    now += 3.0
+    assert watch.reason("It was in training.") is None
+    now += 11.0
+    assert watch.reason("It was in training.") == (
+        "The queue's storage died: it was killed. It was in training."
+    )
+    assert watch.stuck is not None and watch.stuck.transient
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="py-spy reads processes of this user on Linux only")
