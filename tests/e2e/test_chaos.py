@@ -7,9 +7,11 @@ The moments are drawn with a fixed seed. A row for each round is printed, as in 
 
 import random
 import signal
+import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, find, wait_for
@@ -36,16 +38,23 @@ TARGETS = {
 """By name, words of the process's command line."""
 
 
+def start_and_wait_for_a_checkpoint(
+    workspace: Workspace, name: str, target: str, *overrides: str
+) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """A run that has a checkpoint and is at some moment after it, and its processes."""
+    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *SMALL, *overrides)
+    checkpoints = workspace.runs / name / "checkpoints"
+    wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
+    time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))
+    return process, descendants(process.pid)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_killed_process_ends_the_run_with_its_reason_and_nothing_is_lost(
     workspace: Workspace, target: str
 ) -> None:
     name = "chaos-" + "".join(letter for letter in target if letter.isalnum())
-    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *SMALL)
-    checkpoints = workspace.runs / name / "checkpoints"
-    wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
-    time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))
-    everything = descendants(process.pid)
+    process, everything = start_and_wait_for_a_checkpoint(workspace, name, target)
     victim = find(everything, *TARGETS[target]) if target != "the command" else None
     began = time.monotonic()
     if target == "the command":
@@ -53,7 +62,7 @@ def test_a_killed_process_ends_the_run_with_its_reason_and_nothing_is_lost(
     else:
         assert victim is not None, [each.name() for each in everything]
         victim.kill()
-    out, err = process.communicate(timeout=MAX_SECONDS + 300)
+    _, err = process.communicate(timeout=MAX_SECONDS + 300)
     seconds = time.monotonic() - began
     message = err.strip().splitlines()[-1] if err.strip() else ""
     sys.stdout.write(f"| kill -9 of {target} | {process.returncode} | {seconds:.0f} s | {message[:200]} |\n")
@@ -71,4 +80,21 @@ def test_a_killed_process_ends_the_run_with_its_reason_and_nothing_is_lost(
         )
         assert done.returncode == 0, done.stderr
     assert [row["step"] for row in workspace.metrics(name)] == [0, 1, 2, 3, 4]
-    del out
+
+
+def test_a_run_that_may_restart_goes_on_by_itself(workspace: Workspace) -> None:
+    process, everything = start_and_wait_for_a_checkpoint(
+        workspace, "restarts", "a restart", "trainer.max_restarts=1"
+    )
+    victim = find(everything, *TARGETS["the episode worker"])
+    assert victim is not None
+    victim.kill()
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    summary = workspace.summary("restarts")
+    assert (summary["status"], summary["steps_done"]) == ("completed", 4)
+    (restart,) = summary["restarts"]
+    assert "the episode worker died" in restart["error"] and restart["from_step"] >= 1
+    assert "Restart 1 of 1" in err
+    assert [row["step"] for row in workspace.metrics("restarts")] == [0, 1, 2, 3, 4]
+    assert_all_gone(everything)
