@@ -68,7 +68,10 @@ class StallWatch:
         )
 
     def _read_waits(self) -> None:
-        """Take another phase of the trainer for progress: with a large model one step has phases of many minutes."""
+        """Take another phase of the trainer for progress: with a large model one step has phases of many minutes.
+
+        So are the first episodes, and the end of the last.
+        """
         now = time.monotonic()
         if now - self._read < waits.WRITE_SECONDS:
             return
@@ -77,7 +80,8 @@ class StallWatch:
         loss = next((process.loss for process in processes if process.loss), "")
         if loss and not self._loss:
             self._loss, self._loss_since = loss.rstrip("."), now
-        phases = {wait.name for process in processes for wait in process.waits if wait.kind == "phase"}
+        open_waits = [wait for process in processes for wait in process.waits]
+        phases = {wait.name or wait.kind for wait in open_waits if wait.kind in ("phase", "episode")}
         if phases != self._phases:
             self._phases = phases
             self.reset()

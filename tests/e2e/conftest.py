@@ -166,6 +166,25 @@ def descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def environments_of(run: list[psutil.Process]) -> list[psutil.Process]:
+    """The processes of the tool environments that a run has started, which have no variables of its own."""
+    owners = {f"--owner-pid {process.pid} " for process in run}
+    supervisors = [
+        process
+        for process in psutil.process_iter()
+        if any(owner in " ".join(command_line(process)) for owner in owners)
+        and "--detach" in command_line(process)
+    ]
+    return [member for one in supervisors for member in (one, *one.children(recursive=True))]
+
+
 def find(processes: list[psutil.Process], *words: str) -> psutil.Process | None:
     """The innermost process whose command line has all the words."""
     found = None

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, find, wait_for
+from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -46,7 +46,8 @@ def start_and_wait_for_a_checkpoint(
     checkpoints = workspace.runs / name / "checkpoints"
     wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
     time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))
-    return process, descendants(process.pid)
+    run = [psutil.Process(process.pid), *descendants(process.pid)]
+    return process, [*run[1:], *environments_of(run)]
 
 
 @pytest.mark.parametrize("target", TARGETS)

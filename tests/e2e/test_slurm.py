@@ -13,7 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.conftest import CLI, REPOSITORY, SMALL, STARTED_BY, Workspace, wait_for
+from tests.e2e.conftest import (
+    CLI,
+    REPOSITORY,
+    SMALL,
+    STARTED_BY,
+    Workspace,
+    command_line,
+    environments_of,
+    wait_for,
+)
 from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -59,25 +68,6 @@ def nodes_that_train() -> Counter[str | None]:
         process for process in processes_of_tests() if "ray::WorkerDict" in " ".join(command_line(process))
     ]
     return Counter(variable(process, "SLURMD_NODENAME") for process in ranks)
-
-
-def command_line(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
-
-
-def environments_of(run: list[psutil.Process]) -> list[psutil.Process]:
-    """The processes of the tool environments that a run has started, which have no variables of its own."""
-    owners = {f"--owner-pid {process.pid} " for process in run}
-    supervisors = [
-        process
-        for process in psutil.process_iter()
-        if any(owner in " ".join(command_line(process)) for owner in owners)
-        and "--detach" in command_line(process)
-    ]
-    return [member for one in supervisors for member in (one, *one.children(recursive=True))]
 
 
 def recorded_steps(workspace: Workspace, name: str) -> list[int]:
