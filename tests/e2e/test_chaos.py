@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEED = 17
 MAX_SECONDS = 90  # to the end of the command
+STEPS = 8
+RUN = [*SMALL, f"trainer.steps={STEPS}"]
 TARGETS = {
     "the command": ("aworld_train train",),
     "VeRL's driver": ("aworld_train.adapter.verl.main",),
@@ -42,7 +44,7 @@ def start_and_wait_for_a_checkpoint(
     workspace: Workspace, name: str, target: str, *overrides: str
 ) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """A run that has a checkpoint and is at some moment after it, and its processes."""
-    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *SMALL, *overrides)
+    process = workspace.start("train", "recipes/quickstart.yaml", f"name={name}", *RUN, *overrides)
     checkpoints = workspace.runs / name / "checkpoints"
     wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_*/actor/huggingface/*")], 600, process)
     time.sleep(random.Random(f"{SEED} {target}").uniform(0, 3))
@@ -69,18 +71,16 @@ def test_a_killed_process_ends_the_run_with_its_reason_and_nothing_is_lost(
     sys.stdout.write(f"| kill -9 of {target} | {process.returncode} | {seconds:.0f} s | {message[:200]} |\n")
     assert_all_gone(everything)
     if process.returncode == 0:  # what Ray or the environment starts again costs nothing
-        assert workspace.summary(name)["steps_done"] == 4
+        assert workspace.summary(name)["steps_done"] == STEPS
     else:
         assert seconds < MAX_SECONDS
         assert "Traceback" not in err
         if target != "the command":
             assert process.returncode == 1 and "--resume" in message, err
             assert workspace.summary(name)["status"] == "failed"
-        done = workspace.run(
-            "train", "recipes/quickstart.yaml", f"name={name}", *SMALL, "--resume", "--quiet"
-        )
+        done = workspace.run("train", "recipes/quickstart.yaml", f"name={name}", *RUN, "--resume", "--quiet")
         assert done.returncode == 0, done.stderr
-    assert [row["step"] for row in workspace.metrics(name)] == [0, 1, 2, 3, 4]
+    assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
 
 
 def test_a_run_that_may_restart_goes_on_by_itself(workspace: Workspace) -> None:
@@ -93,9 +93,9 @@ def test_a_run_that_may_restart_goes_on_by_itself(workspace: Workspace) -> None:
     _, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     summary = workspace.summary("restarts")
-    assert (summary["status"], summary["steps_done"]) == ("completed", 4)
+    assert (summary["status"], summary["steps_done"]) == ("completed", STEPS)
     (restart,) = summary["restarts"]
     assert "the episode worker died" in restart["error"] and restart["from_step"] >= 1
     assert "Restart 1 of 1" in err
-    assert [row["step"] for row in workspace.metrics("restarts")] == [0, 1, 2, 3, 4]
+    assert [row["step"] for row in workspace.metrics("restarts")] == list(range(STEPS + 1))
     assert_all_gone(everything)
