@@ -69,17 +69,17 @@ def abandoned(in_use: Callable[[Path], bool] = lambda _: False) -> Iterator[Path
     """
     for parent in dict.fromkeys(Path(name) for name in (tempfile.gettempdir(), *PARENTS)):
         for folder in sorted(parent.glob(f"{PREFIX}*")):
-            if _is_private(folder) and _was_left(folder / LOCK) and not in_use(folder):
+            if is_private(folder) and _was_left(folder / LOCK) and not in_use(folder):
                 yield folder
 
 
 def kept(prefix: str) -> list[Path]:
     """The folders of this user that were released and not removed."""
     folders = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}{prefix}-*"))
-    return [folder for folder in folders if _is_private(folder) and not (folder / LOCK).exists()]
+    return [folder for folder in folders if is_private(folder) and not (folder / LOCK).exists()]
 
 
-def _is_private(folder: Path) -> bool:
+def is_private(folder: Path) -> bool:
     """Whether it is a real folder, not a link, that belongs to this user and that no other user can enter."""
     try:
         status = folder.lstat()

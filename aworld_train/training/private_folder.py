@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,21 +57,8 @@ def _remove_recorded(record: Path) -> None:
         name = record.read_text()
     except (OSError, ValueError):
         return
-    if _NAME.fullmatch(name) and _is_private(_PARENT / name):
+    if _NAME.fullmatch(name) and temporary.is_private(_PARENT / name):
         _remove(_PARENT / name)
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether ``folder`` is a real folder, not a link, that belongs to this user and that no other user can enter."""
-    try:
-        status = folder.lstat()
-    except OSError:
-        return False
-    return (
-        stat.S_ISDIR(status.st_mode)
-        and status.st_uid == os.getuid()
-        and stat.S_IMODE(status.st_mode) == 0o700
-    )
 
 
 def _remove(folder: Path) -> None:
