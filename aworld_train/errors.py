@@ -105,3 +105,9 @@ def nearest(name: str, known: "list[str] | tuple[str, ...] | set[str]", *, cutof
 
     found = get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return found[0] if found else None
+
+
+def one_line(error: BaseException) -> str:
+    """An error's type and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__

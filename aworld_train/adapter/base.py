@@ -301,5 +301,6 @@ def framework_of(recipe: Recipe) -> TrainingFramework:
 
 
 def _faults(recipe: Recipe, framework: TrainingFramework) -> Iterator[tuple[KeyPath, str]]:
-    yield from owned_faults(framework.name, framework.owned_keys, recipe.raw)
-    yield from framework.faults(recipe)
+    owned = dict(owned_faults(framework.name, framework.owned_keys, recipe.raw))
+    yield from owned.items()
+    yield from ((key, text) for key, text in framework.faults(recipe) if key not in owned)

@@ -89,18 +89,13 @@ def check(
     from aworld_train import recipe as recipes
     from aworld_train.adapter.base import find
     from aworld_train.errors import DependencyMissing
-    from aworld_train.model.recipe_files import file_faults
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.model.turns import TurnsCheck
     from aworld_train.recipe.call_times import call_time_note, server_limits
-    from aworld_train.recipe.faults import refuse
-    from aworld_train.recipe.reward_checks import check_rewards, reward_remarks, runs_code
+    from aworld_train.recipe.reward_checks import reward_remarks, runs_code
+    from aworld_train.training.recipe_checks import recipe_checks
 
-    loaded = recipes.load(source, overrides or [])
-    recipes.require_trainable(loaded)
-    if not no_files:
-        refuse([sentence for _, sentence in file_faults(loaded)])
-    check_rewards(loaded)
+    loaded = recipes.load(source, overrides or [], also=recipe_checks(files=not no_files, note=note))
     if runs_code(loaded):
         _check_code(loaded)
     limits = server_limits(loaded) if loaded.agent.tool_timeout is not None else {}
@@ -112,9 +107,8 @@ def check(
         with TurnsCheck(loaded.model.location, options) as turns:
             remarks += filter(None, [turns.line()])
         framework_checked = True
-    except DependencyMissing as error:
+    except DependencyMissing:
         framework_checked = False
-        note(f"{loaded.trainer.framework}'s keys were not checked: {error.message}")
     if as_json:
         print_json(
             {

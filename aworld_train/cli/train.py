@@ -61,9 +61,10 @@ def train(
     from aworld_train.launch.defaults import cluster_defaults
     from aworld_train.training import AgentTrainer
     from aworld_train.training.framework_processor import FrameworkProcessor
+    from aworld_train.training.recipe_checks import recipe_checks
 
     changes = [*(overrides or []), *([f"cluster.launcher={launcher}"] if launcher else [])]
-    loaded = recipes.read(recipe, changes, defaults=cluster_defaults())
+    loaded = recipes.read(recipe, changes, cluster_defaults(), also=recipe_checks())
     launch_by = launch.find(loaded.recipe.cluster.launcher.value)
     trainer = AgentTrainer(config=loaded, run_path=str(runs))
     processor = trainer.train_processor

@@ -15,13 +15,13 @@ def file_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         try:
             check_model(recipe.model.location)
         except ModelError as error:
-            yield ("model", "path"), f"model.path: {error.message}"
+            yield ("model", "path"), f"`model.path`: {error.message}"
     files = [("train", path) for path in recipe.dataset.train_files]
     files += [("val", path) for path in recipe.dataset.val_files]
     for split, path in files:
         if not Path(path).expanduser().is_file():
             yield (
                 ("dataset", split),
-                f"dataset.{split}: there is no file {path}. Give an existing one, or build it with "
+                f"`dataset.{split}`: there is no file {path}. Give an existing one, or build it with "
                 "`aworld-train dataset build`; paths are relative to the current folder.",
             )

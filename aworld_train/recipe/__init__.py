@@ -27,7 +27,7 @@ from aworld_train.recipe.schema import (
 )
 
 if TYPE_CHECKING:
-    from aworld_train.recipe.checks import episodes_per_update, require_trainable
+    from aworld_train.recipe.checks import episodes_per_update
     from aworld_train.recipe.editor_schema import json_schema
     from aworld_train.recipe.identity import changes, differences, digest
     from aworld_train.recipe.loading import LoadedRecipe, load, parent_of, read
@@ -64,7 +64,6 @@ __all__ = [
     "masked",
     "parent_of",
     "read",
-    "require_trainable",
     "shipped",
     "shipped_folder",
     "to_dict",
@@ -86,7 +85,6 @@ _HOMES = {
     "masked": "secret_keys",
     "parent_of": "loading",
     "read": "loading",
-    "require_trainable": "checks",
     "shipped": "locate",
     "shipped_folder": "locate",
     "to_dict": "output",

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from aworld_train.errors import RecipeError, RewardError, nearest
+from aworld_train.errors import RewardError, nearest
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
@@ -40,6 +40,7 @@ _NAMES = [
     "env.cassette.path",
     "algorithm.name",
 ]
+_SIZED = ("trainer", "rollout", "cluster", "dataset", "model")
 _Test = Callable[[Any], bool]
 _RULES: list[tuple[str, _Test, list[str]]] = [
     (
@@ -146,15 +147,20 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
 ]
 
 
-def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
-    """The faults of ``recipe``: the key and one sentence for each."""
+def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple[KeyPath, str]]:
+    """The faults of ``recipe``: the key and one sentence for each.
+
+    Args:
+        recipe: The recipe.
+        faulty: Keys whose faults are known and which have their default here, so that nothing follows from them.
+    """
     if isinstance(recipe.name, EnvText) and not all(map(is_number, recipe.name.lookups.values())):
         yield (
             ("name",),
             "`name` names the run's folder, where everybody reads it, so it takes nothing but numbers from the "
             "environment; give it on the command line instead, as name=...",
         )
-    faulty_keys = set()
+    faulty_keys = set(faulty)
     for path, text in _single_values(recipe):
         faulty_keys.add(path)
         yield path, text
@@ -167,20 +173,24 @@ def problems(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _files(recipe)
     yield from _cluster_environment(recipe)
     yield from _cluster(recipe)
-    if not any(path[0] in ("trainer", "rollout", "cluster") for path in faulty_keys):
+    if not any(path[0] in _SIZED for path in faulty_keys):
         yield from _sizes(recipe)
         yield from _parallel(recipe)
 
 
-def require_trainable(recipe: Recipe) -> None:
-    """Refuse a recipe without the keys that only training needs; a base of other recipes may lack them.
-
-    Raises:
-        RecipeError: Keys are missing; it names them.
-    """
-    missing = [key for key in ("model.path", "dataset.train") if _at(recipe, key) is None]
-    if missing:
-        raise RecipeError(f"the recipe `{recipe.name}` cannot be trained: set {' and '.join(missing)}")
+def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """The keys that only training needs and that a recipe lacks, as a base of other recipes may."""
+    if recipe.model.location is None:
+        yield (
+            ("model", "path"),
+            "`model.path` is not set: the folder of a model, or its name on the hub in `model.hub`",
+        )
+    for split, use in (("train", "training"), ("val", "validation")):
+        if not getattr(recipe.dataset, f"{split}_files"):
+            yield (
+                ("dataset", split),
+                f"`dataset.{split}` is not set: a Parquet file of {use} tasks; `aworld-train dataset build` makes one",
+            )
 
 
 def episodes_per_update(recipe: Recipe) -> int:

@@ -14,13 +14,13 @@ from typing import Any
 from aworld_train.errors import RecipeError
 from aworld_train.recipe import checks, interpolation, locate, secret_keys, values
 from aworld_train.recipe.env_text import EnvText
-from aworld_train.recipe.faults import refuse
+from aworld_train.recipe.faults import Check, Faults, refuse
 from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, RAW, is_section, types_of
 from aworld_train.recipe.output import to_dict, to_source
 from aworld_train.recipe.overrides import read_override
 from aworld_train.recipe.schema import Recipe, TrainerSection
 from aworld_train.recipe.source import Layer, from_mapping, read_file
-from aworld_train.recipe.tree import KeyPath, leaves, merge
+from aworld_train.recipe.tree import KeyPath, leaves, merge, without
 
 _FRAMEWORK = re.compile("[a-z][a-z0-9_]*")
 Source = str | Path | Mapping[str, Any] | Recipe
@@ -42,50 +42,87 @@ class LoadedRecipe:
     unresolved: dict[str, Any]
 
 
-def load(source: Source, overrides: Sequence[str] = ()) -> Recipe:
+def load(source: Source, overrides: Sequence[str] = (), *, also: Sequence[Check] = ()) -> Recipe:
     """The recipe in ``source``, complete, resolved and checked.
 
     Args:
         source: A recipe file or the name of a ready recipe, a mapping of the same shape, or a ``Recipe``.
         overrides: ``key=value`` with dotted keys and YAML values, applied in order.
+        also: More checks of the complete recipe.
 
     Raises:
-        RecipeError: The recipe has faults. All faults of one stage are reported together, each with its file and
-            line or its override.
+        RecipeError: The recipe has faults. All are reported together, each with its file and line or its override.
     """
-    return read(source, overrides).recipe
+    return read(source, overrides, also=also).recipe
 
 
 def read(
-    source: Source, overrides: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+    source: Source,
+    overrides: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    *,
+    also: Sequence[Check] = (),
 ) -> LoadedRecipe:
     """As ``load``, together with the file it came from and the unresolved form that a run folder stores.
 
-    ``defaults``, in the shape of a recipe, take the place of the schema's defaults.
+    ``defaults``, in the shape of a recipe, take the place of the schema's defaults. A key with a fault has its default
+    while the rest is checked, so that one mistake hides no other.
     """
     path, layers = _layers(source)
-    layers += [read_override(text) for text in overrides]
+    layers += _read_overrides(overrides)
     framework = _framework(layers)
-    refuse([_located(layer.at(key), text) for layer in layers for key, text in _faults(layer, framework)])
-    tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults or {})
+    faults = Faults(layers)
+    base = tree = merge(to_dict(Recipe(trainer=TrainerSection(framework=framework))), defaults or {})
     for layer in layers:
-        tree = merge(tree, layer.data)
-
-    def location(key: KeyPath) -> str:
-        return next((place for layer in reversed(layers) if (place := _location(layer, key))), "")
-
-    resolved, failures = interpolation.resolve(tree, framework)
-    refuse([_located(location(key), text) for key, text in failures.items()])
-    faults: dict[KeyPath, str] = {}
+        data = layer.data
+        for key, text in _faults(layer, framework):
+            faults.add(key, text, layer)
+            data = without(data, key)
+        tree = merge(tree, data)
+    resolved, tree = _resolve(tree, base, framework, faults)
     complete = _filled(tree, resolved)
     complete[RAW] = complete.pop(framework)
-    recipe: Recipe = _build(Recipe, complete, (), faults)
-    refuse([_located(location(key), text) for key, text in faults.items()])
+    mismatches: dict[KeyPath, str] = {}
+    recipe: Recipe = _build(Recipe, complete, (), mismatches)
+    for key, text in mismatches.items():
+        faults.add(key, text)
     for _, value in leaves(to_dict(recipe)):
         if isinstance(value, EnvText):
             interpolation.mask_values(value.lookups)
-    refuse([_located(location(key), text) for key, text in checks.problems(recipe)])
+    faults.add_later(checks.problems(recipe, faults.keys))
+    for check in also:
+        faults.add_later(check(recipe))
+    faults.refuse()
     return LoadedRecipe(recipe, path, tree)
+
+
+def _read_overrides(texts: Sequence[str]) -> list[Layer]:
+    """The layers of all overrides.
+
+    Raises:
+        RecipeError: Some are not ``key=value``; all of them are named.
+    """
+    layers, errors = [], []
+    for text in texts:
+        try:
+            layers.append(read_override(text))
+        except RecipeError as error:
+            errors.append(error.message)
+    refuse(errors)
+    return layers
+
+
+def _resolve(
+    tree: dict[str, Any], base: Mapping[str, Any], framework: str, faults: Faults
+) -> tuple[dict[KeyPath, Any], dict[str, Any]]:
+    """The values of the interpolations in ``tree``, and the tree with the values of ``base`` where they have none."""
+    resolved, failures = interpolation.resolve(tree, framework)
+    while failures:
+        for key, text in failures.items():
+            faults.add(key, text)
+            tree = merge(base, without(tree, key))
+        resolved, failures = interpolation.resolve(tree, framework)
+    return resolved, tree
 
 
 def _layers(source: Source) -> tuple[Path | None, list[Layer]]:
@@ -163,16 +200,6 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     if not isinstance(raw, Mapping):
         faults.append(((framework,), values.mismatch((framework,), raw, dict[str, Any])))
     return faults
-
-
-def _location(layer: Layer, path: KeyPath) -> str:
-    """The place where ``layer`` sets the key at ``path``; empty if it does not."""
-    node: Any = layer.data
-    for key in path:
-        if isinstance(node, list) or not isinstance(node, dict) or key not in node:
-            return layer.at(path) if isinstance(node, list) else ""
-        node = node[key]
-    return layer.at(path)
 
 
 def _filled(tree: Any, resolved: dict[KeyPath, Any], path: KeyPath = ()) -> Any:

@@ -59,8 +59,14 @@ class Layer:
 
     def at(self, path: KeyPath) -> str:
         """The place of the key at ``path``, such as ``gsm8k.yaml:12``; empty for a source without a name."""
-        nearest_path = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
-        return f"{self.name}:{self.lines[nearest_path]}" if nearest_path else self.name
+        line = self.line(path)
+        return f"{self.name}:{line}" if line else self.name
+
+    def line(self, path: KeyPath) -> int:
+        """The line of the key at ``path``, or of the section around it; 0 if neither is there."""
+        return next(
+            (self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), 0
+        )
 
 
 def read_file(path: Path, name: str) -> Layer:

@@ -45,6 +45,14 @@ def map_values(tree: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[Ke
             yield (*path, str(key)), value
 
 
+def without(tree: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
+    """A new tree that has nothing at ``path``; a list is left out as a whole if an item of it is meant."""
+    key, *below = path
+    if below and isinstance(tree.get(key), Mapping):
+        return {**tree, key: without(tree[key], tuple(below))}
+    return {name: value for name, value in tree.items() if name != key}
+
+
 def dotted(path: KeyPath) -> str:
     """The path as text: ``trainer.steps``."""
     return ".".join(path)

@@ -16,6 +16,7 @@ from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.env import health_url
+from aworld_train.errors import one_line
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -147,7 +148,7 @@ class EpisodePlayer:
             result.outcome = episode.outcome if excused else failure.outcome
             result.cause = str(episode.failure or failure)
         except Exception as error:
-            result.outcome, result.cause = Outcome.infrastructure, f"{type(error).__name__}: {error}"
+            result.outcome, result.cause = Outcome.infrastructure, one_line(error)
         episode.over.set()
 
 

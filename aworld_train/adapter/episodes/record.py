@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.episodes.scoring import EpisodeScore
+from aworld_train.errors import one_line
 from aworld_train.masking import masked
 from aworld_train.recipe.schema import EpisodeUse
 from aworld_train.reward.hacking import ToolUse, look, suspicions
@@ -135,7 +136,7 @@ class EpisodeRecord:
             self.line |= {
                 "outcome": Outcome.infrastructure.value,
                 "treatment": EpisodeUse.dropped.value,
-                "cause": f"{type(error).__name__}: {error}" if error else "the agent loop reported nothing",
+                "cause": one_line(error) if error else "the agent loop reported nothing",
             }
         _append(self.line)
 

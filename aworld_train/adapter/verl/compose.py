@@ -8,6 +8,7 @@ inherit the environment and resolve them. VeRL starts with the result as it is.
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe
+from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
@@ -46,12 +48,20 @@ def compose(
         RecipeError: VeRL does not know a raw ``verl`` key, or its value has the wrong type.
         DependencyMissing: VeRL is not installed.
     """
-    composed = schema.overlay(
-        schema.default_config(), written(_nested(own_keys(recipe, run_dir, val_only=val_only)))
-    )
-    composed = schema.overlay(composed, recipe.raw)
+    composed = _overlaid(recipe, run_dir, val_only=val_only)
     schema.check(composed, recipe.raw)
     return schema.resolve(composed)
+
+
+def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Raw ``verl`` keys that VeRL does not know, and values of the wrong type: VeRL's key, and a sentence for each."""
+    return schema.faults(_overlaid(recipe, Path("runs"), val_only=False), recipe.raw)
+
+
+def _overlaid(recipe: Recipe, run_dir: Path, *, val_only: bool) -> dict[str, Any]:
+    """VeRL's defaults, the keys that the recipe's own sections set, and its raw keys, each over those before it."""
+    own = written(_nested(own_keys(recipe, run_dir, val_only=val_only)))
+    return schema.overlay(schema.overlay(schema.default_config(), own), recipe.raw)
 
 
 def own_keys(recipe: Recipe, run_dir: Path, *, val_only: bool = False) -> dict[str, Any]:

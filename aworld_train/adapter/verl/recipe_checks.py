@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from aworld_train.adapter.verl.compose import on_cpu
+from aworld_train.adapter.verl.compose import on_cpu, raw_key_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Recipe
@@ -30,6 +30,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _without_gpu(recipe)
     yield from name_faults(recipe)
     yield from _estimator(recipe)
+    for path, text in raw_key_faults(recipe):
+        yield ("verl", *path), text
 
 
 def _without_gpu(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -60,7 +60,12 @@ def check(config: dict[str, Any], overrides: Mapping[str, Any]) -> None:
         RecipeError: Something is wrong; it names every wrong key with the nearest valid one, and every wrong value.
         DependencyMissing: verl is not installed.
     """
-    refuse(list(_faults(overrides, config, _resolved_defaults(), (), {})))
+    refuse([text for _, text in faults(config, overrides)])
+
+
+def faults(config: dict[str, Any], overrides: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """As ``check``: verl's key, and one sentence for each fault."""
+    return _faults(overrides, config, _resolved_defaults(), (), {})
 
 
 def resolve(config: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +122,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _faults(
     overrides: Mapping[str, Any], config: Any, defaults: Any, path: KeyPath, fields: dict[str, FieldType]
-) -> Iterator[str]:
+) -> Iterator[tuple[KeyPath, str]]:
     """The faults of ``overrides``, the map at ``path``, compared with the maps at that path in the other trees."""
     template = NAMED_ENTRIES.get(dotted(path))
     extra = read_anyway(path)
@@ -129,12 +134,12 @@ def _faults(
         if key == "_target_":
             continue
         if not known and template is None:
-            yield _unknown(key_path, {*defaults, *fields, *extra})
+            yield key_path, _unknown(key_path, {*defaults, *fields, *extra})
         elif not path and key in IGNORED_SECTIONS and any(leaf is not None for _, leaf in leaves(value)):
-            yield f"verl's trainer does not read `{key}`; use `{IGNORED_SECTIONS[key]}`"
+            yield key_path, f"verl's trainer does not read `{key}`; use `{IGNORED_SECTIONS[key]}`"
         elif is_open(key_path, default, kind):
             if isinstance(value, list | bool | int | float):
-                yield f"verl key `{dotted(key_path)}` expects a map, got {_describe(value)}"
+                yield key_path, f"verl key `{dotted(key_path)}` expects a map, got {_describe(value)}"
         elif isinstance(value, Mapping) and (
             isinstance(default, Mapping) or kind.section or read_anyway(key_path)
         ):
@@ -143,7 +148,7 @@ def _faults(
             if inside is not None:  # the fields of a class outside verl are unknown
                 yield from _faults(value, below, default or {}, key_path, inside)
         elif wrong := _mismatch(key_path, value, default, kind, annotated=key in fields or key in extra):
-            yield wrong
+            yield key_path, wrong
 
 
 def _fields(config: Any, default: Any, kind: FieldType) -> dict[str, FieldType] | None:

@@ -16,6 +16,7 @@ from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, current_record, open_record
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.verl import liveness
+from aworld_train.adapter.verl.log import error_line
 from aworld_train.adapter.verl.reward import take_score
 from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
 from aworld_train.waits import beat, report, waiting
@@ -89,7 +90,10 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             return
         record = current_record()
         with waiting("score", str((kwargs.get("extra_info") or {}).get("scorer") or "")):
-            await self._compute_score(output, kwargs=kwargs)
+            try:
+                await self._compute_score(output, kwargs=kwargs)
+            except ray.exceptions.RayError as error:
+                raise RuntimeError(f"the reward worker failed: {error_line(error)}") from error
         score = take_score(output[-1])
         if score is None:  # VeRL was configured with another reward function, or with none
             last = output[-1]

@@ -104,7 +104,7 @@ def test_check_names_a_missing_model_and_missing_datasets_at_once() -> None:
     assert message.startswith("3 problems:\n")
     for part in (
         "There is no model directory models/none",
-        "dataset.train: there is no file a.parquet",
+        "`dataset.train`: there is no file a.parquet",
         "b.parquet",
     ):
         assert part in message
@@ -123,13 +123,16 @@ def test_check_names_all_keys_and_names_that_a_run_cannot_use() -> None:
 def test_check_refuses_a_recipe_that_cannot_be_trained() -> None:
     refused = run("check", "small.yaml", "dataset.train=null")
     assert isinstance(refused.exception, RecipeError)
-    assert str(refused.exception) == "the recipe `small` cannot be trained: set dataset.train"
+    assert str(refused.exception).startswith(
+        "override dataset.train=null: `dataset.train` is not set: a Parquet file"
+    )
 
 
 def test_check_says_so_when_verl_is_not_there_to_check_against(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise DependencyMissing("verl is not installed")
 
+    monkeypatch.setattr("aworld_train.training.recipe_checks.recipe_faults", missing)
     monkeypatch.setattr("aworld_train.cli.recipe._composed", missing)
     checked = run("check", "small.yaml", "--json")
     assert json.loads(checked.stdout)["verl_checked"] is False
@@ -202,7 +205,7 @@ def test_show_diff_compares_with_the_parent_and_with_the_defaults() -> None:
         },
     }
     assert defaults["from"] == "the defaults"
-    assert defaults["keys"]["model.path"] == {"from": None, "to": "models/tiny"}
+    assert defaults["keys"]["model.path"] == {"from": None, "to": "org/tiny"}
     assert "  trainer.steps: 3  (there 10)\n" in run("show", "child.yaml", "--diff").stdout
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
+from aworld_train.recipe.checks import missing_for_training
 
 
 def refusal(*overrides: str) -> str:
@@ -138,9 +139,15 @@ def test_one_episode_per_task_is_fine_without_a_group_baseline() -> None:
 
 def test_a_base_recipe_loads_but_cannot_be_trained() -> None:
     base = recipe.load({"name": "base"})
-    with pytest.raises(RecipeError, match=r"`base` cannot be trained: set model\.path and dataset\.train"):
-        recipe.require_trainable(base)
-    recipe.require_trainable(recipe.load(base, ["model.path=tiny", "dataset.train=train.parquet"]))
+    with pytest.raises(RecipeError) as caught:
+        recipe.load(base, also=[missing_for_training])
+    keys = ("model.path", "dataset.train", "dataset.val")
+    assert [
+        f"`{key}` is not set" in line
+        for key, line in zip(keys, str(caught.value).splitlines()[1:], strict=True)
+    ]
+    given = ["model.path=tiny", "dataset.train=train.parquet", "dataset.val=val.parquet"]
+    assert recipe.load(base, given, also=[missing_for_training]).model.path == "tiny"
 
 
 KINDS = {"command": "[python, a.py]", "builder": "a:build", "aworld": "a.yaml", "loop": "a:Mine"}
@@ -294,7 +301,7 @@ def test_a_reward_that_makes_no_sense_is_refused_by_its_key(override: str, sente
     assert f"override {override}" in error
 
 
-GPU = ("rollout.engine=vllm", "cluster.gpus_per_node=2", "cluster.nodes=2")
+GPU = ("rollout.engine=vllm", "cluster.gpus_per_node=2", "cluster.nodes=2", "cluster.launcher=slurm")
 
 
 @pytest.mark.parametrize(

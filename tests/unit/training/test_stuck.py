@@ -110,10 +110,8 @@ def test_a_stall_leaves_masked_stacks_of_the_runs_own_processes_and_names_the_st
 
     def stop() -> str | None:
         # Its supervisor has the program among its arguments too.
-        children = [
-            child for child in psutil.Process().children(recursive=True) if child.cmdline()[1:2] == ["-c"]
-        ]
-        programs = [child for child in children if child.pid != other.pid]
+        children = psutil.Process().children(recursive=True)
+        programs = [child for child in children if child.cmdline()[1:] == ["-c", program]]
         if not programs:
             return None
         time.sleep(1.0)  # to the call of `sleep`
