@@ -6,9 +6,8 @@ from typing import Any
 from aworld_train.agent.task import Agent
 from aworld_train.errors import UsageError, nearest
 from aworld_train.recipe.locate import shipped_file
+from aworld_train.recipe.schema import AGENT_KINDS
 
-AGENT_KINDS = ("command", "builder", "aworld", "loop")
-"""Keys of the section ``agent`` that name an agent of the user's."""
 _EXAMPLES = (
     "command: [python, agent.py], builder: agent.py:build, aworld: agent.yaml, or loop: agent.py:MyLoop"
 )

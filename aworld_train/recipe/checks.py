@@ -11,6 +11,7 @@ from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
 from aworld_train.recipe.schema import (
+    AGENT_KINDS,
     AgentSection,
     CassetteMode,
     ContextPolicy,
@@ -224,6 +225,8 @@ def _single_values(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     for sentence, passes, keys in _RULES:
         for key in keys:
             value = _at(recipe, key)
+            if isinstance(value, float) and not math.isfinite(value):
+                continue
             if value is not None and not passes(value):
                 yield tuple(key.split(".")), f"`{key}` {sentence}, it is {value!r}"
 
@@ -260,7 +263,7 @@ def _cassette(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 
 def _agent(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     agent, context = recipe.agent, recipe.agent.context
-    kinds = [kind for kind in ("command", "builder", "aworld", "loop") if getattr(agent, kind)]
+    kinds = [kind for kind in AGENT_KINDS if getattr(agent, kind)]
     if len(kinds) > 1:
         yield (
             ("agent", kinds[1]),
@@ -455,6 +458,7 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("trainer", "sequence_parallel"): trainer.sequence_parallel > 1,
             ("trainer", "offload"): trainer.offload is not Offload.none,
             ("trainer", "dynamic_batches"): trainer.dynamic_batches,
+            ("trainer", "max_batch_tokens"): trainer.max_batch_tokens is not None,
         }
         for key in (key for key, is_used in used.items() if is_used):
             yield key, f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm"

@@ -1,6 +1,7 @@
 """Collects the faults of a recipe, so that one error has them all, each with its place, in the order of the files."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aworld_train.errors import RecipeError
@@ -8,8 +9,18 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.source import Layer
 from aworld_train.recipe.tree import KeyPath
 
-Check = Callable[[Recipe], Iterable[tuple[KeyPath, str]]]
-"""Finds faults of a complete recipe: the key and one sentence for each."""
+
+@dataclass(frozen=True)
+class Check:
+    """A check of a complete recipe.
+
+    Attributes:
+        faults: Finds the faults: the key and one sentence for each.
+        sections: Sections of the recipe that must have no other fault before it is run.
+    """
+
+    faults: Callable[[Recipe], Iterable[tuple[KeyPath, str]]]
+    sections: tuple[str, ...] = ()
 
 
 class Faults:
@@ -35,15 +46,21 @@ class Faults:
         order = self._layers.index(layer) if layer else len(self._layers)
         self._found.append(((order, layer.line(key) if layer else 0), f"{name}: {text}" if name else text))
 
-    def add_later(self, check: Iterable[tuple[KeyPath, str]]) -> None:
+    def add_later(self, found: Iterable[tuple[KeyPath, str]]) -> None:
         """Add faults of the complete recipe, without those that only follow from faults that are there already.
 
         A key that is misspelt is missing too: the first says all.
         """
-        sections = {key[0] for key in self.keys}
-        for key, text in list(check):
-            if key[0] not in sections or any(_sets(layer, key) for layer in self._layers):
+        keys, sections = set(self.keys), self.sections
+        for key, text in list(found):
+            is_set = any(_sets(layer, key) for layer in self._layers)
+            if key not in keys and (is_set or key[0] not in sections):
                 self.add(key, text)
+
+    @property
+    def sections(self) -> set[str]:
+        """The sections in which there is a fault."""
+        return {key[0] for key in self.keys}
 
     def refuse(self) -> None:
         """Raise one error that contains every fault; do nothing if there is none.

@@ -29,6 +29,7 @@ _NAME = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
 # Inside a lookup only another lookup, as its default, and the conversion of its text are allowed.
 _OTHER = re.compile(r"\$\{(?!\s*oc\.(?:env|decode)\s*:)")
 _OPENING = re.compile(r"(\\*)\$\{")
+_SHELL = re.compile(r"\$\{([A-Z][A-Z0-9_]*)(?:[:}].*)?$")  # as a shell writes a variable
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 
 
@@ -253,4 +254,6 @@ def _reason(path: KeyPath, text: str, error: Exception) -> str:
 
 
 def _cause(text: str, error: Exception) -> str:
-    return f"cannot resolve `{text}`: {str(error).splitlines()[0]}"
+    shell = _SHELL.search(text)
+    hint = f" (a variable of the environment is written ${{oc.env:{shell.group(1)}}})" if shell else ""
+    return f"cannot resolve `{text}`: {str(error).splitlines()[0]}{hint}"

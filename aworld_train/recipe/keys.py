@@ -53,7 +53,8 @@ def suggestion(path: KeyPath) -> str | None:
     )
     if same_name:
         return dotted(same_name[0])
-    sibling = nearest(name, {key[-1] for key in known_keys() if key[:-1] == parent})
+    siblings = sorted(key[-1] for key in known_keys() if key[:-1] == parent)
+    sibling = next((key for key in siblings if key.startswith(f"{name}_")), None) or nearest(name, siblings)
     if sibling:
         return dotted((*parent, sibling))
     anywhere = nearest(name, {key[-1] for key in known_keys()})

@@ -91,7 +91,8 @@ def read(
             interpolation.mask_values(value.lookups)
     faults.add_later(checks.problems(recipe, faults.keys))
     for check in also:
-        faults.add_later(check(recipe))
+        if not faults.sections.intersection(check.sections):
+            faults.add_later(check.faults(recipe))
     faults.refuse()
     return LoadedRecipe(recipe, path, tree)
 
@@ -191,7 +192,7 @@ def _faults(layer: Layer, framework: str) -> list[tuple[KeyPath, str]]:
     data = dict(layer.data)
     raw = data.pop(framework, {})
     other = data.pop(DEFAULT_FRAMEWORK, None)
-    faults = [*values.problems(data, Recipe), *secret_keys.written_out(layer.data)]
+    faults = [*values.problems(data, Recipe), *secret_keys.written_out(layer.data, framework)]
     if other is not None:
         text = f"the section `{DEFAULT_FRAMEWORK}` has no effect: `trainer.framework` is {framework}"
         faults.append(((DEFAULT_FRAMEWORK,), text))

@@ -49,6 +49,10 @@ class CassetteMode(Enum):
     replay_or_record = "replay_or_record"
 
 
+AGENT_KINDS = ("command", "builder", "aworld", "loop")
+"""Keys of the section ``agent`` that name an agent of the user's."""
+
+
 @dataclass
 class LoraSection:
     """LoRA adapters."""

@@ -26,16 +26,22 @@ def looks_secret(path: KeyPath) -> bool:
     return bool(names) and bool(_SECRET.search(names[-1])) and not _SPECIAL_TOKEN.search(names[-1])
 
 
-def written_out(tree: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Secrets that ``tree`` contains literally: the path and a message without the value."""
+def written_out(tree: dict[str, Any], framework: str = "") -> Iterator[tuple[KeyPath, str]]:
+    """Secrets that ``tree`` contains literally: the path and a message without the value.
+
+    Values for the processes of a run, in the section of its framework or ``cluster.environment``, stand in files of the
+    run even if they are references, so the message sends them another way.
+    """
     for path, value in leaves(tree):
         if looks_secret(path) and _is_literal(value):
             variable = re.sub(r"\W", "_", path[-1]).upper()
-            yield (
-                path,
-                f"`{dotted(path)}` looks like a secret and is written out; "
-                f"put it in an environment variable and write ${{oc.env:{variable}}}",
+            inherited = path[0] == framework or path[:2] == ("cluster", "environment")
+            remedy = (
+                "export it as an environment variable instead, which the run's processes inherit"
+                if inherited
+                else f"put it in an environment variable and write ${{oc.env:{variable}}}"
             )
+            yield path, f"`{dotted(path)}` looks like a secret and is written out; {remedy}"
 
 
 def masked(tree: Any, path: KeyPath = ()) -> Any:

@@ -97,11 +97,14 @@ def read_file(path: Path, name: str) -> Layer:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise RecipeError(f"{name}:{line}: {error.problem or error.context or 'not YAML'}") from error
+        raise RecipeError(f"{name}:{line}: {_yaml_problem(error)}") from error
     if data is None:
         raise RecipeError(f"{name} is empty: a recipe has at least one key, such as `name: my-run`")
     if not isinstance(data, dict):
-        raise RecipeError(f"{name}:1: a recipe is a map of keys, this is {type(data).__name__}")
+        kind = "a list" if isinstance(data, list) else "one value"
+        raise RecipeError(
+            f"{name}:1: a recipe is a map of keys, this is {kind}; write `key: value` on each line"
+        )
     return Layer(data, name, lines)
 
 
@@ -122,6 +125,22 @@ def parse_value(text: str) -> Any:
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         raise ValueError(str(problem)) from error
+
+
+_REMEDIES = {
+    "'\\t'": "indent with spaces, not with tabs",
+    "mapping values are not allowed": "is it indented like its neighbours? Text with a colon stands in quotes",
+    "another document": "a recipe is one document, without a line `---` in it",
+    "could not determine a constructor": "tags, such as !!python, are not taken; write the value itself",
+    "expected ',' or": "a list or map in brackets before it is not closed",
+}
+"""What to do, by a part of what PyYAML says."""
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or error.context or "not YAML"
+    remedy = next((text for part, text in _REMEDIES.items() if part in problem), None)
+    return f"{problem} ({remedy})" if remedy else problem
 
 
 def _place_keys(

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin
 
 from aworld_train.errors import nearest
 from aworld_train.recipe.env_text import EnvText
-from aworld_train.recipe.keys import is_section, suggestion, types_of
+from aworld_train.recipe.keys import DEFAULT_FRAMEWORK, is_section, suggestion, types_of
 from aworld_train.recipe.source import parse_value
 from aworld_train.recipe.tree import KeyPath, dotted
 
@@ -32,11 +32,7 @@ def problems(data: Mapping[str, Any], section: type, path: KeyPath = ()) -> Iter
         key_path = (*path, name)
         hint = hints.get(name)
         if hint is None:
-            hint = suggestion(key_path)
-            yield (
-                key_path,
-                f"unknown key `{dotted(key_path)}`" + (f"; did you mean `{hint}`?" if hint else ""),
-            )
+            yield key_path, f"unknown key `{dotted(key_path)}`{_remedy(key_path, value)}"
         elif is_section(hint):
             if isinstance(value, Mapping):
                 yield from problems(value, hint, key_path)
@@ -47,6 +43,22 @@ def problems(data: Mapping[str, Any], section: type, path: KeyPath = ()) -> Iter
                 )
         elif not fits(value, hint) and not _interpolated(value):
             yield key_path, mismatch(key_path, value, hint)
+
+
+def _remedy(path: KeyPath, value: Any) -> str:
+    """What to do about an unknown key, as the end of a sentence."""
+    *parents, name = path
+    if "." in name:
+        names = [*parents, *name.split(".")]
+        nested = ": {".join(names) + ": ..." + "}" * (len(names) - 1)
+        return f"; in a file a key stands below its section: write `{nested}`"
+    if hint := suggestion(path):
+        return f"; did you mean `{hint}`?"
+    if not parents and isinstance(value, Mapping):
+        return (
+            f"; keys of the framework itself stand below its name, as `{DEFAULT_FRAMEWORK}: {{{name}: ...}}`"
+        )
+    return ""
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -82,6 +94,8 @@ def mismatch(path: KeyPath, value: Any, hint: Any) -> str:
         (item,) = get_args(hint)
         position, wrong = next((at, entry) for at, entry in enumerate(value, 1) if not fits(entry, item))
         return f"`{dotted(path)}` expects {expected(hint)}, item {position} is {describe(wrong)}"
+    if get_origin(hint) is list and isinstance(value, str) and not isinstance(value, EnvText):
+        return sentence + "; write its items in brackets, as [a, b]"
     if is_text(hint) and isinstance(value, bool | int | float):
         return sentence + "; put it in quotes to make it text"
     return sentence

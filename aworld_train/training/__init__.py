@@ -2,10 +2,23 @@
 
     AgentTrainer(config="recipes/quickstart.yaml").train()
 
-The command ``aworld-train train`` calls ``AgentTrainer`` too, so that both behave the same.
+The command ``aworld-train train`` calls ``AgentTrainer`` too, so that both behave the same. Names are imported on first
+use, so that what only checks a recipe does not import what runs one.
 """
 
-from aworld_train.training.agent_trainer import AgentTrainer
-from aworld_train.training.processor import TrainerProcessor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aworld_train.training.agent_trainer import AgentTrainer
+    from aworld_train.training.processor import TrainerProcessor
 
 __all__ = ["AgentTrainer", "TrainerProcessor"]
+
+_HOMES = {"AgentTrainer": "agent_trainer", "TrainerProcessor": "processor"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

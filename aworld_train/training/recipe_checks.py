@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from aworld_train.adapter.base import recipe_faults
-from aworld_train.agent import check_agent
-from aworld_train.agent.factory import AGENT_KINDS
-from aworld_train.errors import AworldTrainError, DependencyMissing
+from aworld_train.errors import AworldTrainError, DependencyMissing, RecipeError
 from aworld_train.model.recipe_files import file_faults
 from aworld_train.recipe.checks import missing_for_training
 from aworld_train.recipe.faults import Check
 from aworld_train.recipe.reward_checks import check_rewards
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import AGENT_KINDS, Recipe
 from aworld_train.recipe.tree import KeyPath
 
 
@@ -24,15 +22,22 @@ def recipe_checks(*, files: bool = True, note: Callable[[str], None] | None = No
             missing package is an error.
     """
 
-    def framework_checks(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    def framework_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         try:
             yield from recipe_faults(recipe)
         except DependencyMissing as error:
             if note is None:
                 raise
             note(f"{recipe.trainer.framework}'s keys were not checked: {error.message}")
+        except RecipeError as error:
+            yield ("trainer", "framework"), error.message
 
-    def agent_checks(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    def agent_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+        kind = next((kind for kind in AGENT_KINDS if getattr(recipe.agent, kind)), None)
+        if kind is None:
+            return
+        from aworld_train.agent import check_agent
+
         try:
             check_agent(asdict(recipe.agent))
         except DependencyMissing as error:
@@ -40,15 +45,14 @@ def recipe_checks(*, files: bool = True, note: Callable[[str], None] | None = No
                 raise
             note(f"The agent was not checked: {error.message}")
         except AworldTrainError as error:
-            kind = next(kind for kind in AGENT_KINDS if getattr(recipe.agent, kind))
             yield ("agent", kind), error.message
 
     return [
-        missing_for_training,
-        framework_checks,
-        *([file_faults] if files else []),
-        _reward_faults,
-        agent_checks,
+        Check(missing_for_training),
+        Check(framework_faults),
+        *([Check(file_faults)] if files else []),
+        Check(_reward_faults, sections=("reward", "endpoints")),
+        Check(agent_faults, sections=("agent",)),
     ]
 
 

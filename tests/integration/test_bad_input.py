@@ -98,9 +98,9 @@ def test_a_wrong_type_is_named_with_its_value(workspace: Path) -> None:
 def test_a_missing_recipe_dataset_or_model_is_named(workspace: Path) -> None:
     refused(cli("train", "recip.yaml", cwd=workspace), 2, "recip.yaml", "recipe.yaml")
     refused(
-        cli("train", "recipe.yaml", "dataset.train=data/none.parquet", cwd=workspace), 1, "data/none.parquet"
+        cli("train", "recipe.yaml", "dataset.train=data/none.parquet", cwd=workspace), 2, "data/none.parquet"
     )
-    refused(cli("train", "recipe.yaml", "model.path=nowhere", cwd=workspace), 1, "nowhere", "model tiny")
+    refused(cli("train", "recipe.yaml", "model.path=nowhere", cwd=workspace), 2, "nowhere", "model tiny")
 
 
 def test_an_empty_dataset_is_refused(workspace: Path) -> None:
@@ -112,9 +112,9 @@ def test_an_empty_dataset_is_refused(workspace: Path) -> None:
 
 def test_a_model_without_tokenizer_or_chat_template_is_refused(workspace: Path) -> None:
     (workspace / "model" / "chat_template.jinja").unlink()
-    refused(cli("train", "recipe.yaml", cwd=workspace), 1, "model", "chat template")
+    refused(cli("train", "recipe.yaml", cwd=workspace), 2, "model", "chat template")
     (workspace / "model" / "tokenizer.json").unlink()
-    refused(cli("train", "recipe.yaml", cwd=workspace), 1, "model", "no tokenizer")
+    refused(cli("train", "recipe.yaml", cwd=workspace), 2, "model", "no tokenizer")
 
 
 def test_a_port_in_use_is_named(workspace: Path) -> None:

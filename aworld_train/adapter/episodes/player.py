@@ -14,10 +14,9 @@ from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.mcp_agent import McpAgent
 from aworld_train.adapter.episodes.record import current_record
 from aworld_train.adapter.episodes.settings import EpisodeSettings
-from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.env import health_url
 from aworld_train.errors import one_line
-from aworld_train.recipe.schema import EpisodeUse
+from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
 from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row

@@ -11,8 +11,11 @@ _MAX_CHARS = 500
 # the package's own (`liveness`). An actor whose own start failed has the same name, and fails again.
 _LOST = re.compile(
     r"\b(?:ActorDied|ActorUnavailable|RayActor|WorkerCrashed|NodeDied|LocalRayletDied|OwnerDied|ObjectLost|"
-    r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|\bthe (?:episode worker|queue's \w+)(?: \d+)? died\b"
+    r"ObjectFetchTimedOut|EngineDead)(?:Error)?\b|Failed to connect to GCS|"
+    r"\bthe (?:episode worker|queue's \w+)(?: \d+)? died\b"
 )
+_HEAD_LOST = re.compile(r"Failed to connect to GCS within \d+ seconds")  # Ray's head has died
+_ACTOR = re.compile(r"class_name: (\w+)")  # Ray writes it below the error of an actor
 _OWN_FAULT = "creation task"
 # Ray gives its node manager 30 s, a constant in ray/_private/node.py, which a busy machine can exceed.
 _START_TIMEOUT = "The current node timed out during startup"
@@ -20,8 +23,18 @@ _START_TIMEOUT = "The current node timed out during startup"
 
 def errors_in(log: str) -> list[str]:
     """Lines that name an error, in order, without colours and Ray's prefixes."""
-    lines = [_DECORATION.sub("", line).strip() for line in log.splitlines()]
-    return [line[:_MAX_CHARS] for line in lines if _ERROR_LINE.match(line) or NO_SPACE in line]
+    errors: list[str] = []
+    last_is_error = False
+    for line in log.splitlines():
+        text = _DECORATION.sub("", line).strip()
+        if lost := _HEAD_LOST.search(text):
+            errors.append(lost.group())
+        elif _ERROR_LINE.match(text) or NO_SPACE in text:
+            errors.append(text[:_MAX_CHARS])
+        elif errors and last_is_error and (actor := _ACTOR.match(text)):
+            errors[-1] = f"{errors[-1].rstrip('.')} ({actor.group(1)})."
+        last_is_error = bool(errors) and text.startswith(errors[-1])
+    return errors
 
 
 def start_failed(log: str) -> bool:
@@ -45,4 +58,8 @@ def error_line(error: BaseException) -> str:
     if causes := errors_in(text):
         return causes[-1]
     lines = text.strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].strip()[:_MAX_CHARS]}" if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    first = f"{type(error).__name__}: {lines[0].strip()}"[:_MAX_CHARS]
+    # What Ray says about an actor stands in the lines below the first.
+    return next(iter(errors_in("\n".join((first, *lines[1:])))), first)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.adapter.verl.compose import on_cpu, raw_key_faults
+from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Recipe
@@ -30,6 +31,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _without_gpu(recipe)
     yield from name_faults(recipe)
     yield from _estimator(recipe)
+    yield from model_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 

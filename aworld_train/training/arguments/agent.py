@@ -11,10 +11,9 @@ from typing import Any
 from aworld_train.agent.aworld_loop import AworldAgentLoop
 from aworld_train.agent.aworld_yaml import AgentDescription, SwarmDescription
 from aworld_train.agent.carried import carry
-from aworld_train.agent.factory import AGENT_KINDS
 from aworld_train.agent.in_process import is_aworld
 from aworld_train.errors import UsageError
-from aworld_train.recipe.schema import AgentSection
+from aworld_train.recipe.schema import AGENT_KINDS, AgentSection
 from aworld_train.user_code import load_user_code
 
 _FORMS = (

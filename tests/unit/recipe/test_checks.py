@@ -7,6 +7,7 @@ import pytest
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.checks import missing_for_training
+from aworld_train.recipe.faults import Check
 
 
 def refusal(*overrides: str) -> str:
@@ -140,14 +141,14 @@ def test_one_episode_per_task_is_fine_without_a_group_baseline() -> None:
 def test_a_base_recipe_loads_but_cannot_be_trained() -> None:
     base = recipe.load({"name": "base"})
     with pytest.raises(RecipeError) as caught:
-        recipe.load(base, also=[missing_for_training])
+        recipe.load(base, also=[Check(missing_for_training)])
     keys = ("model.path", "dataset.train", "dataset.val")
     assert [
         f"`{key}` is not set" in line
         for key, line in zip(keys, str(caught.value).splitlines()[1:], strict=True)
     ]
     given = ["model.path=tiny", "dataset.train=train.parquet", "dataset.val=val.parquet"]
-    assert recipe.load(base, given, also=[missing_for_training]).model.path == "tiny"
+    assert recipe.load(base, given, also=[Check(missing_for_training)]).model.path == "tiny"
 
 
 KINDS = {"command": "[python, a.py]", "builder": "a:build", "aworld": "a.yaml", "loop": "a:Mine"}

@@ -50,7 +50,7 @@ def refusal(text: str, *overrides: str) -> str:
         ("name: a\nname: b\n", "a.yaml:2: `name` is written twice, first on line 1"),
         ("verl:\n  a:\n    b: 1\n    b: 2\n", "a.yaml:4: `verl.a.b` is written twice, first on line 3"),
         ("3: x\n", "a.yaml:1: the key `3` is not text; put it in quotes"),
-        ("- a\n", "a.yaml:1: a recipe is a map of keys, this is list"),
+        ("- a\n", "a.yaml:1: a recipe is a map of keys, this is a list; write `key: value` on each line"),
         ("# nothing\n", "a.yaml is empty: a recipe has at least one key, such as `name: my-run`"),
         ("name: &x [*x]\n", "a.yaml:1: an alias refers to itself"),
         ("extends: 3\n", "a.yaml:1: `extends` expects text, got 3"),
@@ -162,7 +162,7 @@ def test_a_secret_written_out_is_refused_and_never_repeated(key: str) -> None:
         refusal("name: a\n", f"verl.env_vars.{key}=hunter2"),
         refusal("name: a\n", f"verl={{env_vars: {{{key}: hunter2}}}}"),
     ):
-        assert "looks like a secret" in message and "${oc.env:" in message
+        assert "looks like a secret" in message and "export it as an environment variable" in message
         assert "hunter2" not in message
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from aworld_train import recipe
 from aworld_train.recipe.checks import missing_for_training
+from aworld_train.recipe.faults import Check
 from aworld_train.recipe.locate import shipped_file
 
 SHIPPED = recipe.shipped()
@@ -24,7 +25,7 @@ def test_a_shipped_recipe_can_be_trained_and_composed(name: str, tmp_path: Path)
     from aworld_train.adapter.verl import schema
     from aworld_train.adapter.verl.compose import compose
 
-    loaded = recipe.load(SHIPPED[name], also=[missing_for_training])
+    loaded = recipe.load(SHIPPED[name], also=[Check(missing_for_training)])
     composed = compose(loaded, tmp_path)
     schema.check(composed, composed)
 

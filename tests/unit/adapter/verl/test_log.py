@@ -1,6 +1,6 @@
 """The errors in VeRL's log, and in what Ray raises."""
 
-from aworld_train.adapter.verl.log import error_line, errors_in, start_failed
+from aworld_train.adapter.verl.log import error_line, errors_in, is_transient, start_failed
 
 TIMEOUT = (
     "Exception: The current node timed out during startup. This could happen because some of the raylet failed to "
@@ -20,7 +20,7 @@ def test_an_error_of_an_actor_that_died_is_one_line() -> None:
     error = ActorDiedError(
         "The actor died unexpectedly before finishing this task.\n\tclass_name: A\n\tpid: 7\n"
     )
-    assert error_line(error) == "ActorDiedError: The actor died unexpectedly before finishing this task."
+    assert error_line(error) == "ActorDiedError: The actor died unexpectedly before finishing this task (A)."
 
 
 def test_an_error_of_a_remote_call_is_its_cause() -> None:
@@ -29,5 +29,32 @@ def test_an_error_of_a_remote_call_is_its_cause() -> None:
     assert errors_in(text) == ["ValueError: too long"]
 
 
+def test_an_actor_that_died_in_a_remote_call_is_named() -> None:
+    log = (
+        "\x1b[36m(TaskRunner pid=1)\x1b[0m step 3\nray.exceptions.ActorDiedError: The actor died unexpectedly before "
+        "finishing this task.\n\tclass_name: Worker\n\tpid: 7\nThe actor is dead because its worker process has died.\n"
+    )
+    (error,) = errors_in(log)
+    assert error.endswith("before finishing this task (Worker).")
+    assert is_transient(error)
+
+
+def test_the_loss_of_rays_head_is_an_error_that_may_not_come_again() -> None:
+    line = "[2026-01-02 03:04:05,678 E 1 2] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have"
+    assert errors_in(line) == ["Failed to connect to GCS within 60 seconds"]
+    assert is_transient(errors_in(line)[0])
+
+
+def test_an_actor_that_fails_in_its_own_start_fails_again() -> None:
+    error = "ray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task, ray::A()"
+    assert not is_transient(error)
+
+
 def test_an_error_without_a_text_is_its_type() -> None:
     assert error_line(TimeoutError()) == "TimeoutError"
+
+
+def test_an_error_of_an_unusual_name_is_its_first_line() -> None:
+    class Late(Exception): ...
+
+    assert error_line(Late("no answer\nin time")) == "Late: no answer"

@@ -1,0 +1,84 @@
+"""Checks a recipe against the shape of its model, of which only ``config.json`` is read."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.tree import KeyPath
+
+_OVERRIDES = "actor_rollout_ref.model.override_config"
+
+
+def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """What does not fit the model: the recipe's key, and one sentence for each. A model on the hub is not looked up."""
+    config = _text_config(recipe)
+    if config is None or value_at(recipe.raw, _OVERRIDES):
+        return
+    yield from _length(recipe, config)
+    heads, kv_heads = _whole(config, "num_attention_heads"), _whole(config, "num_key_value_heads")
+    if heads is None:
+        return
+    tensor_parallel, sequence_parallel = recipe.rollout.tensor_parallel, recipe.trainer.sequence_parallel
+    if heads % tensor_parallel:  # vllm/config/model.py, verify_with_parallel_config
+        yield (
+            ("rollout", "tensor_parallel"),
+            f"`rollout.tensor_parallel` ({tensor_parallel}) must divide the {heads} attention heads of the model",
+        )
+    if heads % sequence_parallel:  # verl/models/transformers/monkey_patch.py, as the next one
+        yield (
+            ("trainer", "sequence_parallel"),
+            f"`trainer.sequence_parallel` ({sequence_parallel}) must divide the {heads} attention heads of the model",
+        )
+    elif kv_heads and kv_heads % sequence_parallel and sequence_parallel % kv_heads:
+        yield (
+            ("trainer", "sequence_parallel"),
+            f"`trainer.sequence_parallel` ({sequence_parallel}) must divide the {kv_heads} key and value heads of the "
+            "model, or be a multiple of them",
+        )
+
+
+def _length(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    longest = recipe.dataset.max_prompt_tokens + recipe.rollout.max_response_tokens
+    context = _context(config)
+    if context is not None and longest > context:
+        yield (
+            ("rollout", "max_response_tokens"),
+            f"the longest episode has {longest} tokens (`dataset.max_prompt_tokens` and "
+            f"`rollout.max_response_tokens`), and the model's context {context} (max_position_embeddings in its "
+            "config.json); lower one of them",
+        )
+
+
+def _context(config: Mapping[str, Any]) -> int | None:
+    """The most tokens that the model takes, with the stretch of its positions that its configuration has."""
+    positions = _whole(config, "max_position_embeddings")
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if positions is None or not isinstance(rope, Mapping):
+        return positions
+    factor = rope.get("factor")
+    original = rope.get("original_max_position_embeddings")
+    if not isinstance(factor, int | float) or isinstance(factor, bool):
+        return positions
+    return max(positions, int((original if isinstance(original, int) else positions) * factor))
+
+
+def _text_config(recipe: Recipe) -> Mapping[str, Any] | None:
+    """The configuration of the model's language part; None if it is not on this machine."""
+    if recipe.model.location is None:
+        return None
+    try:
+        config = json.loads((Path(recipe.model.location).expanduser() / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(config, Mapping):
+        return None
+    text = config.get("text_config")
+    return text if isinstance(text, Mapping) else config
+
+
+def _whole(config: Mapping[str, Any], key: str) -> int | None:
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
