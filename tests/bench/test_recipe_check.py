@@ -65,9 +65,10 @@ def test_a_wrong_recipe_is_refused_in_a_fraction_of_a_second(tmp_path: Path) -> 
     theirs = {name: cpu_seconds([*verl, *overrides], tmp_path) for name, overrides in AS_OVERRIDES.items()}
     same = [ours[name] for name in AS_OVERRIDES]
     slowest = max(ours, key=lambda name: ours[name])
+    median = statistics.median(ours.values())
     print(
-        f"recipe check: {caught} of {len(FILES)} refused, {statistics.median(ours.values()):.2f} s of CPU at the median,"
-        f" {ours[slowest]:.2f} s at most ({slowest})\n"
+        f"recipe check: {caught} of {len(FILES)} refused, at the median {median:.2f} s of CPU, "
+        f"at most {ours[slowest]:.2f} s ({slowest})\n"
         f"the {len(theirs)} mistakes in VeRL's keys: recipe check {len(same)} refused, {statistics.median(same):.2f} s;"
         f" main_ppo --cfg job {sum(code != 0 for _, code in theirs.values())} refused, "
         f"{statistics.median(seconds for seconds, _ in theirs.values()):.2f} s\n"

@@ -55,7 +55,8 @@ def compose(
 
 def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Raw ``verl`` keys that VeRL does not know, and values of the wrong type: VeRL's key, and a sentence for each."""
-    return schema.faults(_overlaid(recipe, Path("runs"), val_only=False), recipe.raw)
+    if recipe.raw:
+        yield from schema.faults(_overlaid(recipe, Path("runs"), val_only=False), recipe.raw)
 
 
 def _overlaid(recipe: Recipe, run_dir: Path, *, val_only: bool) -> dict[str, Any]:
