@@ -1,0 +1,171 @@
+"""Trackers of a VeRL run: which variables they read, and that a run that goes on is the same run in each of them.
+
+VeRL's ``Tracking`` does the tracking. Left alone, it puts MLflow's records of every run into one file in ``/tmp``,
+makes a new run in each tracker when a run is resumed, goes on without MLflow when MLflow fails, and says in MLflow that
+a run that failed has finished.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.verl import checkpoints
+from aworld_train.atomic import write_text
+from aworld_train.errors import DependencyMissing, TrainingFailure
+from aworld_train.json_lines import split_lines
+from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.trackers import FOLDER, missing_package, missing_sentence, records_offline
+from aworld_train.recipe.tree import KeyPath
+
+_RUN_ID_BYTES = 4
+_WANDB_RUN = "wandb-run-id"
+_MLFLOW_RUN = "mlflow-run-id"
+# MLflow's own defaults let one call to a server that does not answer take a quarter of an hour.
+_MLFLOW_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "15"}
+
+
+def tracker_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """The trackers of a recipe whose packages are not installed in this environment."""
+    for place, tracker in enumerate(recipe.trainer.loggers):
+        if package := missing_package(tracker):
+            yield ("trainer", "loggers", str(place)), missing_sentence(tracker, package)
+
+
+def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
+    """Variables by which trackers write below the run folder; what the user has set stands.
+
+    Makes the folder, and the id of the run for W&B, if they are not there.
+    """
+    names = recipe.trainer.loggers
+    folder = run_dir.resolve() / FOLDER
+    variables: dict[str, str] = {}
+    if "tensorboard" in names:
+        variables["TENSORBOARD_DIR"] = str(folder / "tensorboard")
+    if "mlflow" in names:
+        variables |= {"MLFLOW_TRACKING_URI": _local_store(folder), **_MLFLOW_LIMITS}
+    if "wandb" in names:
+        # W&B makes a folder `wandb` in this one.
+        variables |= {"WANDB_DIR": str(folder), "WANDB_RESUME": "allow"}
+        if records_offline(recipe):
+            variables["WANDB_MODE"] = "offline"
+    if not variables:
+        return {}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "wandb" in names:
+        variables["WANDB_RUN_ID"] = _wandb_run_id(folder)
+    stated = {**os.environ, **recipe.cluster.environment}
+    return {name: value for name, value in variables.items() if not stated.get(name)}
+
+
+def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
+    """Prepare trackers in VeRL's controller, before the model is loaded.
+
+    Args:
+        names: The trackers.
+        run_dir: The run folder.
+        project: The project under which the run is filed.
+        run: The run's name.
+
+    Raises:
+        DependencyMissing: A package is not installed.
+        TrainingFailure: MLflow cannot be reached.
+    """
+    for name in names:
+        if package := missing_package(name):
+            raise DependencyMissing(missing_sentence(name, package))
+    checkpoint = checkpoints.last_checkpoint(run_dir / "checkpoints")
+    if "tensorboard" in names:
+        take_back_later_steps(Path(os.environ["TENSORBOARD_DIR"]), checkpoint.step + 1 if checkpoint else 0)
+    if "mlflow" in names:
+        _begin_mlflow_run(run_dir / FOLDER, project, run)
+
+
+def repeat_earlier_steps(run_dir: Path) -> None:
+    """Give W&B the steps of earlier starts that it lacks.
+
+    An offline record begins anew with every start, and the end of the one before is lost if its run was killed. So the
+    newest one holds the whole run.
+    """
+    import wandb
+
+    assert wandb.run is not None
+    for row in split_lines(run_dir / "metrics.jsonl")[0]:
+        if row["step"] >= wandb.run.step:
+            figures = {name: value for name, value in row.get("verl", {}).items() if value is not None}
+            wandb.log(figures, step=row["step"])
+
+
+def finish_mlflow(exit_code: int) -> None:
+    """End MLflow's run, as failed with an exit code; VeRL would end it as finished."""
+    import mlflow
+
+    if mlflow.active_run() is not None:
+        mlflow.end_run("FAILED" if exit_code else "FINISHED")
+
+
+def _local_store(folder: Path) -> str:
+    return f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
+
+
+def _wandb_run_id(folder: Path) -> str:
+    file = folder / _WANDB_RUN
+    if not file.exists():
+        write_text(file, secrets.token_hex(_RUN_ID_BYTES))
+    return file.read_text().strip()
+
+
+def take_back_later_steps(folder: Path, first_step: int) -> None:
+    """Have TensorBoard drop what an earlier start has written of this step and of later ones, which come again."""
+    if not any(folder.glob("events.out.tfevents.*")):
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    SummaryWriter(str(folder), purge_step=first_step).close()
+
+
+def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
+    """Make the run that VeRL takes up by ``MLFLOW_RUN_ID``, or find the one that an earlier start has made."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if uri == _local_store(folder):
+        (folder / "mlflow").mkdir(mode=0o700, exist_ok=True)
+    try:
+        mlflow.set_tracking_uri(uri)
+        if not os.environ.get("MLFLOW_RUN_ID"):
+            os.environ["MLFLOW_RUN_ID"] = _mlflow_run_id(folder, uri, project, name)
+        logged = mlflow.MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.params
+    except MlflowException as error:
+        raise TrainingFailure(
+            f"MLflow cannot be used at {uri} (MLFLOW_TRACKING_URI): {' '.join(str(error).split())[:300]}"
+        ) from error
+    log_params = mlflow.log_params
+
+    def log_new_params(params: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        # MLflow refuses another value of a parameter, such as the number of steps of a run that is made longer.
+        new = {key: value for key, value in params.items() if key not in logged}
+        return log_params(new, *arguments, **options)
+
+    mlflow.log_params = log_new_params
+
+
+def _mlflow_run_id(folder: Path, uri: str, project: str, name: str) -> str:
+    import mlflow
+
+    file = folder / _MLFLOW_RUN
+    if file.exists():
+        return file.read_text().strip()
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name(project)
+    if experiment is None:
+        # Beside a local store, not in the working directory.
+        artifacts = (folder / "mlflow" / "artifacts").as_uri() if uri == _local_store(folder) else None
+        experiment_id = client.create_experiment(project, artifact_location=artifacts)
+    else:
+        experiment_id = experiment.experiment_id
+    run_id = str(client.create_run(experiment_id, run_name=name).info.run_id)
+    write_text(file, run_id)
+    return run_id
