@@ -12,10 +12,17 @@ from rich.text import Text
 
 
 class Work(NamedTuple):
-    """What the framework's trainer does at one moment, in its own words, and for how many seconds so far."""
+    """What the framework's trainer does, as it has reported last.
+
+    Attributes:
+        name: In its own words.
+        seconds: For how long so far.
+        age: Seconds since it reported this.
+    """
 
     name: str
     seconds: float
+    age: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,15 @@ class Status:
     seconds: float = 0.0
     work: Work | None = None
     alarms: tuple[str, ...] = ()
+
+    @property
+    def stage(self) -> str:
+        """The part of a step: ``start``, ``validation``, ``rollout`` or ``update``, once all episodes were played."""
+        if self.phase == "starting":
+            return "start"
+        if self.phase == "training":
+            return "rollout" if self.episodes < self.episodes_expected else "update"
+        return self.phase
 
     def text(self) -> str:
         """The state in one line."""

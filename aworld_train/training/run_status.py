@@ -43,9 +43,11 @@ class RunStatus:
 
         Args:
             progress: Shows it.
-            work: What the trainer does, if it says so.
+            work: What the trainer does, if it says so; left out if it has said so in an earlier part of the step.
         """
-        status = self.current(work)
+        status = self.current()
+        if work is not None and work.age <= self._clock.stage_seconds(status):
+            status = replace(status, work=work)
         ended = (status.steps_done, len(status.accuracies))
         if ended != self._shown:
             self._shown = ended
@@ -53,12 +55,8 @@ class RunStatus:
             progress.update(milestone, milestone=True)
         progress.update(status, milestone=False)
 
-    def current(self, work: Work | None = None) -> Status:
-        """The present state.
-
-        Args:
-            work: What the trainer does, if it says so.
-        """
+    def current(self) -> Status:
+        """The present state, without what the trainer says."""
         record, summary = self._record, self._record.summary
         phase, step, counts = record.current()
         rows = record.rows
@@ -92,7 +90,6 @@ class RunStatus:
             max_staleness=last.get("max_staleness"),
             gpus=self._gpus,
             seconds=summary.seconds,
-            work=work,
             alarms=tuple(f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms),
         )
 
@@ -136,11 +133,11 @@ class RunStatus:
 def trainer_work(run_dir: Path) -> Work | None:
     """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
     phases = [
-        Work(wait.name, wait.seconds + process.age)
+        Work(wait.name, wait.seconds + process.age, process.age)
         for process in waits.read(run_dir)
         if process.role == "trainer" and process.age <= _MAX_REPORT_AGE
         for wait in process.waits
-        if wait.kind == "phase"
+        if wait.kind == "phase" and wait.name != "step"
     ]
     return min(phases, key=lambda work: work.seconds, default=None)
 
@@ -160,11 +157,20 @@ class _StepClock:
         self._ended: tuple[int, int] | None = None
         self._last_end: float | None = None
         self._validating_since: float | None = None
+        self._stage = (0, "")
+        self._stage_since = 0.0
 
     @property
     def since_end(self) -> float:
         """Seconds since the last step or validation ended; 0 before the first."""
         return 0.0 if self._last_end is None else time.monotonic() - self._last_end
+
+    def stage_seconds(self, status: Status) -> float:
+        """For how long the step has been in its present part."""
+        now, stage = time.monotonic(), (status.step, status.stage)
+        if stage != self._stage:
+            self._stage, self._stage_since = stage, now
+        return now - self._stage_since
 
     def observe(self, phase: str, rows: StepRows) -> None:
         """Look at the present phase and at the rows of what has ended."""

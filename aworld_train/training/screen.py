@@ -239,21 +239,12 @@ def _bar(done: int, total: int, width: int) -> Text:
 
 def _phase(status: Status) -> Text:
     text = Text()
-    current = _stage(status)
     for stage in _STAGES:
         text.append("  " if text else "")
-        text.append(f"▶ {stage}", "bold reverse") if stage == current else text.append(stage, "dim")
+        text.append(f"▶ {stage}", "bold reverse") if stage == status.stage else text.append(stage, "dim")
     if status.work is not None:
         text.append(f"   {status.work.name.replace('_', ' ')} {clock(status.work.seconds)}")
     return text
-
-
-def _stage(status: Status) -> str:
-    if status.phase == "starting":
-        return "start"
-    if status.phase == "training":
-        return "rollout" if status.episodes < status.episodes_expected else "update"
-    return status.phase
 
 
 def _episodes(status: Status) -> Text:

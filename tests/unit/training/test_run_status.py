@@ -1,10 +1,14 @@
 """What is shown of a run follows from its records: phases, episodes, and the time that is left."""
 
+import json
+import time
 from pathlib import Path
 
 import pytest
 
+from aworld_train import waits
 from aworld_train.training.progress import Status, Work
+from aworld_train.training.run_status import trainer_work
 from tests.replayed_run import Replay
 
 BEFORE, STEP_1, STEP_2, VALIDATED, STEP_3, STEP_4, ALL = 8, 24, 40, 48, 64, 80, 88
@@ -103,3 +107,53 @@ def test_each_end_is_a_milestone_once(tmp_path: Path, clock: Clock) -> None:
         (False, "training", 2),
         (False, "training", 2),
     ]
+
+
+def test_what_the_trainer_said_in_an_earlier_part_of_the_step_is_not_shown(
+    tmp_path: Path, clock: Clock
+) -> None:
+    replay = Replay(tmp_path)
+    shown: list[Status] = []
+
+    class Recorder:
+        def update(self, status: Status, *, milestone: bool) -> None:
+            shown.append(status)
+
+    def work_after(seconds: float, episodes: int, age: float) -> Work | None:
+        clock.now += seconds
+        replay.go_on(episodes, 1)
+        replay.status.show(Recorder(), Work("gen", 5.0, age))  # type: ignore[arg-type]
+        return shown[-1].work
+
+    assert work_after(10, STEP_1 - 1, 1.0) is None
+    assert work_after(2, STEP_1 - 1, 1.0) == Work("gen", 5.0, 1.0)
+    assert work_after(0.5, STEP_1, 1.5) is None
+    assert work_after(0.5, STEP_1, 0.4) is not None
+
+
+def test_the_trainer_s_work_is_the_innermost_of_its_phases(tmp_path: Path) -> None:
+    assert trainer_work(tmp_path) is None
+    (tmp_path / waits.FOLDER).mkdir(parents=True)
+
+    def report(role: str, age: float, *phases: tuple[str, float]) -> None:
+        content = {
+            "role": role,
+            "host": "h",
+            "pid": 1,
+            "waits": [{"kind": "phase", "name": name, "seconds": seconds} for name, seconds in phases],
+            "newest": 0.0,
+            "blocked": 0.0,
+            "written": time.time() - age,
+        }
+        (tmp_path / waits.FOLDER / f"{role}.json").write_text(json.dumps(content))
+
+    report("episodes", 0.0, ("other", 0.1))
+    report("trainer", 1.0, ("step", 20.0), ("update_actor", 4.0), ("inner", 2.0))
+    work = trainer_work(tmp_path)
+    assert work is not None
+    assert work.name == "inner"
+    assert work.seconds == pytest.approx(3.0, abs=0.9)
+    report("trainer", 1.0, ("step", 20.0))
+    assert trainer_work(tmp_path) is None
+    report("trainer", 100.0, ("update_actor", 4.0))
+    assert trainer_work(tmp_path) is None

@@ -250,3 +250,29 @@ def test_an_alarm_is_shown_and_stays() -> None:
 def test_figures_of_several_gpus_say_so() -> None:
     status = Status("training", 3, 9, 4, 16, tokens_per_second=1234.5, gpus=8)
     assert "tokens/s  1,234 on each GPU or process" in [line.plain for line in screen(status, [], 80, 24)]
+
+
+def test_the_documentation_explains_each_line_that_there_is() -> None:
+    status = Status(
+        "training",
+        7,
+        10,
+        3,
+        16,
+        tokens_per_second=1.0,
+        name="quickstart",
+        rewards=(0.5, 0.25),
+        accuracies=(0.5, 0.75),
+        outcomes={"answered": 3},
+        tool_calls=2,
+        staleness=0.0,
+        alarms=("step 1: the entropy is low",),
+    )
+    shown = [line.plain.split()[0] for line in screen(status, [], 80, 24)][2:]
+    page = (REPOSITORY / "docs/how-to/watching.md").read_text()
+    assert re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) == [*shown]
+    picture = re.search(r"```text\n(.*?)```", page, re.DOTALL)
+    assert picture is not None
+    lines = picture[1].splitlines()
+    assert [line.split()[0] for line in lines[2 : 1 + len(shown)]] == shown[:-1]
+    assert max(map(len, lines)) == 80
