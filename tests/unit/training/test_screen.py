@@ -271,7 +271,7 @@ def test_the_documentation_explains_each_line_that_there_is() -> None:
     shown = [line.plain.split()[0] for line in screen(status, [], 80, 24)][2:]
     page = (REPOSITORY / "docs/how-to/watching.md").read_text()
     assert re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) == [*shown]
-    picture = re.search(r"```text\n(.*?)```", page, re.DOTALL)
+    picture = re.search(r"```text[^\n]*\n(.*?)```", page, re.DOTALL)
     assert picture is not None
     lines = picture[1].splitlines()
     assert [line.split()[0] for line in lines[2 : 1 + len(shown)]] == shown[:-1]
