@@ -70,6 +70,7 @@ class Terminal:
         cwd: Path | None = None,
     ):
         self._leader, follower = pty.openpty()
+        self._is_gone = False
         self.output = b""
         self._screen = _Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
@@ -95,7 +96,13 @@ class Terminal:
     ) -> None:
         self.process.kill()
         self.process.wait(timeout=10)
-        os.close(self._leader)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as a person does who closes the window."""
+        if not self._is_gone:
+            os.close(self._leader)
+            self._is_gone = True
 
     @property
     def lines(self) -> list[str]:

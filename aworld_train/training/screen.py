@@ -26,7 +26,7 @@ from aworld_train.training.sparkline import sparkline
 _REFRESHES_PER_SECOND = 2
 _MAX_MESSAGES = 500
 _LABEL_WIDTH = 10
-_MAX_LINE_WIDTH = 100
+_MAX_FIGURE_WIDTH = 100
 _MAX_SPARKLINE_WIDTH = 40
 _STAGES = ("start", "validation", "rollout", "update")
 
@@ -57,7 +57,8 @@ class ScreenProgress:
             if before != signal.SIG_IGN:
                 signal.signal(signal.SIGTSTP, self._suspend)
                 self._stack.callback(signal.signal, signal.SIGTSTP, before)
-        self._stack.enter_context(contextlib.redirect_stderr(_Messages(self.note)))
+        messages = self._stack.enter_context(contextlib.closing(_Messages(self.note)))
+        self._stack.enter_context(contextlib.redirect_stderr(messages))
         self._entered = True
         self._show()
         return self
@@ -95,6 +96,11 @@ class ScreenProgress:
             if is_shown:
                 self._unprinted.append(line)
         if not is_shown:
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        # The terminal may be gone, and the run goes on (`disown`).
+        with contextlib.suppress(OSError):
             self._console.print(line, markup=False, soft_wrap=True)
 
     def _show(self) -> None:
@@ -109,18 +115,20 @@ class ScreenProgress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        live.start(refresh=True)
-        with self._lock:
-            self._live = live
+        with contextlib.suppress(OSError):
+            live.start(refresh=True)
+            with self._lock:
+                self._live = live
 
     def _hide(self) -> None:
         """Give the terminal back and print what was said while the screen was shown."""
         with self._lock:
             live, self._live = self._live, None
         if live is not None:
-            live.stop()
+            with contextlib.suppress(OSError):
+                live.stop()
         while self._unprinted:
-            self._console.print(self._unprinted.popleft(), markup=False, soft_wrap=True)
+            self._print(self._unprinted.popleft())
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
         """Stop this process, as Ctrl-Z does, with the terminal as it was before."""
@@ -177,8 +185,7 @@ def screen(
         height: Lines.
         passed: Seconds since the state was had.
     """
-    width = min(width, _MAX_LINE_WIDTH)
-    figures = list(_figures(status, width, passed)) if status is not None else []
+    figures = list(_figures(status, min(width, _MAX_FIGURE_WIDTH), passed)) if status is not None else []
     dropped = sorted(range(len(figures)), key=lambda place: figures[place][0])[max(height, 1) :]
     lines = [line for place, (_, line) in enumerate(figures) if place not in dropped]
     room = height - len(lines) - 1

@@ -14,7 +14,17 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 KEY = "5ec2e7" * 6 + "5ec2"
 """Looks like a key of W&B's, and is none."""
-VARIABLES = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "NETRC", "MLFLOW_TRACKING_URI", "TENSORBOARD_DIR")
+VARIABLES = (
+    "WANDB_API_KEY",
+    "WANDB_MODE",
+    "WANDB_DIR",
+    "WANDB_DATA_DIR",
+    "WANDB_RUN_ID",
+    "NETRC",
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_RUN_ID",
+    "TENSORBOARD_DIR",
+)
 RECIPE = [
     "recipes/quickstart.yaml",
     "name=tracked",
@@ -28,6 +38,7 @@ RECIPE = [
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without any login; and no variable that says where trackers record."""
+    mlflow_python()  # made in the home that there is
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -73,6 +84,7 @@ def test_three_trackers_have_each_step_of_a_run_that_was_killed_and_resumed(
         assert tracked.status in ("finished", None), tracked.name
     # Nothing of theirs is elsewhere, and no file has the key.
     assert not [name for name in ("mlruns", "mlflow.db", "wandb", "tensorboard_log") if (run / name).exists()]
+    assert not (elsewhere / ".local").exists()
     assert list(_files_with(run, KEY.encode())) == []
     assert trackers.stat().st_mode & 0o777 == 0o700
 
@@ -91,3 +103,19 @@ def _read_mlflow(python: Path, trackers: Path, home: Path) -> TrackedRun:
 
 def _files_with(folder: Path, content: bytes) -> Iterator[Path]:
     return (file for file in folder.rglob("*") if file.is_file() and content in file.read_bytes())
+
+
+def test_a_server_that_does_not_answer_ends_the_run_before_a_model_is_loaded(
+    workspace: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hidden@127.0.0.1:9")
+    recipe = ["recipes/quickstart.yaml", "name=silent", *SMALL, "trainer.loggers=[mlflow]"]
+    done = workspace.run("train", *recipe, python=mlflow_python(), seconds=300)
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if "MLflow" in line]
+    assert "cannot be used at http://" in error
+    assert "127.0.0.1:9 (MLFLOW_TRACKING_URI)" in error
+    assert "hidden" not in done.stderr
+    run = workspace.runs / "silent"
+    assert list(_files_with(run, b"hidden")) == []
+    assert "Loading" not in (run / "logs/verl.log").read_text()

@@ -13,13 +13,14 @@ from typing import Any
 
 from aworld_train.adapter.verl import checkpoints
 from aworld_train.atomic import write_text
-from aworld_train.errors import DependencyMissing, TrainingFailure
 from aworld_train.json_lines import split_lines
+from aworld_train.network import without_passwords
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import FOLDER, missing_package, missing_sentence, records_offline
 from aworld_train.recipe.tree import KeyPath
 
 _RUN_ID_BYTES = 4
+_MAX_CAUSE_CHARS = 300
 _WANDB_RUN = "wandb-run-id"
 _MLFLOW_RUN = "mlflow-run-id"
 # MLflow's own defaults let one call to a server that does not answer take a quarter of an hour.
@@ -46,8 +47,9 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
     if "mlflow" in names:
         variables |= {"MLFLOW_TRACKING_URI": _local_store(folder), **_MLFLOW_LIMITS}
     if "wandb" in names:
-        # W&B makes a folder `wandb` in this one.
-        variables |= {"WANDB_DIR": str(folder), "WANDB_RESUME": "allow"}
+        # W&B makes a folder `wandb` in the first, and keeps answers that are to be uploaded in the second.
+        data = folder / "wandb-data"
+        variables |= {"WANDB_DIR": str(folder), "WANDB_DATA_DIR": str(data), "WANDB_RESUME": "allow"}
         if records_offline(recipe):
             variables["WANDB_MODE"] = "offline"
     if not variables:
@@ -69,17 +71,25 @@ def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: 
         run: The run's name.
 
     Raises:
-        DependencyMissing: A package is not installed.
-        TrainingFailure: MLflow cannot be reached.
+        RuntimeError: A package is not installed, or MLflow cannot be reached.
     """
     for name in names:
         if package := missing_package(name):
-            raise DependencyMissing(missing_sentence(name, package))
-    checkpoint = checkpoints.last_checkpoint(run_dir / "checkpoints")
+            raise RuntimeError(missing_sentence(name, package))
     if "tensorboard" in names:
+        checkpoint = checkpoints.last_checkpoint(run_dir / "checkpoints")
         take_back_later_steps(Path(os.environ["TENSORBOARD_DIR"]), checkpoint.step + 1 if checkpoint else 0)
     if "mlflow" in names:
         _begin_mlflow_run(run_dir / FOLDER, project, run)
+
+
+def take_back_later_steps(folder: Path, first_step: int) -> None:
+    """Have TensorBoard drop what an earlier start has written of this step and of later ones, which come again."""
+    if not any(folder.glob("events.out.tfevents.*")):
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    SummaryWriter(str(folder), purge_step=first_step).close()
 
 
 def repeat_earlier_steps(run_dir: Path) -> None:
@@ -116,15 +126,6 @@ def _wandb_run_id(folder: Path) -> str:
     return file.read_text().strip()
 
 
-def take_back_later_steps(folder: Path, first_step: int) -> None:
-    """Have TensorBoard drop what an earlier start has written of this step and of later ones, which come again."""
-    if not any(folder.glob("events.out.tfevents.*")):
-        return
-    from torch.utils.tensorboard import SummaryWriter
-
-    SummaryWriter(str(folder), purge_step=first_step).close()
-
-
 def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
     """Make the run that VeRL takes up by ``MLFLOW_RUN_ID``, or find the one that an earlier start has made."""
     import mlflow
@@ -139,8 +140,9 @@ def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
             os.environ["MLFLOW_RUN_ID"] = _mlflow_run_id(folder, uri, project, name)
         logged = mlflow.MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.params
     except MlflowException as error:
-        raise TrainingFailure(
-            f"MLflow cannot be used at {uri} (MLFLOW_TRACKING_URI): {' '.join(str(error).split())[:300]}"
+        cause = without_passwords(" ".join(str(error).split())[:_MAX_CAUSE_CHARS])
+        raise RuntimeError(
+            f"MLflow cannot be used at {without_passwords(uri)} (MLFLOW_TRACKING_URI): {cause}"
         ) from error
     log_params = mlflow.log_params
 
@@ -155,9 +157,11 @@ def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
 def _mlflow_run_id(folder: Path, uri: str, project: str, name: str) -> str:
     import mlflow
 
-    file = folder / _MLFLOW_RUN
+    file, place = folder / _MLFLOW_RUN, without_passwords(uri)
     if file.exists():
-        return file.read_text().strip()
+        run_id, _, its_place = file.read_text().strip().partition(" ")
+        if its_place == place:
+            return run_id
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(project)
     if experiment is None:
@@ -167,5 +171,5 @@ def _mlflow_run_id(folder: Path, uri: str, project: str, name: str) -> str:
     else:
         experiment_id = experiment.experiment_id
     run_id = str(client.create_run(experiment_id, run_name=name).info.run_id)
-    write_text(file, run_id)
+    write_text(file, f"{run_id} {place}\n")
     return run_id

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,28 @@ def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(tmp_path: 
 def assert_restored(terminal: Terminal) -> None:
     assert not terminal.is_full_screen
     assert terminal.has_cursor
+
+
+def test_a_run_goes_on_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    go_on(tmp_path, *MOMENT)
+    script = f"trap '' HUP; {shlex.join([*COMMAND, str(tmp_path)])} > out; echo $? > ended"
+    variables = {"PYTHONPATH": str(REPOSITORY)}
+    with Terminal(["bash", "-c", script], environment=variables, cwd=tmp_path) as terminal:
+        terminal.wait_for("staleness")
+        terminal.hang_up()
+        go_on(tmp_path, 72, 4, "A note to nobody.")
+        wait_for(lambda: len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 4)
+        (tmp_path / "moment").write_text("")
+        terminal.process.wait(timeout=20)
+    assert (tmp_path / "out").read_text() == "the run has ended\n"
+    assert (tmp_path / "ended").read_text() == "0\n"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("variables", [{}, {"FORCE_COLOR": "1"}])

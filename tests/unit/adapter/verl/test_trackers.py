@@ -16,7 +16,7 @@ from aworld_train.adapter.verl.trackers import (
     take_back_later_steps,
     tracker_environment,
 )
-from aworld_train.errors import DependencyMissing, RecipeError
+from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import tracker_remarks
 from tests.tracker_records import read_tensorboard, read_wandb
@@ -28,6 +28,7 @@ VARIABLES = (
     "WANDB_API_KEY",
     "WANDB_MODE",
     "WANDB_DIR",
+    "WANDB_DATA_DIR",
     "WANDB_RUN_ID",
     "WANDB_IDENTITY_TOKEN_FILE",
     "NETRC",
@@ -64,7 +65,7 @@ def test_a_tracker_whose_package_is_missing_is_refused_with_the_command_that_ins
     lacking(monkeypatch, tracker)
     with pytest.raises(RecipeError, match=f"names {tracker}, .* not installed: pip install {tracker}"):
         framework_of(recipe(tracker))
-    with pytest.raises(DependencyMissing, match=f"pip install {tracker}"):
+    with pytest.raises(RuntimeError, match=f"pip install {tracker}"):
         prepare_trackers([tracker], Path("run"), project="p", run="r")
     # On a cluster with an image of its own, the job itself looks.
     framework_of(recipe(tracker, cluster={"launcher": "kubernetes"}))
@@ -84,6 +85,7 @@ def test_trackers_record_below_the_run_folder(tmp_path: Path) -> None:
     variables = tracker_environment(recipe("wandb", "mlflow", "tensorboard"), tmp_path / "run")
     folder = tmp_path / "run/trackers"
     assert variables["WANDB_DIR"] == str(folder)
+    assert variables["WANDB_DATA_DIR"] == f"{folder}/wandb-data"
     assert variables["WANDB_MODE"] == "offline"
     assert variables["MLFLOW_TRACKING_URI"] == f"sqlite:///{folder}/mlflow/mlflow.db"
     assert variables["TENSORBOARD_DIR"] == f"{folder}/tensorboard"
