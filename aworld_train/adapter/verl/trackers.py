@@ -141,9 +141,10 @@ def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
         logged = mlflow.MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.params
     except MlflowException as error:
         cause = without_passwords(" ".join(str(error).split())[:_MAX_CAUSE_CHARS])
+        # Not from the error, which has the whole address.
         raise RuntimeError(
             f"MLflow cannot be used at {without_passwords(uri)} (MLFLOW_TRACKING_URI): {cause}"
-        ) from error
+        ) from None
     log_params = mlflow.log_params
 
     def log_new_params(params: dict[str, Any], *arguments: Any, **options: Any) -> Any:
