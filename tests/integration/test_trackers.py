@@ -12,7 +12,7 @@ SECONDS = 120
 ONE_START = """
 import json, os, sys
 from pathlib import Path
-from aworld_train.adapter.verl.trackers import finish_mlflow, prepare_trackers
+from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers
 try:
     prepare_trackers(["mlflow"], Path(sys.argv[1]), project="p", run="r")
 except RuntimeError as failure:

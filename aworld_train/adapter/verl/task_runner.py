@@ -24,7 +24,7 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
-from aworld_train.adapter.verl.trackers import finish_mlflow, prepare_trackers, repeat_earlier_steps
+from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
 from aworld_train.waits import report, waiting
 
 _HEAD_RESOURCE = "node:__internal_head__"

@@ -1,28 +1,21 @@
-"""Trackers of a VeRL run: which variables they read, and that a run that goes on is the same run in each of them.
+"""Trackers that a recipe names: whether they are installed, and the variables by which they record below the run folder.
 
-VeRL's ``Tracking`` does the tracking. Left alone, it puts MLflow's records of every run into one file in ``/tmp``,
-makes a new run in each tracker when a run is resumed, goes on without MLflow when MLflow fails, and says in MLflow that
-a run that failed has finished.
+Left alone, VeRL puts MLflow's records of every run into one file in ``/tmp``, and W&B fails without a login, after the
+model was loaded.
 """
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from aworld_train.adapter.verl import checkpoints
 from aworld_train.atomic import write_text
-from aworld_train.json_lines import split_lines
-from aworld_train.network import without_passwords
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import FOLDER, missing_package, missing_sentence, records_offline
 from aworld_train.recipe.tree import KeyPath
 
 _RUN_ID_BYTES = 4
-_MAX_CAUSE_CHARS = 300
 _WANDB_RUN = "wandb-run-id"
-_MLFLOW_RUN = "mlflow-run-id"
 # MLflow's own defaults let one call to a server that does not answer take a quarter of an hour.
 _MLFLOW_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "15"}
 
@@ -45,7 +38,7 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
     if "tensorboard" in names:
         variables["TENSORBOARD_DIR"] = str(folder / "tensorboard")
     if "mlflow" in names:
-        variables |= {"MLFLOW_TRACKING_URI": _local_store(folder), **_MLFLOW_LIMITS}
+        variables |= {"MLFLOW_TRACKING_URI": local_store(folder), **_MLFLOW_LIMITS}
     if "wandb" in names:
         # W&B makes a folder `wandb` in the first, and keeps answers that are to be uploaded in the second.
         data = folder / "wandb-data"
@@ -61,61 +54,8 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not stated.get(name)}
 
 
-def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: str) -> None:
-    """Prepare trackers in VeRL's controller, before the model is loaded.
-
-    Args:
-        names: The trackers.
-        run_dir: The run folder.
-        project: The project under which the run is filed.
-        run: The run's name.
-
-    Raises:
-        RuntimeError: A package is not installed, or MLflow cannot be reached.
-    """
-    for name in names:
-        if package := missing_package(name):
-            raise RuntimeError(missing_sentence(name, package))
-    if "tensorboard" in names:
-        checkpoint = checkpoints.last_checkpoint(run_dir / "checkpoints")
-        take_back_later_steps(Path(os.environ["TENSORBOARD_DIR"]), checkpoint.step + 1 if checkpoint else 0)
-    if "mlflow" in names:
-        _begin_mlflow_run(run_dir / FOLDER, project, run)
-
-
-def take_back_later_steps(folder: Path, first_step: int) -> None:
-    """Have TensorBoard drop what an earlier start has written of this step and of later ones, which come again."""
-    if not any(folder.glob("events.out.tfevents.*")):
-        return
-    from torch.utils.tensorboard import SummaryWriter
-
-    SummaryWriter(str(folder), purge_step=first_step).close()
-
-
-def repeat_earlier_steps(run_dir: Path) -> None:
-    """Give W&B the steps of earlier starts that it lacks.
-
-    An offline record begins anew with every start, and the end of the one before is lost if its run was killed. So the
-    newest one holds the whole run.
-    """
-    import wandb
-
-    assert wandb.run is not None
-    for row in split_lines(run_dir / "metrics.jsonl")[0]:
-        if row["step"] >= wandb.run.step:
-            figures = {name: value for name, value in row.get("verl", {}).items() if value is not None}
-            wandb.log(figures, step=row["step"])
-
-
-def finish_mlflow(exit_code: int) -> None:
-    """End MLflow's run, as failed with an exit code; VeRL would end it as finished."""
-    import mlflow
-
-    if mlflow.active_run() is not None:
-        mlflow.end_run("FAILED" if exit_code else "FINISHED")
-
-
-def _local_store(folder: Path) -> str:
+def local_store(folder: Path) -> str:
+    """The address of MLflow's records below a run's folder of trackers."""
     return f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
 
 
@@ -124,53 +64,3 @@ def _wandb_run_id(folder: Path) -> str:
     if not file.exists():
         write_text(file, secrets.token_hex(_RUN_ID_BYTES))
     return file.read_text().strip()
-
-
-def _begin_mlflow_run(folder: Path, project: str, name: str) -> None:
-    """Make the run that VeRL takes up by ``MLFLOW_RUN_ID``, or find the one that an earlier start has made."""
-    import mlflow
-    from mlflow.exceptions import MlflowException
-
-    uri = os.environ["MLFLOW_TRACKING_URI"]
-    if uri == _local_store(folder):
-        (folder / "mlflow").mkdir(mode=0o700, exist_ok=True)
-    try:
-        mlflow.set_tracking_uri(uri)
-        if not os.environ.get("MLFLOW_RUN_ID"):
-            os.environ["MLFLOW_RUN_ID"] = _mlflow_run_id(folder, uri, project, name)
-        logged = mlflow.MlflowClient().get_run(os.environ["MLFLOW_RUN_ID"]).data.params
-    except MlflowException as error:
-        cause = without_passwords(" ".join(str(error).split())[:_MAX_CAUSE_CHARS])
-        # Not from the error, which has the whole address.
-        raise RuntimeError(
-            f"MLflow cannot be used at {without_passwords(uri)} (MLFLOW_TRACKING_URI): {cause}"
-        ) from None
-    log_params = mlflow.log_params
-
-    def log_new_params(params: dict[str, Any], *arguments: Any, **options: Any) -> Any:
-        # MLflow refuses another value of a parameter, such as the number of steps of a run that is made longer.
-        new = {key: value for key, value in params.items() if key not in logged}
-        return log_params(new, *arguments, **options)
-
-    mlflow.log_params = log_new_params
-
-
-def _mlflow_run_id(folder: Path, uri: str, project: str, name: str) -> str:
-    import mlflow
-
-    file, place = folder / _MLFLOW_RUN, without_passwords(uri)
-    if file.exists():
-        run_id, _, its_place = file.read_text().strip().partition(" ")
-        if its_place == place:
-            return run_id
-    client = mlflow.MlflowClient()
-    experiment = client.get_experiment_by_name(project)
-    if experiment is None:
-        # Beside a local store, not in the working directory.
-        artifacts = (folder / "mlflow" / "artifacts").as_uri() if uri == _local_store(folder) else None
-        experiment_id = client.create_experiment(project, artifact_location=artifacts)
-    else:
-        experiment_id = experiment.experiment_id
-    run_id = str(client.create_run(experiment_id, run_name=name).info.run_id)
-    write_text(file, f"{run_id} {place}\n")
-    return run_id

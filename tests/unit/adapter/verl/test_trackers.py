@@ -10,12 +10,12 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of
 from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.trackers import (
+from aworld_train.adapter.verl.tracked_run import (
     prepare_trackers,
     repeat_earlier_steps,
     take_back_later_steps,
-    tracker_environment,
 )
+from aworld_train.adapter.verl.trackers import tracker_environment
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import tracker_remarks
