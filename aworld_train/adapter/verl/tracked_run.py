@@ -1,7 +1,7 @@
 """Makes a run that goes on the same run in each of its trackers, with every step and the way it ended.
 
-VeRL's ``Tracking`` does the tracking, in VeRL's controller. Left alone, it makes a new run in each tracker when a run is
-resumed, goes on without MLflow when MLflow fails, and says in MLflow that a run that failed has finished.
+VeRL's ``Tracking`` does the tracking, in VeRL's controller. Left alone, it makes a new run in each tracker when a run
+is resumed, goes on without MLflow when MLflow fails, and says in MLflow that a run that failed has finished.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl import checkpoints
-from aworld_train.adapter.verl.trackers import local_store
+from aworld_train.adapter.verl.trackers import TENSORBOARD, local_store
 from aworld_train.atomic import write_text
 from aworld_train.json_lines import split_lines
 from aworld_train.network import without_passwords
@@ -35,9 +35,11 @@ def prepare_trackers(names: Sequence[str], run_dir: Path, *, project: str, run: 
     for name in names:
         if package := missing_package(name):
             raise RuntimeError(missing_sentence(name, package))
-    if "tensorboard" in names:
+    folder = run_dir / FOLDER / TENSORBOARD
+    # A folder of the user's own may have other runs, which would lose their steps.
+    if "tensorboard" in names and Path(os.environ["TENSORBOARD_DIR"]) == folder.resolve():
         checkpoint = checkpoints.last_checkpoint(run_dir / "checkpoints")
-        take_back_later_steps(Path(os.environ["TENSORBOARD_DIR"]), checkpoint.step + 1 if checkpoint else 0)
+        take_back_later_steps(folder, checkpoint.step + 1 if checkpoint else 0)
     if "mlflow" in names:
         _begin_mlflow_run(run_dir / FOLDER, project, run)
 

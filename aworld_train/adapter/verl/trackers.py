@@ -1,4 +1,4 @@
-"""Trackers that a recipe names: whether they are installed, and the variables by which they record below the run folder.
+"""Trackers that a recipe names: whether they are installed, and the variables by which they record in the run folder.
 
 Left alone, VeRL puts MLflow's records of every run into one file in ``/tmp``, and W&B fails without a login, after the
 model was loaded.
@@ -14,6 +14,8 @@ from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import FOLDER, missing_package, missing_sentence, records_offline
 from aworld_train.recipe.tree import KeyPath
 
+TENSORBOARD = "tensorboard"
+"""TensorBoard's folder among those of the trackers."""
 _RUN_ID_BYTES = 4
 _WANDB_RUN = "wandb-run-id"
 # MLflow's own defaults let one call to a server that does not answer take a quarter of an hour.
@@ -36,7 +38,7 @@ def tracker_environment(recipe: Recipe, run_dir: Path) -> dict[str, str]:
     folder = run_dir.resolve() / FOLDER
     variables: dict[str, str] = {}
     if "tensorboard" in names:
-        variables["TENSORBOARD_DIR"] = str(folder / "tensorboard")
+        variables["TENSORBOARD_DIR"] = str(folder / TENSORBOARD)
     if "mlflow" in names:
         variables |= {"MLFLOW_TRACKING_URI": local_store(folder), **_MLFLOW_LIMITS}
     if "wandb" in names:

@@ -151,6 +151,22 @@ def test_tensorboard_drops_the_steps_that_come_again(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_folder_of_the_user_s_own_keeps_the_steps_of_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    def files_after_a_start(folder: Path) -> int:
+        monkeypatch.setenv("TENSORBOARD_DIR", str(folder))
+        with SummaryWriter(str(folder)) as writer:
+            writer.add_scalar("reward", 1.0, 1)
+        prepare_trackers(["tensorboard"], tmp_path, project="p", run="r")
+        return len(list(folder.iterdir()))
+
+    assert files_after_a_start(tmp_path / "shared") == 1
+    assert files_after_a_start(tmp_path / "trackers/tensorboard") == 2
+
+
 def test_wandb_gets_the_steps_of_earlier_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import wandb
 
