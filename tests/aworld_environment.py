@@ -41,6 +41,7 @@ CLIENTS = (
     "pydantic-ai-slim[anthropic,openai]==2.38.0",
     "smolagents[openai]==1.26.0",
 )
+MLFLOW = ("alembic==1.20.1", "mlflow-skinny==3.17.2", "sqlalchemy==2.1.9")
 _INSTALL_SECONDS = 600
 
 
@@ -64,6 +65,12 @@ def frameworks_python() -> Path:
 def clients_python() -> Path:
     """An interpreter that has the frameworks whose loops are in tests/frameworks."""
     return _layered("clients", list(CLIENTS))
+
+
+@cache
+def mlflow_python() -> Path:
+    """An interpreter that has MLflow and what it needs to record into a file."""
+    return _layered("mlflow", list(MLFLOW))
 
 
 def _layered(name: str, requirements: list[str]) -> Path:

@@ -7,10 +7,7 @@ from aworld_train.api_keys import can_be_sent
 from aworld_train.doctor.finding import Finding, fail, fault, listed, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
-
-_WANDB_MODES = ("offline", "disabled", "dryrun")
-_TRACKERS = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard", "swanlab": "swanlab"}
-"""The package of each tracker."""
+from aworld_train.recipe.trackers import PACKAGES, has_wandb_login
 
 
 def check_keys(machine: Machine, needs: Needs) -> Iterator[Finding]:
@@ -79,23 +76,16 @@ def _trackers(machine: Machine, needs: Needs) -> Iterator[Finding]:
     recipe = needs.recipe
     assert recipe is not None
     for tracker in recipe.trainer.loggers:
-        package = _TRACKERS.get(tracker)
+        package = PACKAGES.get(tracker)
         if package is not None and machine.version(package) is None:
             yield fail(
                 "keys",
                 f"trainer.loggers names {tracker}, and {package} is not installed.",
                 f"pip install {package}",
             )
-        elif tracker == "wandb" and not _has_wandb_key(machine):
-            yield fail(
+        elif tracker == "wandb" and not has_wandb_login(machine.variable, machine.home()):
+            yield warn(
                 "keys",
-                "trainer.loggers names wandb, and there is no WANDB_API_KEY; the run would wait for a login.",
-                "export WANDB_API_KEY=..., run `wandb login`, or export WANDB_MODE=offline.",
+                "trainer.loggers names wandb, and there is no WANDB_API_KEY: the run would be recorded offline.",
+                "export WANDB_API_KEY=... or run `wandb login`; WANDB_MODE=offline says that this is meant.",
             )
-
-
-def _has_wandb_key(machine: Machine) -> bool:
-    if machine.variable("WANDB_API_KEY") or machine.variable("WANDB_MODE") in _WANDB_MODES:
-        return True
-    netrc = Path(machine.variable("NETRC") or machine.home() / ".netrc")
-    return netrc.is_file() and "wandb" in netrc.read_text(encoding="utf-8", errors="replace")

@@ -20,7 +20,14 @@ from aworld_train.recipe.schema import Recipe
 _CONNECTION = ("MCP_SERVER_URL", "MCP_SERVER_TOKEN", "MCP_SERVERS")
 _PREFIXES = ("NCCL_", "VLLM_", "VERL_LOGGING_")
 _NAMES = ("HF_TOKEN", "HF_ENDPOINT")
-_TRACKERS = {"wandb": "WANDB_", "mlflow": "MLFLOW_", "swanlab": "SWANLAB_", "clearml": "CLEARML_"}
+_TRACKERS = {
+    "wandb": "WANDB_",
+    "mlflow": "MLFLOW_",
+    "tensorboard": "TENSORBOARD_",
+    "swanlab": "SWANLAB_",
+    "clearml": "CLEARML_",
+    "trackio": "TRACKIO_",
+}
 """The prefix of the variables of a tracker, by its name in ``trainer.loggers``."""
 
 

@@ -428,7 +428,8 @@ class TrainerSection:
         0,
     )
     loggers: list[str] = _doc(
-        "More trackers of the framework beside the local files: wandb, mlflow, tensorboard, ...", []
+        "Trackers that get the figures too: wandb, mlflow, tensorboard, or others that the framework knows.",
+        [],
     )
 
 

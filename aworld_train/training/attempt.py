@@ -1,7 +1,6 @@
 """One start of a run: the tool environment and the framework, watched until they end, with a record of what came."""
 
 import time
-from dataclasses import replace
 
 from aworld_train.adapter.base import RunPlan
 from aworld_train.dataset import FileSummary
@@ -11,9 +10,10 @@ from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.placement import Placement
-from aworld_train.training.progress import Progress, Status
+from aworld_train.training.progress import Progress
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_record import RunRecord
+from aworld_train.training.run_status import RunStatus, trainer_work
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 from aworld_train.training.stop_request import StopRequest
@@ -52,14 +52,10 @@ class Attempt:
         self._record = RunRecord(folder, summary, self._metrics_file, self.from_step)
         self._notes = [*folder.framework.prepare_resume(folder.checkpoints, checkpoint), *self._record.notes]
         limit = recipe.dataset.val_limit
-        self._expected = {
-            "training": recipe.trainer.batch_size * recipe.rollout.n,
-            "validation": recipe.rollout.val_n * (val_data.rows if limit < 0 else min(limit, val_data.rows)),
-            "starting": 0,
-        }
+        val_tasks = val_data.rows if limit < 0 else min(limit, val_data.rows)
+        self._status = RunStatus(recipe, self._record, val_tasks)
         self._began = time.monotonic()
         self._stall = StallWatch(recipe.trainer.stall_timeout, folder.path)
-        self._shown = (self._record.rows.last_trained, 0)
         self._shown_alarms = len(summary.alarms)
         self.began = False
         # An attempt that fails before it begins leaves the figures of those before it.
@@ -128,7 +124,7 @@ class Attempt:
             raise error_type(f"{error.message} The run got to step {done} of {planned}; {advice}.") from error
         self._refresh()
         # Steps may have ended between the last call of the watch and the end.
-        self._show(progress)
+        self._status.show(progress, trainer_work(self.folder.path))
 
     def check_complete(self) -> None:
         """Check that every step was done and that some episodes had a reward.
@@ -154,7 +150,7 @@ class Attempt:
     def _watch(self, progress: Progress) -> str | None:
         if self._refresh():
             self._stall.reset()
-        self._show(progress)
+        self._status.show(progress, trainer_work(self.folder.path))
         for alarm in self.summary.alarms[self._shown_alarms :]:
             progress.note(f"ALARM at step {alarm['step']}: {alarm['text']}.")
         self._shown_alarms = len(self.summary.alarms)
@@ -166,38 +162,6 @@ class Attempt:
         if reason := self._stop_request.reason(saved, self._record.rows.last_trained):
             return reason
         return self._stall.reason(
-            f"It was in {phase} at step {step}, with {counts.episodes} of {self._expected[phase]} episodes played. The "
-            f"log is {self.folder.log}."
+            f"It was in {phase} at step {step}, with {counts.episodes} of {self._status.expected[phase]} episodes "
+            f"played. The log is {self.folder.log}."
         )
-
-    def _show(self, progress: Progress) -> None:
-        phase, step, tally = self._record.current()
-        rows = self._record.rows
-        last = rows.rows.get(rows.last_trained, {})
-        accuracies = [row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row]
-        seconds = [
-            row["seconds"]
-            for row_step, row in rows.rows.items()
-            if row_step > self.from_step and "seconds" in row
-        ]
-        steps_left = self.summary.steps_planned - max(rows.last_trained, self.from_step)
-        status = Status(
-            phase=phase,
-            step=step,
-            steps=self.summary.steps_planned,
-            episodes=tally.episodes,
-            episodes_expected=self._expected[phase],
-            reward=last.get("reward"),
-            accuracy=accuracies[-1] if accuracies else None,
-            tool_calls=self.summary.tool_calls,
-            tokens_per_second=last.get("tokens_per_second"),
-            seconds_left=sum(seconds) / len(seconds) * steps_left if seconds else None,
-        )
-        milestones = (rows.last_trained, len(accuracies))
-        if milestones == self._shown:
-            progress.update(status, milestone=False)
-        else:
-            self._shown = milestones
-            progress.update(
-                replace(status, phase="training", step=rows.last_trained, episodes=0), milestone=True
-            )

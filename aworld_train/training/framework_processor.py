@@ -29,7 +29,7 @@ from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
 from aworld_train.training.placement import Placement
 from aworld_train.training.processor import TrainerProcessor
-from aworld_train.training.progress import progress_for
+from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
 
 _WRITTEN = ".data"
@@ -180,7 +180,7 @@ class FrameworkProcessor(TrainerProcessor):
             train_data=self.data["train"],
             val_data=self.data["val"],
             resume=resume,
-            progress=progress_for(Console(stderr=True), quiet=quiet),
+            progress=train_progress(Console(stderr=True), quiet=quiet),
             placement=placement or Placement(),
         )
 

@@ -1,8 +1,9 @@
-"""Shows the progress of a run: a live line on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Shows the progress of a run: live on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import time
-from dataclasses import dataclass
-from typing import Protocol, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -10,9 +11,52 @@ from rich.table import Table
 from rich.text import Text
 
 
+class Work(NamedTuple):
+    """What the framework's trainer does, as it has reported last.
+
+    Attributes:
+        name: In its own words.
+        seconds: For how long so far.
+        age: Seconds since it reported this.
+    """
+
+    name: str
+    seconds: float
+    age: float = 0.0
+
+
 @dataclass(frozen=True)
 class Status:
-    """The state of a run at one moment. Rates are per second; ``None`` means not known yet."""
+    """The state of a run at one moment; ``None`` means not known yet.
+
+    Attributes:
+        phase: ``starting``, ``validation`` or ``training``; ``evaluating`` outside a training run.
+        step: The step that is played; in a validation the step after which it is.
+        steps: Steps that the run shall have.
+        episodes: Episodes of this step, or tasks of this validation, that have ended.
+        episodes_expected: How many there will be if none is played again.
+        reward: Mean reward of the last trained step (``reward`` of its row in ``metrics.jsonl``).
+        accuracy: Accuracy of the last validation (``val_accuracy``).
+        tool_calls: Calls in all episodes of the run, those of validations included.
+        tokens_per_second: Tokens of prompts and responses that the last step was trained on, by the step's seconds and
+            by the number of GPUs (``tokens_per_second``).
+        seconds_left: The time that the steps and validations ahead will take, if they take as long as the last few.
+        name: The run's name.
+        steps_done: Steps in which weights were updated.
+        rewards: The mean reward of every trained step.
+        accuracies: The accuracy of every validation.
+        outcomes: How many episodes ended in which way: those of ``outcomes_of``.
+        outcomes_of: The step or the validation whose episodes are counted, in words.
+        tool_errors: Calls among ``tool_calls`` that returned an error.
+        tool_seconds: Mean time from a call to its answer, over the episodes of ``outcomes_of``.
+        staleness: Steps by which the weights that an episode was begun with were older than those that it trained:
+            their mean over the episodes of the last trained step.
+        max_staleness: The most of them.
+        gpus: GPUs that train, or processes where there are none.
+        seconds: Wall time of the run, over all its starts.
+        work: What the trainer does, if it says so.
+        alarms: Signs that the run no longer learns, the last at the end.
+    """
 
     phase: str
     step: int
@@ -24,6 +68,29 @@ class Status:
     tool_calls: int = 0
     tokens_per_second: float | None = None
     seconds_left: float | None = None
+    name: str = ""
+    steps_done: int = 0
+    rewards: tuple[float, ...] = ()
+    accuracies: tuple[float, ...] = ()
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    outcomes_of: str = ""
+    tool_errors: int = 0
+    tool_seconds: float | None = None
+    staleness: float | None = None
+    max_staleness: float | None = None
+    gpus: int = 1
+    seconds: float = 0.0
+    work: Work | None = None
+    alarms: tuple[str, ...] = ()
+
+    @property
+    def stage(self) -> str:
+        """The part of a step: ``start``, ``validation``, ``rollout`` or ``update``, once all episodes were played."""
+        if self.phase == "starting":
+            return "start"
+        if self.phase == "training":
+            return "rollout" if self.episodes < self.episodes_expected else "update"
+        return self.phase
 
     def text(self) -> str:
         """The state in one line."""
@@ -42,7 +109,7 @@ class Status:
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.0f} tokens/s")
         if self.seconds_left is not None:
-            parts.append(f"{_clock(self.seconds_left)} left")
+            parts.append(f"{clock(self.seconds_left)} left")
         return " · ".join(parts)
 
 
@@ -98,7 +165,7 @@ class LineProgress(NoProgress):
 
 
 class LiveProgress(NoProgress):
-    """A line that is updated in place, with one line per milestone above it."""
+    """One line that is updated in place, with one line per milestone above it."""
 
     def __init__(self, console: Console):
         self._console = console
@@ -124,23 +191,34 @@ class LiveProgress(NoProgress):
         line.add_row(
             Text("●", style="green"),
             Text(status.text()),
-            Text(_clock(time.monotonic() - self._began), "dim"),
+            Text(clock(time.monotonic() - self._began), "dim"),
         )
         self._live.update(line)
 
 
 def progress_for(console: Console, *, quiet: bool) -> Progress:
-    """The kind of progress that suits the console."""
+    """The kind of progress that suits the console, for what is shown in one line."""
     if quiet:
         return NoProgress()
-    return LiveProgress(console) if console.is_terminal else LineProgress(console)
+    return LiveProgress(console) if is_live(console) else LineProgress(console)
+
+
+def is_live(console: Console) -> bool:
+    """Whether the console is a terminal on which lines can be written anew; FORCE_COLOR alone makes none."""
+    return console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 def _show(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _clock(seconds: float) -> str:
+def validation_name(step: int) -> str:
+    """The validation after a step, in words."""
+    return f"validation after step {step}" if step else "validation before training"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as ``1:05`` or ``2:00:05``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

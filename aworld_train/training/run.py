@@ -24,6 +24,7 @@ from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import EnvText
 from aworld_train.recipe.reward_checks import reward_remarks
+from aworld_train.recipe.trackers import tracker_remarks
 from aworld_train.training.attempt import Attempt
 from aworld_train.training.curve import draw_curve
 from aworld_train.training.placement import Placement
@@ -100,7 +101,8 @@ def train(
             first = Attempt(recipe, plan, folder, summary, val_data, stop_request)
             if first.from_step < recipe.trainer.steps:
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
-                for remark in (placement.remark, *reward_remarks(recipe, scorers), tool_parser):
+                remarks = [*reward_remarks(recipe, scorers), *tracker_remarks(recipe, folder.path)]
+                for remark in (placement.remark, *remarks, tool_parser):
                     if remark:
                         progress.note(remark)
             _complete(

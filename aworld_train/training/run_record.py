@@ -25,6 +25,7 @@ class EpisodeCounts:
     correct_with_tool: float = 0.0
     tool_calls: int = 0
     tool_errors: int = 0
+    tool_seconds: float = 0.0
     environment_losses: int = 0
     rows: int = 0
     row_tokens: int = 0
@@ -52,6 +53,7 @@ class EpisodeCounts:
         self.episodes += 1
         self.tool_calls += line.get("tool_calls", 0)
         self.tool_errors += line.get("tool_errors", 0)
+        self.tool_seconds += line.get("tool_seconds", 0.0)
         self.outcomes[line["outcome"]] += 1
         self.branches.update(line.get("branches", {}))
         self.format_misses.update(line.get("format_misses", {}))
@@ -158,6 +160,8 @@ class RunRecord:
         """The present phase (``starting``, ``validation`` or ``training``), its step, and that step's episodes."""
         step = self.rows.last_trained
         played_step = max(self.training, default=0)
+        if played_step > step and played_step in self.validation:
+            return "validation", played_step, self.validation[played_step]
         if played_step > step:
             return "training", played_step, self.training[played_step]
         if step in self.validation and "val_accuracy" not in self.rows.rows.get(step, {}):

@@ -4,7 +4,9 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.compose import on_cpu
@@ -42,7 +44,12 @@ def verl_command(run_dir: Path) -> list[str]:
 
 
 def verl_environment(
-    recipe: Recipe, logger_file: Path, private: PrivateFolder, nodes: Nodes | None = None
+    recipe: Recipe,
+    logger_file: Path,
+    private: PrivateFolder,
+    nodes: Nodes | None = None,
+    *,
+    trackers: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Variables for VeRL and the private Ray, which are added to the process's own.
 
@@ -51,6 +58,7 @@ def verl_environment(
         logger_file: The file to which VeRL appends its metrics.
         private: The filled private folder of this start.
         nodes: The machines of the run; None is this one.
+        trackers: Variables of the run's trackers.
     """
     return {
         # VeRL leaves lock files in the directory for temporary files; this directory is removed with the run.
@@ -72,10 +80,17 @@ def verl_environment(
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
         **_of_every_process(recipe, logger_file),
+        **trackers,
     }
 
 
-def cluster_environment(recipe: Recipe, logger_file: Path, rendezvous: Path) -> dict[str, str]:
+def cluster_environment(
+    recipe: Recipe,
+    logger_file: Path,
+    rendezvous: Path,
+    *,
+    trackers: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
     """Variables for VeRL on a Ray cluster that is there already; they reach its workers by ``forwarding``.
 
     Ray's address, its token, temporary folders and network interfaces are the cluster's own.
@@ -84,6 +99,7 @@ def cluster_environment(recipe: Recipe, logger_file: Path, rendezvous: Path) -> 
         recipe: The recipe of the run.
         logger_file: The file to which VeRL appends its metrics.
         rendezvous: A folder that every node can reach, for this start alone: what it holds is removed.
+        trackers: Variables of the run's trackers.
     """
     shutil.rmtree(rendezvous, ignore_errors=True)
     rendezvous.mkdir(mode=0o700)
@@ -92,6 +108,7 @@ def cluster_environment(recipe: Recipe, logger_file: Path, rendezvous: Path) -> 
         QUEUE_SECRET_VARIABLE: secrets.token_hex(SECRET_BYTES),
         RENDEZVOUS_VARIABLE: str(rendezvous),
         **_of_every_process(recipe, logger_file),
+        **trackers,
     }
     return {**variables, FORWARDED_VARIABLE: forwarded_names(variables)}
 

@@ -252,7 +252,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
     return {
         "trainer.project_name": trainer.project,
         "trainer.experiment_name": recipe.name,
-        "trainer.logger": [*ALWAYS_LOGGED, *trainer.loggers],
+        "trainer.logger": [*ALWAYS_LOGGED, *(() if val_only else trainer.loggers)],
         "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
         "trainer.nnodes": recipe.cluster.nodes,
         "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,

@@ -17,6 +17,7 @@ from aworld_train.adapter.verl.compose import AGENT_FILE, CONFIG_FILE, agent_fil
 from aworld_train.adapter.verl.metrics import VerlStepReader
 from aworld_train.adapter.verl.owned_keys import OWNED_KEYS
 from aworld_train.adapter.verl.private_folder import PrivateFolder
+from aworld_train.adapter.verl.trackers import tracker_environment
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
 
@@ -46,11 +47,13 @@ class VerlFramework:
         from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
         def environment(start: StartFiles) -> Mapping[str, str]:
+            trackers = tracker_environment(recipe, folder) if mode is RunMode.train else {}
             if joins_cluster(recipe):
-                return cluster_environment(recipe, start.metrics, folder.resolve() / _RENDEZVOUS)
+                rendezvous = folder.resolve() / _RENDEZVOUS
+                return cluster_environment(recipe, start.metrics, rendezvous, trackers=trackers)
             private = PrivateFolder(start.private)
             private.fill()
-            return verl_environment(recipe, start.metrics, private, start.nodes)
+            return verl_environment(recipe, start.metrics, private, start.nodes, trackers=trackers)
 
         config = compose(recipe, folder, val_only=mode is RunMode.measure)
         return RunPlan(

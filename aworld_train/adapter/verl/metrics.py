@@ -22,6 +22,9 @@ _NAMES = {
     "rollout_probs_diff_max": "training/rollout_probs_diff_max",
     "tokens_per_second": "perf/throughput",
     "seconds": "timing_s/step",
+    "val_seconds": "timing_s/testing",
+    "staleness": "training/off_policy/trajectory_staleness_worst/mean",
+    "max_staleness": "training/off_policy/trajectory_staleness_worst/max",
     "memory_gb": "actor/perf/cpu_memory_used_gb",
 }
 

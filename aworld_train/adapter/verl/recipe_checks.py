@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from aworld_train.adapter.verl.compose import on_cpu, raw_key_faults
+from aworld_train.adapter.verl.compose import joins_cluster, on_cpu, raw_key_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
+from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.secret_keys import looks_secret
@@ -30,6 +31,8 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _raw_values(recipe)
     yield from _without_gpu(recipe)
     yield from name_faults(recipe)
+    if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
+        yield from tracker_faults(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     for path, text in raw_key_faults(recipe):

@@ -24,6 +24,7 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
 from aworld_train.waits import report, waiting
 
 _HEAD_RESOURCE = "node:__internal_head__"
@@ -39,16 +40,47 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         inherited = super().run
         # Ray wraps methods and copies VeRL's class by value, so `run` does not use the globals of its module.
         called_by_run = inspect.unwrap(inherited.__func__).__globals__
-        keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         run_dir = Path(os.environ[RUN_DIR_VARIABLE])
+        track_as_one_run(run_dir)
+        keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         save_on_request(run_dir / SAVE_REQUEST)
         report_phases(run_dir)
+        prepare_trackers(
+            config.trainer.logger,
+            run_dir,
+            project=config.trainer.project_name,
+            run=config.trainer.experiment_name,
+        )
         inherited(config)
 
 
 def on_first_node(runner: Any) -> Any:
     """The controller's class, whose process Ray starts beside Ray's head, where the run's command is."""
     return ray.remote(resources={_HEAD_RESOURCE: 0.001})(runner.__ray_metadata__.modified_class)
+
+
+def track_as_one_run(run_dir: Path) -> None:
+    """Make trackers, in this process, have every step of the run, and how it ended, whatever an earlier start left."""
+    tracking: Any = trainer_base.Tracking
+
+    class Tracking(tracking):  # type: ignore[misc]
+        def __init__(self, **options: Any):
+            super().__init__(**options)
+            if "wandb" in self.logger:
+                repeat_earlier_steps(run_dir)
+
+        def log(self, data: Any, step: int, backend: Any = None) -> None:
+            super().log(data, step, backend)
+            if "tensorboard" in self.logger:
+                # PyTorch's writer holds what it was given for up to two minutes, and a killed run would lose it.
+                self.logger["tensorboard"].writer.flush()
+
+        def finish(self, exit_code: int = 0) -> None:
+            if "mlflow" in self.logger:
+                finish_mlflow(exit_code)
+            super().finish(exit_code)
+
+    trainer_base.Tracking = Tracking
 
 
 def keep_references(config: Any, called_by_run: dict[str, Any]) -> None:

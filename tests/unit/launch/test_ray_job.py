@@ -206,6 +206,11 @@ def test_a_job_gets_what_the_recipe_needs_and_nothing_else_of_the_shell(
     own = job_variables(read(tree, ["env.docker_dir=calculator-mcp-server", "trainer.loggers=[wandb]"]))
     assert "MCP_SERVER_TOKEN" not in own
     assert own["WANDB_API_KEY"] == "wandb"
+    monkeypatch.setenv("TENSORBOARD_DIR", "/shared/tensorboard")
+    assert (
+        job_variables(read(tree, ["trainer.loggers=[tensorboard]"]))["TENSORBOARD_DIR"]
+        == "/shared/tensorboard"
+    )
 
 
 def test_the_head_reads_the_job_of_this_launch_alone(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_all_unknown_names_are_named_at_once() -> None:
     [
         "algorithm.name=rloo",
         "algorithm.loss_aggregation=seq-mean-token-sum",
-        "trainer.loggers=[wandb,mlflow,tensorboard]",
+        "trainer.loggers=[wandb,tensorboard]",
         "verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo",
         "verl.algorithm.kl_penalty=k3+",
         "verl.algorithm.rollout_correction.rollout_is=null",

@@ -1,0 +1,200 @@
+"""Computes what a progress display shows of a run: every figure comes from the run's records."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aworld_train import waits
+from aworld_train.recipe.schema import Recipe
+from aworld_train.training.progress import Progress, Status, Work, validation_name
+from aworld_train.training.run_record import EpisodeCounts, RunRecord
+from aworld_train.training.step_rows import StepRows
+
+_MAX_REPORT_AGE = 3 * waits.WRITE_SECONDS
+_RECENT = 5  # steps, or validations, whose median duration the time left is computed from
+
+
+class RunStatus:
+    """The state of a run, computed from its record.
+
+    Args:
+        recipe: The recipe.
+        record: The run's record, which somebody else refreshes.
+        val_tasks: Tasks of a validation.
+    """
+
+    def __init__(self, recipe: Recipe, record: RunRecord, val_tasks: int):
+        self._record = record
+        self._gpus = recipe.cluster.nodes * recipe.cluster.gpus_per_node
+        self._val_every = recipe.trainer.val_every
+        self.expected = {
+            "training": recipe.trainer.batch_size * recipe.rollout.n,
+            "validation": recipe.rollout.val_n * val_tasks,
+            "starting": 0,
+        }
+        self._clock = _StepClock()
+        self._shown = (record.rows.last_trained, 0)
+
+    def show(self, progress: Progress, work: Work | None = None) -> None:
+        """Show the present state, and each step or validation that has ended since the last call as a milestone.
+
+        Args:
+            progress: Shows it.
+            work: What the trainer does, if it says so; left out if it has said so in an earlier part of the step.
+        """
+        status = self.current()
+        if work is not None and work.age <= self._clock.stage_seconds(status):
+            status = replace(status, work=work)
+        ended = (status.steps_done, len(status.accuracies))
+        if ended != self._shown:
+            self._shown = ended
+            milestone = replace(status, phase="training", step=status.steps_done, episodes=0)
+            progress.update(milestone, milestone=True)
+        progress.update(status, milestone=False)
+
+    def current(self) -> Status:
+        """The present state, without what the trainer says."""
+        record, summary = self._record, self._record.summary
+        phase, step, counts = record.current()
+        rows = record.rows
+        trained = {n: row for n, row in sorted(rows.rows.items()) if "loss" in row}
+        last = trained.get(rows.last_trained, {})
+        accuracies = tuple(
+            row["val_accuracy"] for _, row in sorted(rows.rows.items()) if "val_accuracy" in row
+        )
+        self._clock.observe(phase, rows)
+        shown, shown_of = self._shown_episodes(phase, step, counts)
+        return Status(
+            phase=phase,
+            step=step,
+            steps=summary.steps_planned,
+            episodes=counts.episodes,
+            episodes_expected=self.expected[phase],
+            reward=last.get("reward"),
+            accuracy=accuracies[-1] if accuracies else None,
+            tool_calls=summary.tool_calls,
+            tokens_per_second=last.get("tokens_per_second"),
+            seconds_left=self._seconds_left(),
+            name=summary.name,
+            steps_done=max(rows.last_trained, record.from_step),
+            rewards=tuple(row["reward"] for row in trained.values() if row.get("reward") is not None),
+            accuracies=accuracies,
+            outcomes=dict(shown.outcomes.most_common()),
+            outcomes_of=shown_of,
+            tool_errors=summary.tool_errors,
+            tool_seconds=shown.tool_seconds / shown.tool_calls if shown.tool_calls else None,
+            staleness=last.get("staleness"),
+            max_staleness=last.get("max_staleness"),
+            gpus=self._gpus,
+            seconds=summary.seconds,
+            alarms=tuple(f"step {alarm['step']}: {alarm['text']}" for alarm in summary.alarms),
+        )
+
+    def _shown_episodes(self, phase: str, step: int, counts: EpisodeCounts) -> tuple[EpisodeCounts, str]:
+        """The episodes of the present step or validation, once there are any, else those of the last step."""
+        if counts.episodes:
+            return counts, validation_name(step) if phase == "validation" else f"step {step}"
+        if played := max(self._record.training, default=0):
+            return self._record.training[played], f"step {played}"
+        if self._record.validation:
+            step, counts = max(self._record.validation.items())
+            return counts, validation_name(step)
+        return EpisodeCounts(), ""
+
+    def _seconds_left(self) -> float | None:
+        """Seconds to the end of the run: the median of the last steps for each step ahead, and likewise validations.
+
+        What has passed since the last step or validation ended is taken off. A step takes as long as this process saw
+        it take, which is a little more than the framework measures. Before this start has ended one, the steps that
+        are recorded count.
+        """
+        record = self._record
+        rows, steps = record.rows, record.summary.steps_planned
+        all_rows = [row for _, row in sorted(rows.rows.items())]
+        step_seconds = _recent_median(self._clock.step_seconds) or _recent_median(
+            _figures(all_rows, "seconds")
+        )
+        if step_seconds is None:
+            return None
+        val_seconds = (
+            _recent_median(_figures(all_rows, "val_seconds")) or self._clock.first_validation_seconds or 0.0
+        )
+        first = max(rows.last_trained, record.from_step) + 1
+        ahead = [
+            step_seconds + (val_seconds if step == steps or step % self._val_every == 0 else 0.0)
+            for step in range(first, steps + 1)
+        ]
+        return max(0.0, ahead[0] - self._clock.since_end) + sum(ahead[1:]) if ahead else 0.0
+
+
+def trainer_work(run_dir: Path) -> Work | None:
+    """What the trainer of a run does, as it has reported last: the innermost of the phases that it measures."""
+    phases = [
+        Work(wait.name, wait.seconds + process.age, process.age)
+        for process in waits.read(run_dir)
+        if process.role == "trainer" and process.age <= _MAX_REPORT_AGE
+        for wait in process.waits
+        if wait.kind == "phase" and wait.name != "step"
+    ]
+    return min(phases, key=lambda work: work.seconds, default=None)
+
+
+class _StepClock:
+    """When steps and validations of this start ended, by this process's clock.
+
+    Attributes:
+        step_seconds: What each step took, without its validation; of steps that ended together, their mean.
+        first_validation_seconds: From the first episode of the validation before the first step to its end: no record
+            has it.
+    """
+
+    def __init__(self) -> None:
+        self.step_seconds: list[float] = []
+        self.first_validation_seconds: float | None = None
+        self._ended: tuple[int, int] | None = None
+        self._last_end: float | None = None
+        self._validating_since: float | None = None
+        self._stage = (0, "")
+        self._stage_since = 0.0
+
+    @property
+    def since_end(self) -> float:
+        """Seconds since the last step or validation ended; 0 before the first."""
+        return 0.0 if self._last_end is None else time.monotonic() - self._last_end
+
+    def stage_seconds(self, status: Status) -> float:
+        """For how long the step has been in its present part."""
+        now, stage = time.monotonic(), (status.step, status.stage)
+        if stage != self._stage:
+            self._stage, self._stage_since = stage, now
+        return now - self._stage_since
+
+    def observe(self, phase: str, rows: StepRows) -> None:
+        """Look at the present phase and at the rows of what has ended."""
+        now = time.monotonic()
+        if phase == "validation" and self._validating_since is None:
+            self._validating_since = now
+        ended = (rows.last_trained, len(rows.validated))
+        if self._ended is not None and ended != self._ended:
+            self._count(now, self._ended[0], rows)
+            self._last_end = now
+        self._ended = ended
+
+    def _count(self, now: float, last_step: int, rows: StepRows) -> None:
+        steps = range(last_step + 1, rows.last_trained + 1)
+        if self._last_end is not None and steps:
+            validating = sum(_figures([rows.rows.get(step, {}) for step in steps], "val_seconds"))
+            self.step_seconds.append(max(0.0, now - self._last_end - validating) / len(steps))
+        elif not steps and self._validating_since is not None:
+            self.first_validation_seconds = now - self._validating_since
+
+
+def _figures(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [value for row in rows if isinstance(value := row.get(key), int | float)]
+
+
+def _recent_median(seconds: Sequence[float]) -> float | None:
+    return statistics.median(seconds[-_RECENT:]) if seconds else None
