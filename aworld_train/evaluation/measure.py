@@ -27,6 +27,7 @@ from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.tree import merge
 from aworld_train.training.environment import run_environment
+from aworld_train.training.first_prompt import FirstPromptCheck
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run import terminate_as_interrupt
 from aworld_train.training.run_record import EpisodeCounts
@@ -179,16 +180,17 @@ class _Measurement:
                 progress.note(remark)
             self._stall.environment = environment
             self._stall.reset()
-            run_plan(
-                self._framework,
-                plan,
-                self._folder,
-                environment,
-                recovery_timeout=recipe.env.recovery_timeout,
-                metrics_file=self._folder / "logs" / "metrics.jsonl",
-                watch=lambda: self._watch(progress),
-                worst_cause=self._last_cause,
-            )
+            with FirstPromptCheck(recipe, plan, environment, progress.note) as prompts:
+                run_plan(
+                    self._framework,
+                    plan,
+                    self._folder,
+                    environment,
+                    recovery_timeout=recipe.env.recovery_timeout,
+                    metrics_file=self._folder / "logs" / "metrics.jsonl",
+                    watch=lambda: self._watch(progress) or prompts.reason_to_stop(),
+                    worst_cause=self._last_cause,
+                )
         self._read()
         model, files = recipe.model.location, recipe.dataset.val_files
         assert model is not None

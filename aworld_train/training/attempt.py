@@ -9,6 +9,7 @@ from aworld_train.masking import mask
 from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.environment import RunEnvironment, run_environment
+from aworld_train.training.first_prompt import FirstPromptCheck
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
 from aworld_train.training.run_folder import RunFolder
@@ -93,20 +94,21 @@ class Attempt:
         self._stall.environment = environment
         self._stall.reset()
         try:
-            run_plan(
-                self.folder.framework,
-                self._plan,
-                self.folder.path,
-                environment,
-                recovery_timeout=self._recipe.env.recovery_timeout,
-                metrics_file=self._metrics_file,
-                watch=lambda: self._watch(progress),
-                note=progress.note,
-                worst_cause=self._record.worst_cause,
-                # A step with a checkpoint and without metrics is validated again, so that it gets a row.
-                validate_first=self.from_step == 0 or self.from_step not in self._record.rows.rows,
-                nodes=placement.nodes,
-            )
+            with FirstPromptCheck(self._recipe, self._plan, environment, progress.note) as prompts:
+                run_plan(
+                    self.folder.framework,
+                    self._plan,
+                    self.folder.path,
+                    environment,
+                    recovery_timeout=self._recipe.env.recovery_timeout,
+                    metrics_file=self._metrics_file,
+                    watch=lambda: self._watch(progress) or prompts.reason_to_stop(),
+                    note=progress.note,
+                    worst_cause=self._record.worst_cause,
+                    # A step with a checkpoint and without metrics is validated again, so that it gets a row.
+                    validate_first=self.from_step == 0 or self.from_step not in self._record.rows.rows,
+                    nodes=placement.nodes,
+                )
         except AworldTrainError as error:
             self._refresh()
             done, planned = self.summary.steps_done, self.summary.steps_planned

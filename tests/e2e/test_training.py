@@ -95,3 +95,18 @@ def test_two_ranks_with_two_replicas_and_a_kl_loss_train(workspace: Workspace) -
         )
     )
     assert len(shards) == 2
+
+
+def test_a_run_whose_first_prompts_do_not_fit_ends_before_an_episode(workspace: Workspace) -> None:
+    done = workspace.run(
+        "train", "recipes/quickstart.yaml", "name=short", *SMALL, "dataset.max_prompt_tokens=20"
+    )
+    assert done.returncode == 1
+    assert (
+        "No first prompt fits into dataset.max_prompt_tokens (20): that of the shortest task has "
+        in done.stderr
+    )
+    assert "of them for the schemas of 1 tool (the longest: " in done.stderr
+    assert not (workspace.runs / "short" / "traces" / "episodes.jsonl").exists() or not workspace.episodes(
+        "short"
+    )

@@ -1,0 +1,138 @@
+"""Measures the first prompts of a run, tools included, in a process of its own, because that loads transformers.
+
+The schemas of many tools are longer than most tasks, and are known only when the environment runs. If no task's prompt
+fits, every episode would end before its first turn.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import yaml
+
+from aworld_train.adapter.episodes.agent import tool_server
+from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
+from aworld_train.rollout.cassette import RecordedTools
+from aworld_train.rollout.messages import Message
+
+_SHOWN_TOOLS = 3
+
+
+@dataclass(frozen=True)
+class FirstPrompts:
+    """The lengths of first prompts, in tokens.
+
+    Attributes:
+        shortest: Of the shortest task.
+        longest: Of the longest task.
+        tools: The part of each that describes tools.
+        tool_count: How many tools there are.
+        largest: The tools with the longest descriptions, and their tokens.
+    """
+
+    shortest: int
+    longest: int
+    tools: int
+    tool_count: int
+    largest: dict[str, int]
+
+    def fault(self, limit: int) -> str | None:
+        """Why no episode can begin with prompts of at most ``limit`` tokens; None if some can."""
+        if self.shortest <= limit:
+            return None
+        return (
+            f"No first prompt fits into dataset.max_prompt_tokens ({limit}): that of the shortest task has "
+            f"{self.shortest} tokens{self._tools()}. Set dataset.max_prompt_tokens to {self.longest} or more"
+            + (", or name fewer servers in env.servers." if self.tool_count else ".")
+        )
+
+    def remark(self, limit: int) -> str | None:
+        """What a user should know about prompts that are longer than ``limit``; None if all fit."""
+        if self.longest <= limit:
+            return None
+        return (
+            f"The first prompt of the longest task has {self.longest} tokens{self._tools()}, more than "
+            f"dataset.max_prompt_tokens ({limit}): episodes of such tasks end before their first turn."
+        )
+
+    def _tools(self) -> str:
+        if not self.tool_count:
+            return ""
+        largest = ", ".join(f"{name} {tokens}" for name, tokens in self.largest.items())
+        tools = "1 tool" if self.tool_count == 1 else f"{self.tool_count} tools"
+        return f", {self.tools} of them for the schemas of {tools} (the longest: {largest})"
+
+
+def measure(
+    settings: EpisodeSettings, model: str, options: Mapping[str, Any], datasets: Sequence[str]
+) -> FirstPrompts | None:
+    """Measure the first prompts of a run.
+
+    Args:
+        settings: How episodes are played; the tools' address is in the environment.
+        model: The model's folder.
+        options: Further arguments of its chat template.
+        datasets: Parquet files of tasks.
+
+    Returns:
+        The lengths; None if there is no task.
+    """
+    from transformers import AutoTokenizer
+
+    from aworld_train.rollout.template import ChatTemplate
+
+    tools = asyncio.run(_schemas(settings))
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    template = ChatTemplate(tokenizer, [], options)
+    extremes = _shortest_and_longest(datasets)
+    if not extremes:
+        return None
+    system = settings.agent["system_prompt"]
+    first = [Message("system", system)] if system else []
+    prompts = [[*first, *(Message.read(message) for message in prompt)] for prompt in extremes]
+    lengths = [len(template.initial(prompt, tools)) for prompt in prompts]
+    without_tools = len(template.initial(prompts[0], []))
+    by_tool = {
+        tool["function"]["name"]: len(template.initial(prompts[0], [tool])) - without_tools for tool in tools
+    }
+    largest = sorted(by_tool.items(), key=lambda entry: -entry[1])[:_SHOWN_TOOLS]
+    return FirstPrompts(
+        min(lengths),
+        max(lengths),
+        lengths[0] - without_tools,
+        len(tools),
+        dict(largest),
+    )
+
+
+async def _schemas(settings: EpisodeSettings) -> list[dict[str, Any]]:
+    server = tool_server(
+        settings.agent["tool_timeout"], settings.agent["episode_timeout"], list(settings.env["servers"])
+    )
+    async with RecordedTools(server, settings.cassette) as tools:
+        return await tools.schemas()
+
+
+def _shortest_and_longest(datasets: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """The prompts with the fewest and the most characters."""
+    import pyarrow.parquet as pq
+
+    extremes: list[tuple[int, list[dict[str, Any]]]] = []
+    for file in datasets:
+        for prompt in pq.read_table(file, columns=["prompt"]).column("prompt").to_pylist():
+            extremes.append((sum(len(str(message["content"])) for message in prompt), prompt))
+            extremes = [min(extremes, key=_size), max(extremes, key=_size)]
+    return [prompt for _, prompt in extremes]
+
+
+def _size(entry: tuple[int, Any]) -> int:
+    return entry[0]
+
+
+if __name__ == "__main__":
+    settings, *rest = json.load(sys.stdin)
+    prompts = measure(settings_from(yaml.safe_load(settings)), *rest)
+    json.dump(asdict(prompts) if prompts else None, sys.stdout)

@@ -1,0 +1,81 @@
+"""Looks, while a run starts, whether its first prompts fit, and ends the run if none does."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Self
+
+from aworld_train.adapter.base import RunPlan
+from aworld_train.adapter.episodes import first_prompt
+from aworld_train.adapter.episodes.first_prompt import FirstPrompts
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.model.files import local_folder
+from aworld_train.recipe.schema import AGENT_KINDS, Recipe
+from aworld_train.training.environment import RunEnvironment
+
+
+class FirstPromptCheck:
+    """A process that measures the first prompts of a run whose agent is the built-in loop.
+
+    Args:
+        recipe: The recipe.
+        plan: Its plan, which has the settings of the episodes.
+        environment: The tool environment, which runs.
+        note: Takes a sentence about prompts that are too long, if others fit.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        plan: RunPlan,
+        environment: RunEnvironment,
+        note: Callable[[str], None],
+    ):
+        self._limit = recipe.dataset.max_prompt_tokens
+        self._note = note
+        self._process: subprocess.Popen[str] | None = None
+        model = local_folder(recipe.model.location)
+        settings = plan.files.get(EPISODES_FILE)
+        if model is None or settings is None or any(getattr(recipe.agent, kind) for kind in AGENT_KINDS):
+            return
+        datasets = [*recipe.dataset.train_files, *recipe.dataset.val_files]
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", first_prompt.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **environment.variables()},
+        )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as question:
+            json.dump([settings, str(model), dict(plan.template_options), datasets], question)
+        self._process.stdin = None  # `communicate` fails with one that is closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def reason_to_stop(self) -> str | None:
+        """Why no episode can begin, once that is known; None before, and if some can or it cannot be measured."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        output, _ = self._process.communicate()
+        failed, self._process = self._process.returncode != 0, None
+        content = None if failed else json.loads(output)
+        if content is None:
+            return None
+        prompts = FirstPrompts(**content)
+        if fault := prompts.fault(self._limit):
+            return fault
+        if remark := prompts.remark(self._limit):
+            self._note(remark)
+        return None
