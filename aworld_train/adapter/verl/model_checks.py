@@ -27,6 +27,13 @@ def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("rollout", "tensor_parallel"),
             f"`rollout.tensor_parallel` ({tensor_parallel}) must divide the {heads} attention heads of the model",
         )
+    elif kv_heads and max(kv_heads, tensor_parallel) % min(kv_heads, tensor_parallel):
+        # vllm/model_executor/models: each GPU has some key and value heads, or several GPUs have the same one.
+        yield (
+            ("rollout", "tensor_parallel"),
+            f"`rollout.tensor_parallel` ({tensor_parallel}) must divide the {kv_heads} key and value heads of the "
+            "model, or be a multiple of them",
+        )
     if heads % sequence_parallel:  # verl/models/transformers/monkey_patch.py, as the next one
         yield (
             ("trainer", "sequence_parallel"),

@@ -6,6 +6,7 @@ from typing import Any
 from aworld_train.adapter.verl.compose import joins_cluster, on_cpu, raw_key_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
+from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Recipe
@@ -35,6 +36,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield from tracker_faults(recipe)
     yield from _estimator(recipe)
     yield from model_faults(recipe)
+    yield from size_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 

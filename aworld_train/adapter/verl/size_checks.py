@@ -1,0 +1,117 @@
+"""Sizes that VeRL and its engine vLLM refuse only after a run has started, each with the place where they do."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.recipe.interpolation import has_lookup
+from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.tree import KeyPath
+
+MAX_LORA_RANK = 512
+"""Of vLLM, as verl/workers/rollout/vllm_rollout/utils.py has it where vLLM cannot be asked."""
+BATCHED_TOKENS = 8192
+"""Tokens of one pass of vLLM by VeRL's default, `rollout.max_num_batched_tokens`."""
+_ROLLOUT = "actor_rollout_ref.rollout"
+_THRESHOLD = "trainer.v1.sampler.max_off_policy_threshold"
+_STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
+
+
+def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """Sizes of a checked recipe that do not go together: the recipe's key, and one sentence for each."""
+    yield from _batch(recipe)
+    yield from _samplers(recipe)
+    if recipe.rollout.engine is Engine.vllm:
+        yield from _engine(recipe)
+        yield from _dynamic(recipe)
+        yield from _padding(recipe)
+
+
+def _batch(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/utils/config.py, validate_config: it counts every rank, those that share a sequence too."""
+    trainer, ranks = recipe.trainer, recipe.cluster.ranks
+    episodes = trainer.batch_size * recipe.rollout.n
+    shares = max(1, ranks // trainer.sequence_parallel)
+    if trainer.dynamic_batches or episodes % shares or episodes % ranks == 0:
+        return  # `recipe.checks` names a batch that cannot even be shared
+    yield (
+        ("trainer", "batch_size"),
+        f"the {episodes} episodes of one step (`trainer.batch_size` {trainer.batch_size} times `rollout.n` "
+        f"{recipe.rollout.n}) must be a multiple of all {ranks} ranks; change one of them, or set "
+        "`trainer.dynamic_batches` to true, with which VeRL does not ask for it",
+    )
+
+
+def _engine(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    rollout, per_node = recipe.rollout, recipe.cluster.gpus_per_node
+    parallel = rollout.tensor_parallel
+    # verl/workers/rollout/replica.py: an engine has GPUs of one machine, or all GPUs of several.
+    if recipe.cluster.ranks % parallel == 0 and max(parallel, per_node) % min(parallel, per_node):
+        yield (
+            ("rollout", "tensor_parallel"),
+            f"`rollout.tensor_parallel` ({parallel}) must divide `cluster.gpus_per_node` ({per_node}) or be a multiple "
+            "of it: an engine has some GPUs of one machine, or all GPUs of several",
+        )
+    rank = recipe.model.lora.rank
+    if rank > MAX_LORA_RANK:
+        yield (
+            ("model", "lora", "rank"),
+            f"`model.lora.rank` is {rank}, and vLLM takes ranks up to {MAX_LORA_RANK}; lower it, or set 0 to train all "
+            "weights",
+        )
+    tokens = value_at(recipe.raw, f"{_ROLLOUT}.max_num_batched_tokens")
+    tokens = tokens if _is_whole(tokens) else BATCHED_TOKENS
+    if value_at(recipe.raw, f"{_ROLLOUT}.enable_chunked_prefill") is False:
+        tokens = max(tokens, recipe.dataset.max_prompt_tokens + rollout.max_response_tokens)  # VeRL raises it
+    if rollout.max_running > tokens:  # vllm/config/scheduler.py, verify_max_model_len
+        yield (
+            ("rollout", "max_running"),
+            f"`rollout.max_running` is {rollout.max_running}, and the engine takes {tokens} tokens in one pass, at "
+            f"least one for each sequence; lower it, or raise `verl.{_ROLLOUT}.max_num_batched_tokens`",
+        )
+
+
+def _dynamic(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/workers/engine_workers.py compares both, when the workers are built."""
+    key = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
+    value = value_at(recipe.raw, key)
+    if isinstance(value, bool) and value is not recipe.trainer.dynamic_batches:
+        yield (
+            ("verl", *key.split(".")),
+            f"verl.{key} is {str(value).lower()}, and trainer.dynamic_batches "
+            f"{str(recipe.trainer.dynamic_batches).lower()}; VeRL has one for both, so leave verl.{key} out.",
+        )
+
+
+def _padding(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/workers/config/actor.py, FSDPActorConfig.validate."""
+    key = "actor_rollout_ref.model.use_remove_padding"
+    if recipe.trainer.sequence_parallel > 1 and value_at(recipe.raw, key) is False:
+        yield (
+            ("verl", *key.split(".")),
+            f"verl.{key} is false, and trainer.sequence_parallel ({recipe.trainer.sequence_parallel}) divides "
+            f"sequences without padding only. Leave verl.{key} out, or set trainer.sequence_parallel to 1.",
+        )
+
+
+def _samplers(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """verl/trainer/ppo/v1: the filter of groups and the replay buffer refuse these when the trainer is built."""
+    groups = value_at(recipe.raw, "algorithm.filter_groups")
+    if isinstance(groups, Mapping) and groups.get("enable") is True and not groups.get("metric", "reward"):
+        yield (
+            ("verl", "algorithm", "filter_groups", "metric"),
+            "verl.algorithm.filter_groups.metric is empty, and verl.algorithm.filter_groups.enable is true: name the "
+            "score by which groups are filtered, or leave the key out for the reward.",
+        )
+    for key in ("algorithm.filter_groups.max_inflight_gen_batches", _THRESHOLD):
+        number = value_at(recipe.raw, key)
+        if _is_whole(number) and number < 1:
+            or_null = ", or null for no limit" if key == _THRESHOLD else ""
+            yield ("verl", *key.split(".")), f"verl.{key} must be 1 or more{or_null}; it is {number}."
+    strategy = value_at(recipe.raw, _STRATEGY)
+    if isinstance(strategy, str) and not has_lookup(strategy) and strategy not in ("drop", "wait"):
+        yield ("verl", *_STRATEGY.split(".")), f"verl.{_STRATEGY} must be drop or wait; it is {strategy!r}."
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,88 @@
+"""Sizes that VeRL or vLLM would refuse after minutes are refused before, and those that they take are not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.verl.model_checks import model_faults
+from aworld_train.adapter.verl.size_checks import BATCHED_TOKENS, size_faults
+
+_GPU = ["rollout.engine=vllm"]
+_BATCH = [*_GPU, "trainer.dynamic_batches=false", "trainer.microbatch_size=1", "rollout.n=2"]
+
+
+def _faults(overrides: list[str]) -> dict[str, str]:
+    recipe = recipes.load("base/gpu-1", overrides)
+    return {".".join(key): text for key, text in size_faults(recipe)}
+
+
+def _shared(batch: int) -> list[str]:
+    return [*_BATCH, "cluster.gpus_per_node=4", "trainer.sequence_parallel=2", f"trainer.batch_size={batch}"]
+
+
+def test_a_step_is_a_multiple_of_all_ranks_even_of_those_that_share_sequences() -> None:
+    assert "the 6 episodes of one step" in _faults(_shared(3))["trainer.batch_size"]
+    assert not _faults(_shared(4))
+    assert not _faults([*_shared(3), "trainer.dynamic_batches=true"])
+
+
+@pytest.mark.parametrize(("parallel", "nodes", "per_node"), [(2, 2, 3), (3, 3, 2)])
+def test_an_engine_has_gpus_of_one_machine_or_all_of_several(
+    parallel: int, nodes: int, per_node: int
+) -> None:
+    sizes = [
+        *_BATCH,
+        "cluster.launcher=slurm",
+        f"cluster.nodes={nodes}",
+        f"cluster.gpus_per_node={per_node}",
+        "trainer.batch_size=6",
+    ]
+    assert "rollout.tensor_parallel" in _faults([*sizes, f"rollout.tensor_parallel={parallel}"])
+    assert not _faults([*sizes, f"rollout.tensor_parallel={per_node}"])
+    assert not _faults([*sizes, f"rollout.tensor_parallel={per_node * nodes}"])
+
+
+def test_the_engine_takes_no_larger_adapters() -> None:
+    assert "up to 512" in _faults([*_GPU, "model.lora.rank=513"])["model.lora.rank"]
+    assert not _faults([*_GPU, "model.lora.rank=512"])
+
+
+def test_a_pass_of_the_engine_has_a_token_for_each_sequence() -> None:
+    many = f"rollout.max_running={BATCHED_TOKENS + 1}"
+    tokens = "verl.actor_rollout_ref.rollout.max_num_batched_tokens"
+    assert "max_num_batched_tokens" in _faults([*_GPU, many])["rollout.max_running"]
+    assert not _faults([*_GPU, many, f"{tokens}={BATCHED_TOKENS + 1}"])
+    assert "rollout.max_running" in _faults([*_GPU, "rollout.max_running=256", f"{tokens}=255"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other"),
+    [
+        ("verl.algorithm.filter_groups.metric", "''", "reward"),
+        ("verl.algorithm.filter_groups.max_inflight_gen_batches", "0", "1"),
+        ("verl.trainer.v1.sampler.max_off_policy_threshold", "0", "null"),
+        ("verl.trainer.v1.sampler.max_off_policy_strategy", "keep", "wait"),
+        ("verl.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz", "true", "false"),
+    ],
+)
+def test_raw_keys_that_verl_refuses_when_the_trainer_is_built(key: str, value: str, other: str) -> None:
+    filtered = [*_GPU, "verl.algorithm.filter_groups.enable=true", "trainer.dynamic_batches=false"]
+    assert list(_faults([*filtered, f"{key}={value}"])) == [key]
+    assert not _faults([*filtered, f"{key}={other}"])
+
+
+def test_sequences_with_padding_are_not_divided() -> None:
+    padded = "verl.actor_rollout_ref.model.use_remove_padding"
+    assert list(_faults([*_shared(4), f"{padded}=false"])) == [padded]
+    assert not _faults([*_GPU, f"{padded}=false"])
+
+
+@pytest.mark.parametrize(("kv_heads", "fits"), [(3, False), (2, True), (6, True), (12, True)])
+def test_an_engine_s_gpus_share_key_and_value_heads(tmp_path: Path, kv_heads: int, fits: bool) -> None:
+    config = {"num_attention_heads": 12, "num_key_value_heads": kv_heads, "max_position_embeddings": 1 << 20}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    sizes = ["cluster.gpus_per_node=2", "rollout.tensor_parallel=2", "trainer.sequence_parallel=1"]
+    recipe = recipes.load("base/gpu-1", [*_BATCH, *sizes, "trainer.batch_size=2", f"model.path={tmp_path}"])
+    assert [".".join(key) for key, _ in model_faults(recipe)] == ([] if fits else ["rollout.tensor_parallel"])
