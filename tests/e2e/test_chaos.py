@@ -5,11 +5,14 @@
 The moments are drawn with a fixed seed. A row for each round is printed, as in docs/reliability.md.
 """
 
+import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import psutil
 import pytest
@@ -99,3 +102,64 @@ def test_a_run_that_may_restart_goes_on_by_itself(workspace: Workspace) -> None:
     assert "Restart 1 of 1" in err
     assert [row["step"] for row in workspace.metrics("restarts")] == list(range(STEPS + 1))
     assert_all_gone(everything)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_a_run_that_goes_on_where_it_was(workspace: Workspace, number: signal.Signals) -> None:
+    name = f"chaos-{number.name}"
+    process, everything = start_and_wait_for_a_checkpoint(workspace, name, number.name)
+    began = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=MAX_SECONDS)
+    sys.stdout.write(
+        f"| {number.name} to the command | {process.returncode} | {time.monotonic() - began:.0f} s |\n"
+    )
+    assert process.returncode == 130 and "Traceback" not in err
+    assert_all_gone(everything)
+    assert workspace.summary(name)["status"] == "interrupted"
+    done = resume(workspace, name)
+    assert done.returncode == 0, done.stderr
+    assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
+
+
+def test_a_run_whose_files_are_torn_goes_on_once_though_two_commands_try(workspace: Workspace) -> None:
+    name = "chaos-torn"
+    process, everything = start_and_wait_for_a_checkpoint(
+        workspace, name, "torn files", "trainer.keep_checkpoints=9"
+    )
+    victim = find(everything, *TARGETS["VeRL's driver"])
+    assert victim is not None
+    victim.kill()
+    process.communicate(timeout=MAX_SECONDS)
+    folder = workspace.runs / name
+    saved = sorted(folder.glob("checkpoints/global_step_*"), key=lambda path: int(path.name.split("_")[-1]))
+    largest = max(
+        (file for file in saved[-1].rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
+    )
+    os.truncate(largest, largest.stat().st_size // 2)
+    (folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("999")
+    for file in ("traces/episodes.jsonl", "metrics.jsonl"):
+        with (folder / file).open("a") as stream:
+            stream.write('{"step": 2, "vali')
+    again = (
+        "train",
+        "recipes/quickstart.yaml",
+        f"name={name}",
+        *RUN,
+        "trainer.keep_checkpoints=9",
+        "--resume",
+    )
+    commands = [workspace.start(*again), workspace.start(*again)]
+    ends = [command.communicate(timeout=600) for command in commands]
+    assert sorted(command.returncode for command in commands) == [0, 2], ends
+    refused = next(err for command, (_, err) in zip(commands, ends, strict=True) if command.returncode == 2)
+    assert "is in use by another process" in refused
+    assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
+    trained = Counter(line["step"] for line in workspace.episodes(name) if not line["validate"])
+    assert trained == dict.fromkeys(range(1, STEPS + 1), 16)
+    attempts = json.loads((folder / "manifest.json").read_text())["attempts"]
+    assert attempts[-1]["from_step"] == int(saved[-1].name.split("_")[-1]) - 1
+
+
+def resume(workspace: Workspace, name: str) -> "subprocess.CompletedProcess[str]":
+    return workspace.run("train", "recipes/quickstart.yaml", f"name={name}", *RUN, "--resume", "--quiet")
