@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -122,9 +123,10 @@ def _shortest_and_longest(datasets: Sequence[str]) -> list[list[dict[str, Any]]]
 
     extremes: list[tuple[int, list[dict[str, Any]]]] = []
     for file in datasets:
-        for prompt in pq.read_table(file, columns=["prompt"]).column("prompt").to_pylist():
-            extremes.append((sum(len(str(message["content"])) for message in prompt), prompt))
-            extremes = [min(extremes, key=_size), max(extremes, key=_size)]
+        for batch in pq.ParquetFile(Path(file).expanduser()).iter_batches(columns=["prompt"]):
+            for prompt in batch.column("prompt").to_pylist():
+                extremes.append((sum(len(str(message["content"])) for message in prompt), prompt))
+                extremes = [min(extremes, key=_size), max(extremes, key=_size)]
     return [prompt for _, prompt in extremes]
 
 
