@@ -95,8 +95,16 @@ async def main(folder: Path, validate_first: bool) -> None:
         await play(folder, model, val, step, validate=True)
         report(step=step, figures={}, validated=True)
 
+    def at(boundary: str) -> None:
+        """Be killed here, once, if the recipe says so."""
+        if config.get("kill_once") == boundary and not (folder / "killed").exists():
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at("began")
     if validate_first:
         await validated(done)
+    at("validated")
     if config["mode"] == RunMode.measure.value:
         return
     for step in range(done + 1, config["steps"] + 1):
@@ -107,12 +115,18 @@ async def main(folder: Path, validate_first: bool) -> None:
         if step == config.get("kill_at") and (step == 1 or step > done + 1):
             os.kill(os.getpid(), signal.SIGKILL)
         model.skill += 1
-        checkpoint = folder / "checkpoints" / str(step)
-        shutil.copytree(source, checkpoint / "model")
-        (checkpoint / "model" / SKILL).write_text(str(model.skill))
-        (checkpoint / "whole").touch()
+        at(f"played {step}")
+        if step % config.get("save_every", 1) == 0 or step == config["steps"]:
+            checkpoint = folder / "checkpoints" / str(step)
+            shutil.copytree(source, checkpoint / "model", dirs_exist_ok=True)
+            (checkpoint / "model" / SKILL).write_text(str(model.skill))
+            at(f"half saved {step}")
+            (checkpoint / "whole").touch()
+            at(f"saved {step}")
         report(step=step, figures={"reward": reward, "loss": 1 / model.skill}, validated=False)
+        at(f"reported {step}")
     await validated(config["steps"])
+    at("done")
 
 
 def report(**line: Any) -> None:

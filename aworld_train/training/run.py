@@ -105,6 +105,8 @@ def train(
                 for remark in (placement.remark, *remarks, tool_parser):
                     if remark:
                         progress.note(remark)
+            else:
+                progress.note(f"All {recipe.trainer.steps} steps were done before: nothing is left to train.")
             _complete(
                 first, Restarts(recipe.trainer.max_restarts, stop_request), placement, progress, scorers
             )

@@ -46,8 +46,8 @@ LAUNCH_RECORD = "launch.json"
 LAUNCH_FOLDER = "launch"
 """The folder with the files of a launch: a job's script, recipe and log."""
 _PACKAGES = ("mcp", "omegaconf")
-_PLACE = ("cluster.launcher.", "cluster.slurm.")
-"""Keys that say where a run runs and change nothing of what it computes."""
+_FREE = ("cluster.launcher.", "cluster.slurm.", "trainer.max_restarts.", "trainer.stall_timeout.")
+"""Keys that say where a run runs and how it is supervised, and change nothing of what it computes."""
 LOCK = "run.lock"
 """Locked by the process that works on a run; it says which one that is."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment
@@ -245,7 +245,7 @@ def _lock(path: Path) -> TextIO:
 
 def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
     previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(_PLACE)]
+    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(_FREE)]
     if changed:
         raise UsageError(
             f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "

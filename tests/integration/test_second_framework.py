@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.locations import REPOSITORY
 from tests.tool_servers import JSON_CALCULATOR, TOKEN, ServerProcess
 
 WITHIN = 240
+STEPS = 3
 TASKS = {"train": range(2, 6), "val": range(10, 14)}
 
 
@@ -120,6 +122,66 @@ def test_a_killed_run_goes_on_by_itself_and_has_each_step_once(run: Any, workpla
     assert (summary["episodes"], summary["val"]["before"]["accuracy"]) == (12, 0.0)
     attempts = json.loads((folder / "manifest.json").read_text())["attempts"]
     assert [attempt["from_step"] for attempt in attempts] == [0, 2]
+
+
+def boundaries(save_every: int) -> list[str]:
+    """The moments between which a run's state on disk differs."""
+    each = [
+        f"{moment} {step}"
+        for step in range(1, STEPS + 1)
+        for moment in ("played", "half saved", "saved", "reported")
+        if moment in ("played", "reported") or step % save_every == 0 or step == STEPS
+    ]
+    return ["began", "validated", *each, "done"]
+
+
+@pytest.mark.parametrize(
+    ("save_every", "boundary"),
+    [
+        pytest.param(save_every, boundary, marks=[] if save_every == 2 else pytest.mark.slow)
+        for save_every in (1, 2, 3)
+        for boundary in boundaries(save_every)
+    ],
+)
+def test_a_run_that_was_killed_at_any_boundary_trains_exactly_what_is_left(
+    run: Any, workplace: Path, save_every: int, boundary: str
+) -> None:
+    arguments = [
+        f"trainer.steps={STEPS}",
+        f"counting.save_every={save_every}",
+        f"counting.kill_once={boundary}",
+    ]
+    code, answer, errors = run("train", *arguments)
+    assert (code, answer["error"]["kind"]) == (1, "training"), errors
+    folder = workplace / "runs" / "r"
+    saved = [int(path.parent.name) for path in folder.glob("checkpoints/*/whole")]
+    for attempt in ("goes on", "has nothing left to do"):
+        code, summary, errors = run("train", *arguments, "--resume")
+        assert (code, summary["status"], summary["steps_done"]) == (0, "completed", STEPS), (attempt, errors)
+        assert summary["episodes"] == STEPS * 4
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert [row["step"] for row in rows] == list(range(STEPS + 1))
+        played = [json.loads(line) for line in (folder / "traces/episodes.jsonl").read_text().splitlines()]
+        trained = Counter(line["step"] for line in played if not line["validate"])
+        assert trained == dict.fromkeys(range(1, STEPS + 1), 4)
+        assert summary["val"]["before"]["accuracy"] == 0.0 and summary["val"]["after"]["accuracy"] == 1.0
+    attempts = json.loads((folder / "manifest.json").read_text())["attempts"]
+    assert [attempt["from_step"] for attempt in attempts] == [0, max(saved, default=0), STEPS]
+
+
+def test_a_run_is_not_resumed_as_another_one(run: Any, workplace: Path) -> None:
+    run("train", "counting.kill_once=reported 1")
+    for change, named in (("trainer.steps=5", "trainer.steps"), ("trainer.lr=0.5", "trainer.lr")):
+        code, answer, _ = run("train", "counting.kill_once=reported 1", change, "--resume")
+        assert code == 2 and named in answer["error"]["message"]
+    code, summary, errors = run(
+        "train",
+        "counting.kill_once=reported 1",
+        "trainer.max_restarts=2",
+        "trainer.stall_timeout=900",
+        "--resume",
+    )
+    assert (code, summary["status"]) == (0, "completed"), errors
 
 
 def test_a_run_goes_on_only_as_often_as_its_recipe_says(run: Any, workplace: Path) -> None:
