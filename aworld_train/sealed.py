@@ -21,18 +21,21 @@ JOB_VARIABLES_VARIABLE = "AWORLD_TRAIN_JOB_VARIABLES"
 _PURPOSE = b"aworld-train: variables of a job"
 
 
-def ray_token() -> str | None:
+def ray_token(environment: Mapping[str, str] = os.environ) -> str | None:
     """The token of the Ray cluster, from where Ray itself reads it: two variables, then a file in the home folder.
 
     https://docs.ray.io/en/latest/ray-security/token-auth.html
 
+    Args:
+        environment: Environment variables; they name the home folder too.
+
     Raises:
         UsageError: The file that ``RAY_AUTH_TOKEN_PATH`` names cannot be read.
     """
-    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+    if token := environment.get("RAY_AUTH_TOKEN", "").strip():
         return token
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    named = environment.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(named) if named else Path(environment.get("HOME") or Path.home()) / ".ray" / "auth_token"
     try:
         return file.read_text().strip() or None
     except OSError as error:

@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aworld_train.doctor.estimate import FROZEN_BYTES, GB, TRAINED_BYTES, gigabytes, parameters
+from aworld_train.doctor.estimate import (
+    FROZEN_BYTES,
+    GB,
+    gigabytes,
+    parameters,
+    resident_bytes,
+    trained_bytes,
+)
 from aworld_train.doctor.finding import Finding, fault, ok, warn
 from aworld_train.doctor.machine import CommandFailed, Machine
 from aworld_train.doctor.needs import Needs
@@ -132,26 +139,28 @@ def _memory(machine: Machine, needs: Needs, gpus: list[_Gpu]) -> Iterator[Findin
     count = parameters(machine, needs)
     if needs.recipe is None or not needs.gpus or not count or not gpus:
         return
+    recipe = needs.recipe
     smallest = min(gpu.total for gpu in gpus)
-    lora = needs.recipe.model.lora.rank > 0
-    trained = count * (FROZEN_BYTES if lora else TRAINED_BYTES) / needs.recipe.cluster.ranks
-    share = needs.recipe.rollout.gpu_memory * smallest
-    weights = count * FROZEN_BYTES
+    # The engine sleeps during an update, so the two are on the GPU together only while it samples.
+    trained = count * trained_bytes(recipe) / recipe.cluster.ranks
+    resident = count * resident_bytes(recipe) / recipe.cluster.ranks
+    share = recipe.rollout.gpu_memory * smallest
+    weights = count * FROZEN_BYTES / recipe.rollout.tensor_parallel
     size = f"{count / GB:.1f} billion parameters"
-    # Both can be less: tensor parallel engines share the weights, and offloading moves what is trained to memory.
-    if weights > share or trained + share > smallest:
+    if weights > share or max(trained, resident + share) > smallest:
         yield warn(
             "gpu",
             f"By estimate it does not fit: {size} take {gigabytes(weights)} in the engine, which may use "
-            f"{gigabytes(share)} (rollout.gpu_memory), and {gigabytes(trained)} per GPU in the trainer, of "
-            f"{gigabytes(smallest)} together.",
-            "Take more GPUs, LoRA, tensor parallelism or offloading, or another rollout.gpu_memory.",
+            f"{gigabytes(share)} (rollout.gpu_memory), and {gigabytes(trained)} per GPU in the trainer, of which "
+            f"{gigabytes(resident)} stay while the engine samples. The GPU has {gigabytes(smallest)}.",
+            "Take more GPUs, LoRA (model.lora.rank), rollout.tensor_parallel or trainer.offload, or another "
+            "rollout.gpu_memory.",
         )
     else:
         yield ok(
             "gpu",
-            f"{size} fit by estimate: {gigabytes(trained)} trained and {gigabytes(share)} for the engine, of "
-            f"{gigabytes(smallest)}.",
+            f"{size} fit by estimate: {gigabytes(trained)} in the trainer, of which {gigabytes(resident)} stay beside "
+            f"the engine's {gigabytes(share)} while it samples; the GPU has {gigabytes(smallest)}.",
         )
 
 

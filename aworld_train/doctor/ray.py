@@ -1,67 +1,66 @@
-"""Ray: a cluster that the environment names, and what processes that ended left in /tmp."""
+"""Ray: the cluster that a recipe or RAY_ADDRESS names, and what processes that ended left in /tmp."""
 
-import json
 import re
 from collections.abc import Iterator
 
-from aworld_train.doctor.finding import Finding, fault, ok, warn
+from aworld_train.doctor.finding import Finding, fail, ok, warn
 from aworld_train.doctor.machine import Machine
 from aworld_train.doctor.needs import Needs
 from aworld_train.doctor.ports import connection_problem
+from aworld_train.errors import AworldTrainError
 from aworld_train.network import is_near
+from aworld_train.sealed import ray_token
 
 _SECONDS = 1.5
 _PID = re.compile(r"_(\d+)$")
-_START = "Start the cluster's head, or correct RAY_ADDRESS (unset it to train on this machine)."
+_START = "Start the cluster's head with a token, or correct cluster.address or RAY_ADDRESS."
 
 
 def check_ray(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """The installed Ray, the cluster in RAY_ADDRESS, and sessions without a process."""
+    """The installed Ray, the cluster that the run or this shell would use, and sessions without a process."""
     version = machine.version("ray")
     yield ok("ray", f"Ray {version}." if version else "Ray is not installed; nothing but training needs it.")
     address = machine.variable("RAY_ADDRESS")
-    uses = needs.launcher == "ray"
-    if address in ("", "auto", "local"):
-        if uses and not address:
-            yield warn(
-                "ray",
-                "The recipe's launcher is ray, and RAY_ADDRESS names no cluster.",
-                "export RAY_ADDRESS=http://HEAD:8265, the address of the cluster's Jobs API.",
-            )
-    else:
-        yield _cluster(needs, address, uses, version)
+    if needs.recipe is not None and needs.launcher == "ray":
+        yield _cluster_of_run(machine, needs, needs.recipe.cluster.address or address)
+    elif address not in ("", "auto", "local"):
+        yield _cluster(needs, address)
     yield from _stray(machine)
 
 
-def _cluster(needs: Needs, address: str, uses: bool, version: str | None) -> Finding:
+def _cluster_of_run(machine: Machine, needs: Needs, address: str) -> Finding:
+    """The cluster that a recipe is launched on, asked as the launcher asks it."""
+    from aworld_train.launch.ray_api import DEFAULT_ADDRESS, RayJobs, checked_address
+
+    try:
+        url = checked_address(address or DEFAULT_ADDRESS)
+        if not is_near(url) and not needs.online:
+            return warn(
+                "ray", f"The cluster at {url} is not near and was not asked.", "Add --online to ask it."
+            )
+        remote = RayJobs(url, ray_token(machine.environment), _SECONDS).check()
+    except AworldTrainError as error:
+        return fail("ray", error.message, _START)
+    version = machine.version("ray")
+    if version is not None and remote != version:
+        return fail(
+            "ray",
+            f"The cluster at {url} runs Ray {remote}, and {version} is installed.",
+            f"Install ray=={remote} with this profile, or ray=={version} on the cluster.",
+        )
+    return ok("ray", f"The cluster at {url} runs Ray {remote} and accepts the token.")
+
+
+def _cluster(needs: Needs, address: str) -> Finding:
+    """The cluster in RAY_ADDRESS, which this recipe does not name: its own Ray does not use it."""
     url = address if "://" in address else f"http://{address}"
     place = url.rpartition("@")[2].rpartition("://")[2]
     if not is_near(url) and not needs.online:
         return ok("ray", f"The cluster at {place} is not near and was not asked (--online does).")
     problem = connection_problem(url)
     if problem is not None:
-        return fault("ray", uses, f"The cluster of RAY_ADDRESS, {place}, does not answer: {problem}.", _START)
-    remote = _remote_version(url) if url.startswith("http") else None
-    if remote is not None and version is not None and remote != version:
-        return fault(
-            "ray",
-            uses,
-            f"The cluster at {place} runs Ray {remote}, and {version} is installed.",
-            f"Install ray=={remote} with this profile, or ray=={version} on the cluster.",
-        )
-    return ok("ray", f"The cluster at {place} takes connections" + (f" (Ray {remote})." if remote else "."))
-
-
-def _remote_version(url: str) -> str | None:
-    """The cluster's version by its Jobs API; None where something else listens or a token is required."""
-    import httpx
-
-    try:
-        response = httpx.get(f"{url.rstrip('/')}/api/version", timeout=_SECONDS, trust_env=not is_near(url))
-        version = response.json().get("ray_version") if response.status_code == httpx.codes.OK else None
-    except (httpx.HTTPError, json.JSONDecodeError, AttributeError):
-        return None
-    return version if isinstance(version, str) else None
+        return warn("ray", f"The cluster of RAY_ADDRESS, {place}, does not answer: {problem}.", _START)
+    return ok("ray", f"The cluster at {place} takes connections.")
 
 
 def _stray(machine: Machine) -> Iterator[Finding]:

@@ -57,11 +57,13 @@ class RayJobs:
     Args:
         address: URL of the Jobs API.
         token: The cluster's token.
+        seconds: How long the cluster may take to answer.
     """
 
-    def __init__(self, address: str, token: str | None):
+    def __init__(self, address: str, token: str | None, seconds: float = _SECONDS):
         self.address = address
         self._token = token
+        self._seconds = seconds
 
     def check(self) -> str:
         """Check that the cluster answers and lets in only those who have its token; returns its version of Ray.
@@ -118,7 +120,7 @@ class RayJobs:
             return ""
         return str(self._content(response).get("logs") or "")
 
-    def _json(self, method: str, path: str, *, body: Any = None, seconds: float = _SECONDS) -> Any:
+    def _json(self, method: str, path: str, *, body: Any = None, seconds: float | None = None) -> Any:
         return self._content(self._request(method, path, body=body, seconds=seconds))
 
     def _content(self, response: httpx.Response) -> Any:
@@ -142,7 +144,13 @@ class RayJobs:
             ) from error
 
     def _request(
-        self, method: str, path: str, *, body: Any = None, seconds: float = _SECONDS, with_token: bool = True
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        seconds: float | None = None,
+        with_token: bool = True,
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token and with_token else {}
         try:
@@ -151,7 +159,7 @@ class RayJobs:
                 f"{self.address}{path}",
                 json=body,
                 headers=headers,
-                timeout=seconds,
+                timeout=seconds or self._seconds,
                 trust_env=not is_near(self.address),
             )
         except httpx.HTTPError as error:

@@ -94,10 +94,10 @@ def environment_at(world: World, stack: ExitStack, skew: float) -> None:
     world.variables["MCP_SERVER_URL"] = url
 
 
-def cluster(world: World, stack: ExitStack) -> None:
-    world.variables["RAY_ADDRESS"] = stack.enter_context(
-        http_server({"/api/version": '{"ray_version": "2.9.3"}'})
-    )
+def cluster(world: World, stack: ExitStack, token: str | None = "of-cluster", version: str = "2.9.3") -> None:
+    answers = {"/api/version": json.dumps({"ray_version": version})}
+    world.variables["RAY_ADDRESS"] = stack.enter_context(http_server(answers, token=token))
+    world.variables["RAY_AUTH_TOKEN"] = "of-cluster"
 
 
 DEAD_URL = f"http://127.0.0.1:{closed_port()}"
@@ -207,8 +207,15 @@ FAULTS = [
           recipe={"env": {"docker_dir": "gaia-mcp-server", "backend": "process"}},
           before=lambda w: w.program("chromium", "true")),
     Fault("a cluster that is gone", lambda w, s: w.variables.update(RAY_ADDRESS=DEAD_URL),
-          "ray", "fail", "does not answer: Connection refused", "correct RAY_ADDRESS",
+          "ray", "fail", rf"{DEAD_URL} does not answer \(ConnectError", "correct cluster.address",
           recipe={"cluster": {"launcher": "ray"}}),
+    Fault("a cluster of the shell that is gone", lambda w, s: w.variables.update(RAY_ADDRESS=DEAD_URL),
+          "ray", "warn", "does not answer: Connection refused", "correct cluster.address", recipe={}),
+    Fault("a cluster that everybody may use", lambda w, s: cluster(w, s, token=None),
+          "ray", "fail", "asks for no token", "with a token", recipe={"cluster": {"launcher": "ray"}}),
+    Fault("a cluster with another token",
+          lambda w, s: (cluster(w, s), w.variables.update(RAY_AUTH_TOKEN="of-another")),
+          "ray", "fail", "does not accept the token", "cluster.address", recipe={"cluster": {"launcher": "ray"}}),
     Fault("a cluster with another Ray", cluster,
           "ray", "fail", r"runs Ray 2\.9\.3, and 2\.60\.0 is installed", r"ray==2\.9\.3",
           recipe={"cluster": {"launcher": "ray"}}, before=lambda w: w.package("ray", "2.60.0")),

@@ -119,14 +119,20 @@ def new_world(folder: Path) -> World:
 
 @contextmanager
 def http_server(
-    answers: dict[str, str], date: float | None = None, path: Path | None = None
+    answers: dict[str, str], date: float | None = None, path: Path | None = None, token: str | None = None
 ) -> Iterator[str]:
-    """A server that answers with JSON by path; on loopback, or on a Unix socket at ``path``."""
+    """A server that answers with JSON by path; on loopback, or on a Unix socket at ``path``.
+
+    With a token it answers nobody who does not send it.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = answers.get(self.path.partition("?")[0])
-            self.send_response(200 if body is not None else 404)
+            if token is not None and self.headers["Authorization"] != f"Bearer {token}":
+                self.send_response(401)
+            else:
+                self.send_response(200 if body is not None else 404)
             content = (body or "").encode()
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
