@@ -62,6 +62,11 @@ class Attempt:
         # An attempt that fails before it begins leaves the figures of those before it.
         self._refresh()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do, the last validation included."""
+        return self.from_step >= self.summary.steps_planned and not self._record.validates_first
+
     def again(self) -> "Attempt":
         """The next attempt, from the last whole checkpoint."""
         return Attempt(
@@ -105,8 +110,7 @@ class Attempt:
                     watch=lambda: self._watch(progress) or prompts.reason_to_stop(),
                     note=progress.note,
                     worst_cause=self._record.worst_cause,
-                    # A step with a checkpoint and without metrics is validated again, so that it gets a row.
-                    validate_first=self.from_step == 0 or self.from_step not in self._record.rows.rows,
+                    validate_first=self._record.validates_first,
                     nodes=placement.nodes,
                 )
         except AworldTrainError as error:

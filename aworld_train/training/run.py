@@ -99,7 +99,7 @@ def train(
     try:
         with terminate_as_interrupt(), stop_request.listening():
             first = Attempt(recipe, plan, folder, summary, val_data, stop_request)
-            if first.from_step < recipe.trainer.steps:
+            if not first.is_done:
                 tool_parser = check_tool_parser(recipe.model.location, recipe.agent.tool_parser)
                 remarks = [*reward_remarks(recipe, scorers), *tracker_remarks(recipe, folder.path)]
                 for remark in (placement.remark, *remarks, tool_parser):
@@ -147,7 +147,7 @@ def _complete(
     while True:
         summary.write(folder.path)
         try:
-            if attempt.from_step < summary.steps_planned:
+            if not attempt.is_done:
                 attempt.run(placement, progress, scorers)
             attempt.check_complete()
             return

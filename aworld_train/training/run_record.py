@@ -114,6 +114,8 @@ class RunRecord:
         from_step: The step of the checkpoint from which this attempt resumes; later steps are dropped from the record.
 
     Attributes:
+        validates_first: Whether this attempt measures the model that it begins with: at the first step, where a
+            checkpoint was saved and the step's metrics were not, and where only the last validation is left to do.
         notes: What was set aside of an earlier attempt, in sentences.
         alarms: Signs that the run no longer learns.
     """
@@ -125,8 +127,11 @@ class RunRecord:
         self.from_step = from_step
         self.training: dict[int, EpisodeCounts] = {}
         self.validation: dict[int, EpisodeCounts] = {}
-        self.notes = _take_up_episodes(folder, from_step)
         self.rows.load(folder.metrics, from_step)
+        last = self.rows.rows.get(from_step, {})
+        is_end = from_step >= summary.steps_planned
+        self.validates_first = from_step == 0 or not last or (is_end and "val_accuracy" not in last)
+        self.notes = _take_up_episodes(folder, from_step, validated=not self.validates_first)
         write_text(folder.metrics, self.rows.text())
         self.alarms = AlarmWatch()
         self._observed = from_step
@@ -256,8 +261,13 @@ def _validation(tally: EpisodeCounts) -> Validation:
     )
 
 
-def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
+def _take_up_episodes(folder: RunFolder, step: int, *, validated: bool) -> list[str]:
     """Set aside the episodes after ``step``, which a resumed run plays again, and lines that cannot be read.
+
+    Args:
+        folder: The run folder.
+        step: The step of the checkpoint.
+        validated: Whether the validation at that step is done; otherwise its episodes are played again too.
 
     Returns:
         What was set aside, in sentences.
@@ -266,7 +276,10 @@ def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
     remaining: list[bytes] = []
     later: list[bytes] = []
     for line in lines:
-        (remaining if 0 < step >= line.get("step", step + 1) else later).append(_encoded(line))
+        is_done = 0 < step >= line.get("step", step + 1) and (
+            validated or line["step"] < step or not line["validate"]
+        )
+        (remaining if is_done else later).append(_encoded(line))
     if not later and not broken:
         return []
     with folder.superseded.open("ab") as file:
@@ -277,7 +290,7 @@ def _take_up_episodes(folder: RunFolder, step: int) -> list[str]:
     write_bytes(folder.episodes, b"".join(remaining))
     notes = []
     if later:
-        notes.append(f"Episodes after step {step} that are played again: {len(later)}.")
+        notes.append(f"Episodes after the checkpoint of step {step} that are played again: {len(later)}.")
     if broken:
         notes.append(
             f"{folder.episodes.name} had lines that were cut off when they were written: {len(broken)}."

@@ -38,6 +38,7 @@ SERVERS = (
 )
 _SECONDS = 240
 _TOKENS = 65_536  # the tiny tokenizer spells prompts and tools in bytes
+_RESPONSE_TOKENS = 8192
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert report["rows"]["val"] == len(TASKS), report
     TOKENIZER.save_pretrained(made / "model")
     model = architecture.build(TOKENIZER, 0)
-    model.config.max_position_embeddings = _TOKENS
+    model.config.max_position_embeddings = _TOKENS + _RESPONSE_TOKENS
     model.save_pretrained(made / "model")
     recipe = {
         "name": "gaia-run",
@@ -65,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "data": "data/gaia/attachments",
         },
         "dataset": {"val": "data/gaia/val.parquet", "max_prompt_tokens": _TOKENS},
-        "rollout": {"max_response_tokens": 8192},
+        "rollout": {"max_response_tokens": _RESPONSE_TOKENS},
     }
     (made / "gaia.yaml").write_text(yaml.safe_dump(recipe))
     return made

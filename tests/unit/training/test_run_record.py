@@ -203,7 +203,7 @@ def test_episodes_that_are_played_again_are_set_aside(
     assert remaining + account.folder.superseded.read_bytes() == lines(1, 2, 3)
     assert account.folder.superseded.stat().st_mode & 0o777 == 0o600
     count = 3 - len(remaining.splitlines())
-    assert resumed.notes[0] == f"Episodes after step {step} that are played again: {count}."
+    assert resumed.notes[0] == f"Episodes after the checkpoint of step {step} that are played again: {count}."
 
 
 def test_a_file_that_is_whole_is_left_alone(account: RunRecord) -> None:
