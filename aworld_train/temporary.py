@@ -47,6 +47,13 @@ def hold(folder: Path) -> None:
     _held[folder] = descriptor
 
 
+@contextmanager
+def passed_on(folder: Path) -> Iterator[int]:
+    """The open file of a folder's mark, for a process that is started in the block: it holds the mark from then on."""
+    yield _held[folder]
+    os.close(_held.pop(folder))
+
+
 def release(folder: Path) -> None:
     """Take the mark away: the folder stays until somebody removes it by name."""
     descriptor = _held.pop(folder, None)

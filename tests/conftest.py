@@ -39,6 +39,11 @@ CHAINS = {
         "tests/integration/test_gaia_broken.py",
     ),
     "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    # Jobs on clusters of this machine, and runs that are killed at every boundary.
+    "slurm": ("tests/e2e/test_slurm.py",),
+    "ray": ("tests/e2e/test_ray.py",),
+    "boundaries": ("tests/integration/test_second_framework.py",),
+    "trackers": ("tests/integration/test_trackers.py", "tests/e2e/test_trackers.py"),
     # The first installs what the agents above are trained with.
     "aworld": ("tests/integration/test_agent_aworld.py",),
     "environments": ("tests/integration/test_env_process.py",),

@@ -100,7 +100,9 @@ class ProcessBackend:
             "AWORLD_SECRET": plan.credentials.secret,
         }
         try:
-            pid = self._start_supervisor(plan, log, variables)
+            # The environment may outlive this process.
+            with temporary.passed_on(Path(folder)) as mark:
+                pid = self._start_supervisor(plan, log, variables, mark)
         except EnvironmentFailure:
             temporary.release(Path(folder))
             _remove(Path(folder))
@@ -178,7 +180,7 @@ class ProcessBackend:
         if record is not None:
             self.stop(record)
 
-    def _start_supervisor(self, plan: EnvPlan, log: Path, variables: dict[str, str]) -> int:
+    def _start_supervisor(self, plan: EnvPlan, log: Path, variables: dict[str, str], mark: int) -> int:
         supervised = [sys.executable, "-P", process_supervisor.__file__, "--detach", str(log)]
         supervised += ["--record", str(registry.record_path(plan.name))]
         if plan.owner is not None:
@@ -193,6 +195,7 @@ class ProcessBackend:
                 capture_output=True,
                 text=True,
                 timeout=_SUPERVISOR_START_SECONDS,
+                pass_fds=(mark,),
             )
             return int(started.stdout)
         except (OSError, subprocess.TimeoutExpired) as error:

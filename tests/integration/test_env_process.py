@@ -508,6 +508,34 @@ def test_down_leaves_nothing_behind(fresh: str) -> None:
     assert status(fresh) == []
 
 
+def test_a_clean_up_that_does_not_know_the_environment_leaves_its_folder_alone(
+    fresh: str, tmp_path: Path
+) -> None:
+    """A user may have several folders of records, and all have one folder for temporary files."""
+    place = os.environ | {"TMPDIR": tempfile.gettempdir()}
+    command = ("env", "up", "--docker-dir", str(CALCULATOR), "--name", fresh, "--backend", "process")
+    subprocess.run(
+        [sys.executable, "-m", "aworld_train", *command],
+        check=True,
+        env=place,
+        capture_output=True,
+        timeout=120,
+    )
+    clean_up = "from aworld_train.env import clean_leftovers; print(clean_leftovers())"
+    elsewhere = place | {"AWORLD_TRAIN_STATE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", clean_up],
+        check=True,
+        env=elsewhere,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "[]"
+    assert [one.state for one in status(fresh)] == ["up"]
+    assert (folder_of(fresh) / "manifest.json").exists()
+
+
 def test_a_pid_that_has_come_to_mean_another_process_is_left_alone(fresh: str) -> None:
     up(CALCULATOR, name=fresh)
     record = record_of(fresh)
