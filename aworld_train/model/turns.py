@@ -1,6 +1,5 @@
 """Tries how a model's chat template continues turns, in a process of its own, because that loads transformers."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from aworld_train import module_process
 from aworld_train.model.files import local_folder
 
 _MAX_SECONDS = 60
@@ -25,18 +25,7 @@ class TurnsCheck:
         self._process: subprocess.Popen[str] | None = None
         folder = local_folder(model)
         if folder is not None and (folder / "tokenizer.json").is_file():
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            assert self._process.stdin is not None
-            # Not as arguments: every user of the machine can read those, and the path may come from a variable.
-            with contextlib.suppress(BrokenPipeError), self._process.stdin as question:
-                question.write(json.dumps([str(folder), dict(options)]))
-            self._process.stdin = None  # `communicate` fails with one that is closed
+            self._process = module_process.start(__name__, [str(folder), dict(options)])
 
     def __enter__(self) -> Self:
         return self

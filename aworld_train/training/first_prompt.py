@@ -1,13 +1,11 @@
 """Looks, while a run starts, whether its first prompts fit, and ends the run if none does."""
 
-import contextlib
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Self
 
+from aworld_train import module_process
 from aworld_train.adapter.base import RunPlan
 from aworld_train.adapter.episodes import first_prompt
 from aworld_train.adapter.episodes.first_prompt import FirstPrompts
@@ -42,18 +40,8 @@ class FirstPromptCheck:
         if model is None or settings is None or any(getattr(recipe.agent, kind) for kind in AGENT_KINDS):
             return
         datasets = [*recipe.dataset.train_files, *recipe.dataset.val_files]
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", first_prompt.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **environment.variables()},
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as question:
-            json.dump([settings, str(model), dict(plan.template_options), datasets], question)
-        self._process.stdin = None  # `communicate` fails with one that is closed
+        question = [settings, str(model), dict(plan.template_options), datasets]
+        self._process = module_process.start(first_prompt.__name__, question, environment.variables())
 
     def __enter__(self) -> Self:
         return self
