@@ -4,7 +4,6 @@ pytest -m slow tests/e2e/test_stalls.py
 """
 
 import signal
-from pathlib import Path
 
 import psutil
 import pytest
@@ -76,10 +75,16 @@ def test_a_reward_function_that_hangs_is_named(workspace: Workspace) -> None:
     assert_named(workspace, "hanging-reward", "reward", done.stderr)
 
 
-def test_a_tool_that_hangs_is_named(workspace: Workspace, tmp_path: Path) -> None:
-    name = "hanging-tool"
+def test_an_environment_that_hangs_is_named(workspace: Workspace) -> None:
+    name = "hanging-environment"
     process = workspace.start(
-        "train", "recipes/quickstart.yaml", f"name={name}", *SMALL, STALL, "agent.tool_timeout=3600"
+        "train",
+        "recipes/quickstart.yaml",
+        f"name={name}",
+        *SMALL,
+        STALL,
+        "agent.tool_timeout=3600",
+        "env.recovery_timeout=600",
     )
     metrics = workspace.runs / name / "metrics.jsonl"
     wait_for("validation", lambda: metrics.exists() and workspace.metrics(name), 600, process)
@@ -91,7 +96,7 @@ def test_a_tool_that_hangs_is_named(workspace: Workspace, tmp_path: Path) -> Non
         victim.send_signal(signal.SIGSTOP)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 1
-    assert "Stuck: tool." in err, err
+    assert "Stuck: environment." in err, err
     assert_all_gone([*run, *environment])
 
 
