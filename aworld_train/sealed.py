@@ -21,17 +21,18 @@ JOB_VARIABLES_VARIABLE = "AWORLD_TRAIN_JOB_VARIABLES"
 _PURPOSE = b"aworld-train: variables of a job"
 
 
-def ray_token(environment: Mapping[str, str] = os.environ) -> str | None:
+def ray_token(environment: Mapping[str, str] | None = None) -> str | None:
     """The token of the Ray cluster, from where Ray itself reads it: two variables, then a file in the home folder.
 
     https://docs.ray.io/en/latest/ray-security/token-auth.html
 
     Args:
-        environment: Environment variables; they name the home folder too.
+        environment: Environment variables, by default those of this process; they name the home folder too.
 
     Raises:
         UsageError: The file that ``RAY_AUTH_TOKEN_PATH`` names cannot be read.
     """
+    environment = os.environ if environment is None else environment
     if token := environment.get("RAY_AUTH_TOKEN", "").strip():
         return token
     named = environment.get("RAY_AUTH_TOKEN_PATH")
