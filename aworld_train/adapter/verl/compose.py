@@ -16,17 +16,20 @@ from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.device import device_of
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe
+from aworld_train.recipe.schema import Device, Engine, LauncherName, Offload, Recipe
 from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
+_CPU_WORKER = "aworld_train.adapter.verl.cpu.vllm_worker.CpuWorkerExtension"
+_KV_CACHE_BYTES = 256 << 20  # of vLLM on CPU, which else takes a part of the machine's memory
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -86,8 +89,8 @@ def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
 
 
 def on_cpu(recipe: Recipe) -> bool:
-    """Whether the recipe trains without a GPU."""
-    return recipe.rollout.engine is Engine.transformers
+    """Whether the recipe trains without an accelerator."""
+    return device_of(recipe) is Device.cpu
 
 
 def joins_cluster(recipe: Recipe) -> bool:
@@ -226,6 +229,12 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
             f"{rollout}.dtype": "float32",
             f"{rollout}.enforce_eager": True,
         }
+        if section.engine is Engine.vllm:
+            keys |= {
+                f"{rollout}.enable_sleep_mode": False,
+                f"{rollout}.engine_kwargs.vllm.worker_extension_cls": _CPU_WORKER,
+                f"{rollout}.engine_kwargs.vllm.kv_cache_memory_bytes": _KV_CACHE_BYTES,
+            }
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {
@@ -253,7 +262,7 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
         "trainer.project_name": trainer.project,
         "trainer.experiment_name": recipe.name,
         "trainer.logger": [*ALWAYS_LOGGED, *(() if val_only else trainer.loggers)],
-        "trainer.device": "cpu" if on_cpu(recipe) else "cuda",
+        "trainer.device": device_of(recipe).value,
         "trainer.nnodes": recipe.cluster.nodes,
         "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
         # Every epoch has at least one step, so that as many epochs as steps never end a run too early.

