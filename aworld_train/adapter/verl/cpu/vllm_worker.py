@@ -31,8 +31,7 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]
         Raises:
             RuntimeError: The trainer left out weights of the model, which would stay as they were.
         """
-        if self.device is None:
-            self.device = torch.device("cpu")
+        self.device = torch.device("cpu")
         if peft_config and base_sync_done:
             super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
             return
