@@ -206,13 +206,14 @@ _KINDS = {
 def _kind(name: str, file: Path) -> str:
     """What a ready recipe runs on, or that it is a base."""
     from aworld_train import recipe as recipes
+    from aworld_train.recipe.device import on_cpu
 
     if recipes.is_base(name):
         return "base"
     loaded = recipes.load(file)
     if loaded.cluster.nodes > 1:
         return "multinode"
-    if loaded.rollout.engine is recipes.Engine.transformers:
+    if on_cpu(loaded):
         return "cpu"
     return "gpus" if loaded.cluster.gpus_per_node > 1 else "gpu"
 

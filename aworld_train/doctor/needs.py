@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aworld_train.doctor.machine import Machine
 from aworld_train.env.directory import EnvDirectory
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import EnvBackend, Recipe
 from aworld_train.serving.manifest import ServerEntry
 
@@ -34,7 +35,7 @@ class Needs:
     @property
     def gpus(self) -> int:
         """GPUs that this machine needs for the recipe; 0 without a recipe, and where it trains on processors."""
-        if self.recipe is None or self.recipe.rollout.engine.value != "vllm":
+        if self.recipe is None or on_cpu(self.recipe):
             return 0
         return self.recipe.cluster.gpus_per_node
 

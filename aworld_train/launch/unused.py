@@ -3,7 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from aworld_train.recipe.schema import Engine, LauncherName, Recipe
+from aworld_train.recipe.device import on_cpu
+from aworld_train.recipe.schema import LauncherName, Recipe
 
 
 def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -16,7 +17,7 @@ def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ
     cluster = recipe.cluster
     nodes = cluster.nodes if cluster.launcher is LauncherName.slurm else 1
     allocated_nodes = _number(environment.get("SLURM_JOB_NUM_NODES"))
-    on_gpus = recipe.rollout.engine is not Engine.transformers
+    on_gpus = not on_cpu(recipe)
     gpus = cluster.gpus_per_node if on_gpus else 0
     allocated_gpus = _number(environment.get("SLURM_GPUS_ON_NODE"))
     parts, remedies = [], []
@@ -25,7 +26,7 @@ def unused_resources(recipe: Recipe, environment: Mapping[str, str] = os.environ
         remedies.append("cluster.launcher=slurm with cluster.nodes")
     if allocated_gpus > gpus:
         parts.append(f"{gpus} of {allocated_gpus} GPUs per node")
-        remedies.append("cluster.gpus_per_node" if on_gpus else "an engine that uses GPUs (rollout.engine)")
+        remedies.append("cluster.gpus_per_node" if on_gpus else "rollout.engine=vllm with cluster.device")
     if not parts:
         return None
     return (

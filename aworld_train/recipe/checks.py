@@ -8,6 +8,7 @@ from typing import Any
 
 from aworld_train.errors import RewardError, nearest
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.env_text import EnvText, shown
 from aworld_train.recipe.interpolation import is_number
 from aworld_train.recipe.schema import (
@@ -15,7 +16,6 @@ from aworld_train.recipe.schema import (
     AgentSection,
     CassetteMode,
     ContextPolicy,
-    Engine,
     LauncherName,
     Offload,
     Recipe,
@@ -452,7 +452,7 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
 def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Keys that divide models and batches among GPUs."""
     trainer, ranks = recipe.trainer, recipe.cluster.ranks
-    if recipe.rollout.engine is Engine.transformers:
+    if on_cpu(recipe):
         used = {
             ("rollout", "tensor_parallel"): recipe.rollout.tensor_parallel > 1,
             ("trainer", "sequence_parallel"): trainer.sequence_parallel > 1,
@@ -461,7 +461,10 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("trainer", "max_batch_tokens"): trainer.max_batch_tokens is not None,
         }
         for key in (key for key, is_used in used.items() if is_used):
-            yield key, f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm"
+            yield (
+                key,
+                f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm on GPUs",
+            )
         return
     for key, size in (
         (("rollout", "tensor_parallel"), recipe.rollout.tensor_parallel),

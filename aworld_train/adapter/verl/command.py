@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl.compose import on_cpu
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
 from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE, forwarded_names
 from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import nodes_environment
 from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE, QUEUE_SECRET_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
 from aworld_train.user_code import user_variables
 

@@ -16,20 +16,19 @@ from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
-from aworld_train.adapter.verl.device import device_of
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
+from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
+from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Device, Engine, LauncherName, Offload, Recipe
+from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe
 from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
 AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
-_CPU_WORKER = "aworld_train.adapter.verl.cpu.vllm_worker.CpuWorkerExtension"
-_KV_CACHE_BYTES = 256 << 20  # of vLLM on CPU, which else takes a part of the machine's memory
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
 LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
 
@@ -86,11 +85,6 @@ def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
     """The content of ``agent.yaml``: the recipe's agent loop, of which VeRL builds one per episode."""
     settings = str(run_dir.resolve() / EPISODES_FILE)
     return [written({"name": recipe.agent.name, "_target_": _AGENT_LOOP, "settings": settings})]
-
-
-def on_cpu(recipe: Recipe) -> bool:
-    """Whether the recipe trains without an accelerator."""
-    return device_of(recipe) is Device.cpu
 
 
 def joins_cluster(recipe: Recipe) -> bool:
@@ -230,11 +224,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
             f"{rollout}.enforce_eager": True,
         }
         if section.engine is Engine.vllm:
-            keys |= {
-                f"{rollout}.enable_sleep_mode": False,
-                f"{rollout}.engine_kwargs.vllm.worker_extension_cls": _CPU_WORKER,
-                f"{rollout}.engine_kwargs.vllm.kv_cache_memory_bytes": _KV_CACHE_BYTES,
-            }
+            keys |= {f"{rollout}.{key}": value for key, value in engine_keys(recipe).items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {

@@ -14,11 +14,11 @@ _OVERRIDES = "actor_rollout_ref.model.override_config"
 
 def model_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """What does not fit the model: the recipe's key, and one sentence for each. A model on the hub is not looked up."""
-    config = _text_config(recipe)
+    config = text_config(recipe)
     if config is None or value_at(recipe.raw, _OVERRIDES):
         return
     yield from _length(recipe, config)
-    heads, kv_heads = _whole(config, "num_attention_heads"), _whole(config, "num_key_value_heads")
+    heads, kv_heads = whole(config, "num_attention_heads"), whole(config, "num_key_value_heads")
     if heads is None:
         return
     tensor_parallel, sequence_parallel = recipe.rollout.tensor_parallel, recipe.trainer.sequence_parallel
@@ -61,7 +61,7 @@ def _length(recipe: Recipe, config: Mapping[str, Any]) -> Iterator[tuple[KeyPath
 
 def _context(config: Mapping[str, Any]) -> int | None:
     """The most tokens that the model takes, with the stretch of its positions that its configuration has."""
-    positions = _whole(config, "max_position_embeddings")
+    positions = whole(config, "max_position_embeddings")
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     if positions is None or not isinstance(rope, Mapping):
         return positions
@@ -72,7 +72,7 @@ def _context(config: Mapping[str, Any]) -> int | None:
     return max(positions, int((original if isinstance(original, int) else positions) * factor))
 
 
-def _text_config(recipe: Recipe) -> Mapping[str, Any] | None:
+def text_config(recipe: Recipe) -> Mapping[str, Any] | None:
     """The configuration of the model's language part; None if it is not on this machine."""
     if recipe.model.location is None:
         return None
@@ -86,6 +86,7 @@ def _text_config(recipe: Recipe) -> Mapping[str, Any] | None:
     return text if isinstance(text, Mapping) else config
 
 
-def _whole(config: Mapping[str, Any], key: str) -> int | None:
+def whole(config: Mapping[str, Any], key: str) -> int | None:
+    """A positive whole number of a configuration; None if it has none."""
     value = config.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

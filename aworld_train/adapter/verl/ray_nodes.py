@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import IO
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl.compose import LOGICAL_CPUS, OBJECT_STORE_BYTES, on_cpu
+from aworld_train.adapter.verl.compose import LOGICAL_CPUS, OBJECT_STORE_BYTES
 from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.schema import Recipe
 
 NODES_VARIABLE = "AWORLD_TRAIN_NODES"

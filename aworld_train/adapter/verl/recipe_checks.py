@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from aworld_train.adapter.verl.compose import joins_cluster, on_cpu, raw_key_faults
-from aworld_train.adapter.verl.device import device_of
+from aworld_train.adapter.verl.compose import joins_cluster, raw_key_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
+from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.secret_keys import looks_secret

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.interpolation import has_lookup
 from aworld_train.recipe.schema import Engine, Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -23,6 +24,7 @@ def size_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _samplers(recipe)
     if recipe.rollout.engine is Engine.vllm:
         yield from _engine(recipe)
+    if not on_cpu(recipe):
         yield from _dynamic(recipe)
         yield from _padding(recipe)
 

@@ -39,8 +39,9 @@ from aworld_train.launch.kubernetes.tools import (
 from aworld_train.launch.kubernetes.trainer import JOB_FOLDER, RECIPE_FILE, job_config, ray_job
 from aworld_train.launch.record import launch_folder
 from aworld_train.recipe import LoadedRecipe, dump, read
+from aworld_train.recipe.device import on_cpu
 from aworld_train.recipe.reward_checks import runs_code
-from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.schema import Recipe
 from aworld_train.serving import channel, tokens
 
 _TOKEN_SECONDS = 30 * 24 * 3600
@@ -110,7 +111,7 @@ class KubernetesPlan:
                 section,
                 demand,
                 job,
-                on_gpus=self.recipe.rollout.engine is not Engine.transformers,
+                on_gpus=not on_cpu(self.recipe),
                 variables=job_variables(self.loaded),
                 tools_url=tools_url(names) if environment else None,
             ),

@@ -8,7 +8,8 @@ from string import Template
 from aworld_train.launch.job import job_command, write_job_recipe
 from aworld_train.launch.record import launch_folder
 from aworld_train.recipe import LoadedRecipe
-from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.device import on_cpu
+from aworld_train.recipe.schema import Recipe
 
 LOG = "job-%j.log"
 """The job's log below the folder of the launch; SLURM replaces ``%j`` by the job's number."""
@@ -45,7 +46,7 @@ def sbatch_options(recipe: Recipe, folder: Path) -> list[str]:
         folder: The folder of the launch, for the job's log.
     """
     cluster, section = recipe.cluster, recipe.cluster.slurm
-    on_gpus = recipe.rollout.engine is not Engine.transformers
+    on_gpus = not on_cpu(recipe)
     cores = section.cpus_per_node
     options = {
         "job-name": f"aworld-{recipe.name}",

