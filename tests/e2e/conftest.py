@@ -93,15 +93,23 @@ class Workspace:
     def runs(self) -> Path:
         return self.path / "runs"
 
-    def start(self, *arguments: str, python: Path | None = None) -> "subprocess.Popen[str]":
-        """Start ``aworld-train`` in the background, in a session of its own; by another interpreter if one is given."""
+    def start(
+        self, *arguments: str, python: Path | None = None, also: Path | None = None
+    ) -> "subprocess.Popen[str]":
+        """Start ``aworld-train`` in the background, in a session of its own.
+
+        Args:
+            arguments: Of the command.
+            python: Another interpreter.
+            also: A folder from which that interpreter imports too.
+        """
         environment = {
             **os.environ,
             "AWORLD_TRAIN_STATE": str(self.path / "state"),
             STARTED_BY: str(os.getpid()),
         }
         if python is not None:
-            environment["PYTHONPATH"] = str(REPOSITORY)
+            environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (REPOSITORY, also))))
         return subprocess.Popen(
             [str(python), *CLI[1:], *arguments] if python else [*CLI, *arguments],
             cwd=self.path,

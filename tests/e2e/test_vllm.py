@@ -1,0 +1,85 @@
+"""The engine vllm, on CPU: the real vLLM samples, takes new weights, and ends with its run, whatever ends that."""
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.aworld_environment import vllm_python
+from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1800)]
+
+PLUGIN = Path(__file__).parents[1] / "data" / "vllm_plugin"
+STEPS = 3
+RUN = [
+    *SMALL,
+    f"trainer.steps={STEPS}",
+    f"trainer.val_every={STEPS}",
+    "rollout.engine=vllm",
+    "cluster.device=cpu",
+]
+MAX_PROBABILITY_DIFFERENCE = 1e-5  # in fp32; 4.7e-6 was measured
+MAX_SECONDS = 90
+SYNC_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return vllm_python()
+
+
+def arguments(name: str, *more: str) -> list[str]:
+    return ["train", "recipes/quickstart.yaml", f"name={name}", *RUN, *more]
+
+
+def test_what_vllm_samples_is_what_is_trained_on(workspace: Workspace, python: Path) -> None:
+    done = workspace.run(*arguments("vllm"), "--json", seconds=1200, python=python)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["status"], summary["steps_done"], summary["episodes"]) == ("completed", STEPS, STEPS * 16)
+    assert summary["tool_calls"] > 0
+    rows = workspace.metrics("vllm")
+    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    # Weights that did not reach vLLM would be seen from the second step on.
+    assert all(row["rollout_probs_diff_max"] < MAX_PROBABILITY_DIFFERENCE for row in rows[1:]), rows
+
+
+def test_a_killed_core_of_vllm_ends_the_run_and_resume_goes_on(workspace: Workspace, python: Path) -> None:
+    process = workspace.start(*arguments("vllm-killed"), python=python)
+    checkpoints = workspace.runs / "vllm-killed" / "checkpoints"
+    wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_1/actor/huggingface/*")], 900, process)
+    run = [psutil.Process(process.pid), *descendants(process.pid)]
+    everything = [*run[1:], *environments_of(run)]
+    core = find(everything, "VLLM::EngineCore")
+    assert core is not None, [each.cmdline() for each in everything]
+    core.kill()
+    _, err = process.communicate(timeout=MAX_SECONDS)
+    assert process.returncode == 1 and "Traceback" not in err, err
+    assert "--resume" in err.strip().splitlines()[-1]
+    assert workspace.summary("vllm-killed")["status"] == "failed"
+    assert_all_gone(everything)
+    done = workspace.run(*arguments("vllm-killed"), "--resume", "--quiet", seconds=1200, python=python)
+    assert done.returncode == 0, done.stderr
+    assert [row["step"] for row in workspace.metrics("vllm-killed")] == list(range(STEPS + 1))
+
+
+def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
+    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", "failing_sync")
+    process = workspace.start(*arguments("vllm-sync"), python=python, also=PLUGIN)
+    run = workspace.runs / "vllm-sync"
+    wait_for(
+        "first step",
+        lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_text(),
+        900,
+        process,
+    )
+    began = time.monotonic()
+    _, err = process.communicate(timeout=MAX_SECONDS + 300)
+    assert process.returncode == 1 and "Traceback" not in err, err
+    assert "the planted failure of a transfer" in err
+    assert time.monotonic() - began < SYNC_SECONDS
