@@ -62,15 +62,15 @@ class Served:
     ended: list[float]
 
 
-def a_model() -> Qwen3ForCausalLM:
+def a_model(layers: int = 8, width: int = 512) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=VOCABULARY,
-        hidden_size=512,
-        intermediate_size=1280,
-        num_hidden_layers=8,
-        num_attention_heads=8,
-        num_key_value_heads=4,
+        hidden_size=width,
+        intermediate_size=width * 5 // 2,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=width // 128,
         head_dim=64,
         max_position_embeddings=1024,
         tie_word_embeddings=True,

@@ -47,12 +47,13 @@ def test_each_outcome_has_a_section_in_troubleshooting() -> None:
 
 def test_the_table_of_versions_is_what_requirements_pin() -> None:
     rows = table("install.md", "## What goes together")
-    assert rows[0] == ["", "`cpu`", "`gpu`", "`aworld`"]
+    assert rows[0] == ["", "`cpu`", "`vllm-cpu`", "`gpu`", "`aworld`"]
     written = {row[0]: row[1:] for row in rows[1:]}
-    pinned = {profile: versions(profile) for profile in ("cpu", "gpu", "aworld")}
+    pinned = {profile: versions(profile) for profile in ("cpu", "vllm-cpu", "gpu", "aworld")}
+    pinned["vllm-cpu"]["vllm"] = pinned["vllm-cpu"]["vllm-cpu"]
     expected = {name: [pinned[profile].get(name, "none") for profile in pinned] for name in PACKAGES}
     cuda = ".".join(pinned["gpu"]["nvidia-cuda-runtime"].split(".")[:2])
-    expected |= {"CUDA": ["none", cuda, "none"], "Python": ["3.11, 3.12"] * 3}
+    expected |= {"CUDA": ["none", "none", cuda, "none"], "Python": ["3.11, 3.12"] * 4}
     assert written == expected
     assert project()["requires-python"] == ">=3.11,<3.13"
 
