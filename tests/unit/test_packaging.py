@@ -18,7 +18,12 @@ from tests.locations import REPOSITORY
 
 PROFILES = ["cpu", "gpu"]
 # The extras that a file of constraints is for.
-EXTRAS = {"cpu": ["cpu", "dev"], "gpu": ["gpu", "dev"], "aworld": ["cpu", "aworld", "dev"], "vllm-cpu": ["vllm-cpu"]}
+EXTRAS = {
+    "cpu": ["cpu", "dev"],
+    "gpu": ["gpu", "dev"],
+    "aworld": ["cpu", "aworld", "dev"],
+    "vllm-cpu": ["vllm-cpu"],
+}
 
 
 @pytest.fixture(scope="module")
