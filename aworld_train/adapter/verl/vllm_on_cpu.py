@@ -1,5 +1,6 @@
 """The keys with which VeRL runs vLLM on CPU: what sleeps and packs weights on GPUs, and the size of the cache."""
 
+import math
 from typing import Any
 
 import psutil
@@ -8,7 +9,9 @@ from aworld_train.adapter.verl.model_checks import text_config, whole
 from aworld_train.recipe.schema import Recipe
 
 _WORKER = "aworld_train.adapter.verl.cpu.vllm_worker.CpuWorkerExtension"
-_MIN_CACHE_BYTES = 256 << 20
+MEGABYTE = 1 << 20
+_MIN_CACHE_BYTES = 256 * MEGABYTE
+_MIN_BUCKET_MEGABYTES = 64
 _NUMBER_BYTES = 4  # of float32
 
 
@@ -18,7 +21,15 @@ def engine_keys(recipe: Recipe) -> dict[str, Any]:
         "enable_sleep_mode": False,
         "engine_kwargs.vllm.worker_extension_cls": _WORKER,
         "engine_kwargs.vllm.kv_cache_memory_bytes": cache_bytes(recipe),
+        "checkpoint_engine.update_weights_bucket_megabytes": _bucket_megabytes(recipe),
     }
+
+
+def _bucket_megabytes(recipe: Recipe) -> int:
+    """The shared memory through which weights go; the largest of them, the embedding, has to fit into it."""
+    config = text_config(recipe) or {}
+    size = (whole(config, "vocab_size") or 0) * (whole(config, "hidden_size") or 0)
+    return max(_MIN_BUCKET_MEGABYTES, math.ceil(size * _NUMBER_BYTES / MEGABYTE))
 
 
 def cache_bytes(recipe: Recipe) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import ray
 import torch
+import zmq
 
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 
@@ -20,30 +21,49 @@ _POLL_MILLISECONDS = 500
 
 
 class WatchedSocket:
-    """A socket whose ``recv`` ends with the receiver's error once the receiver has failed."""
+    """A socket that ends with the receiver's error once the receiver has failed, before it connected or later."""
 
     def __init__(self, socket: Any, receiver: Any):
         self._socket = socket
         self._receiver = receiver
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
+    def close(self) -> None:
+        """As the socket's."""
+        self._socket.close()
 
-    def recv(self) -> Any:
-        """As the socket's, but not for ever.
+    def send_pyobj(self, message: Any) -> None:
+        """As the socket's, but not waiting for ever.
 
         Raises:
             RuntimeError: The receiver failed or ended.
         """
-        while not self._socket.poll(_POLL_MILLISECONDS):
+        self._wait(zmq.POLLOUT)
+        self._socket.send_pyobj(message)
+
+    def recv(self) -> Any:
+        """As the socket's, but not waiting for ever.
+
+        Raises:
+            RuntimeError: The receiver failed or ended.
+        """
+        self._wait(zmq.POLLIN)
+        return self._socket.recv()
+
+    def _wait(self, event: int) -> None:
+        while not self._socket.poll(_POLL_MILLISECONDS, event):
             if ray.wait([self._receiver], timeout=0)[0]:
                 try:
                     ray.get(self._receiver)
                 except Exception as error:
-                    raise RuntimeError(f"vLLM did not take the new weights: {error}") from error
-                if not self._socket.poll(_POLL_MILLISECONDS):
+                    raise RuntimeError(f"vLLM did not take the new weights: {_last_line(error)}") from error
+                if not self._socket.poll(_POLL_MILLISECONDS, event):
                     raise RuntimeError("vLLM stopped taking the new weights before their end")
-        return self._socket.recv()
+
+
+def _last_line(error: Exception) -> str:
+    """What happened: the last line of Ray's text, which is the traceback of another process."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
