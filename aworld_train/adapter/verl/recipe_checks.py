@@ -51,18 +51,18 @@ def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 f"{device_of(recipe).value}. Set rollout.engine=vllm, or cluster.device=cpu.",
             )
         return
-    if recipe.model.lora.rank > 0:
+    if recipe.model.lora.rank > 0 and recipe.rollout.engine is Engine.transformers:
         yield (
             ("model", "lora", "rank"),
-            f"model.lora.rank is {recipe.model.lora.rank}, but LoRA does not work without a GPU: VeRL sends merged "
-            "LoRA weights in bfloat16, so the engine would sample from another model than is trained. Set "
-            "model.lora.rank=0, or rollout.engine=vllm on a GPU.",
+            f"model.lora.rank is {recipe.model.lora.rank}, but the engine transformers has no LoRA: VeRL sends "
+            "it merged weights in bfloat16, so it would sample from another model than is trained. Set "
+            "model.lora.rank=0, or rollout.engine=vllm.",
         )
     library = "actor_rollout_ref.model.external_lib"
     if value_at(recipe.raw, library) is not None:
         yield (
             ("verl", *library.split(".")),
-            f"verl.{library} cannot be set with rollout.engine=transformers, which VeRL loads by this key.",
+            f"verl.{library} cannot be set on a CPU: what VeRL needs there is loaded by this key.",
         )
 
 
