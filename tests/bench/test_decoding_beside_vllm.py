@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.aworld_environment import run_with, vllm_python
+from tests.aworld_environment import run_with, vllm_python_or_skip
 
 pytestmark = [pytest.mark.bench, pytest.mark.vllm, pytest.mark.timeout(3600)]
 
@@ -24,7 +24,7 @@ MIN_SAME = 60  # of 64: a tie of two tokens may be broken otherwise
 def test_ours_is_not_far_behind(name: str, pytestconfig: pytest.Config) -> None:
     layers, width = MODELS[name]
     done = run_with(
-        vllm_python(),
+        vllm_python_or_skip(),
         "-m",
         "tests.bench.decoding_beside_vllm",
         *map(str, (layers, width, ROUNDS)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.aworld_environment import vllm_python
+from tests.aworld_environment import vllm_python_or_skip
 from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, environments_of, find, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm, pytest.mark.timeout(1800)]
@@ -28,42 +28,56 @@ SYNC_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    return vllm_python()
+    return vllm_python_or_skip()
 
 
 def arguments(name: str, *more: str) -> list[str]:
     return ["train", "recipes/quickstart.yaml", f"name={name}", *RUN, *more]
 
 
-def test_what_vllm_samples_is_what_is_trained_on(workspace: Workspace, python: Path) -> None:
-    done = workspace.run(*arguments("vllm"), "--json", seconds=1200, python=python)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("vllm", []),
+        pytest.param("vllm-lora", ["model.lora.rank=8", "trainer.lr=1e-3"], marks=pytest.mark.slow),
+    ],
+)
+def test_what_vllm_samples_is_what_is_trained_on(
+    workspace: Workspace, python: Path, name: str, more: list[str]
+) -> None:
+    done = workspace.run(*arguments(name, *more), "--json", seconds=1200, python=python)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["status"], summary["steps_done"], summary["episodes"]) == ("completed", STEPS, STEPS * 16)
     assert summary["tool_calls"] > 0
-    rows = workspace.metrics("vllm")
+    rows = workspace.metrics(name)
     assert [row["step"] for row in rows] == list(range(STEPS + 1))
     # Weights that did not reach vLLM would be seen from the second step on.
     assert all(row["rollout_probs_diff_max"] < MAX_PROBABILITY_DIFFERENCE for row in rows[1:]), rows
 
 
-def test_a_killed_core_of_vllm_ends_the_run_and_resume_goes_on(workspace: Workspace, python: Path) -> None:
-    process = workspace.start(*arguments("vllm-killed"), python=python)
-    checkpoints = workspace.runs / "vllm-killed" / "checkpoints"
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["VLLM::EngineCore", "VLLM::Worker", "ray::vLLMHttpServer"])
+def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
+    workspace: Workspace, python: Path, victim: str
+) -> None:
+    name = "vllm-" + victim.rpartition(":")[2]
+    process = workspace.start(*arguments(name), python=python)
+    checkpoints = workspace.runs / name / "checkpoints"
     wait_for("checkpoint", lambda: [*checkpoints.glob("global_step_1/actor/huggingface/*")], 900, process)
     run = [psutil.Process(process.pid), *descendants(process.pid)]
     everything = [*run[1:], *environments_of(run)]
-    core = find(everything, "VLLM::EngineCore")
-    assert core is not None, [each.cmdline() for each in everything]
-    core.kill()
+    found = find(everything, victim)
+    assert found is not None, [each.cmdline() for each in everything]
+    found.kill()
     _, err = process.communicate(timeout=MAX_SECONDS)
     assert process.returncode == 1 and "Traceback" not in err, err
     assert "--resume" in err.strip().splitlines()[-1]
-    assert workspace.summary("vllm-killed")["status"] == "failed"
+    assert workspace.summary(name)["status"] == "failed"
     assert_all_gone(everything)
-    done = workspace.run(*arguments("vllm-killed"), "--resume", "--quiet", seconds=1200, python=python)
+    done = workspace.run(*arguments(name), "--resume", "--quiet", seconds=1200, python=python)
     assert done.returncode == 0, done.stderr
-    assert [row["step"] for row in workspace.metrics("vllm-killed")] == list(range(STEPS + 1))
+    assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
 
 
 def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
