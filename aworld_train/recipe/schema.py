@@ -352,6 +352,14 @@ class OutcomesSection:
     infrastructure: EpisodeUse = _doc("Something else failed around the episode.", EpisodeUse.dropped)
 
 
+class SamplingType(Enum):
+    """In which numbers the engine computes."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
 @dataclass
 class RolloutSection:
     """How episodes are sampled."""
@@ -377,7 +385,14 @@ class RolloutSection:
     val_n: int = _doc("Episodes per validation task; the accuracy is over all of them.", 1)
     val_temperature: float = _doc("Sampling temperature in validation; 0 is greedy.", 0.0)
     val_top_p: float = _doc("Nucleus sampling in validation; 1 is off.", 1.0)
-    gpu_memory: float = _doc("Part of a GPU's memory for vllm.", 0.5)
+    dtype: SamplingType = _doc(
+        "Numbers that the engine computes in: float32 or bfloat16; auto: float32 on processors, bfloat16 on GPUs.",
+        SamplingType.auto,
+    )
+    gpu_memory: float = _doc(
+        "Part of a GPU's memory for vllm; on processors, the largest part of the machine's for its cache.",
+        0.5,
+    )
     tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
 
 

@@ -22,7 +22,7 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe
+from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe, SamplingType
 from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
@@ -189,6 +189,13 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def sampling_type(recipe: Recipe) -> SamplingType:
+    """The numbers that the engine computes in."""
+    if recipe.rollout.dtype is not SamplingType.auto:
+        return recipe.rollout.dtype
+    return SamplingType.float32 if on_cpu(recipe) else SamplingType.bfloat16
+
+
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     rollout, section = "actor_rollout_ref.rollout", recipe.rollout
     keys: dict[str, Any] = {
@@ -206,6 +213,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         f"{rollout}.val_kwargs.top_p": section.val_top_p,
         f"{rollout}.val_kwargs.do_sample": section.val_temperature > 0,
         f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.dtype": sampling_type(recipe).value,
         f"{rollout}.gpu_memory_utilization": section.gpu_memory,
         f"{rollout}.agent.num_workers": section.agent_workers,
         f"{rollout}.agent.default_agent_loop": recipe.agent.name,
@@ -220,7 +228,6 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         keys |= {
             f"{rollout}.load_format": "auto",
             f"{rollout}.free_cache_engine": False,
-            f"{rollout}.dtype": "float32",
             f"{rollout}.enforce_eager": True,
         }
         if section.engine is Engine.vllm:

@@ -41,6 +41,7 @@ RECIPE_KEYS = {
     f"{_ROLLOUT}.top_k": "rollout.top_k",
     f"{_ROLLOUT}.max_num_seqs": "rollout.max_running",
     f"{_ROLLOUT}.gpu_memory_utilization": "rollout.gpu_memory",
+    f"{_ROLLOUT}.dtype": "rollout.dtype",
     f"{_ROLLOUT}.agent.num_workers": "rollout.agent_workers",
     f"{_ROLLOUT}.multi_turn.max_assistant_turns": "agent.max_turns",
     "trainer.n_gpus_per_node": "cluster.gpus_per_node",

@@ -47,7 +47,7 @@ SAME_MEANING = {
     "algorithm.kl_ctrl.kl_coef": "algorithm.kl_reward_coef",
     "reward.custom_reward_function": "reward.function",
     "trainer.logger": "trainer.loggers",
-    "trainer.device": "rollout.engine",
+    "trainer.device": "cluster.device",
     "trainer.total_epochs": "trainer.steps",
     "trainer.remove_previous_ckpt_in_save": "trainer.keep_checkpoints",
     "trainer.max_critic_ckpt_to_keep": "trainer.keep_checkpoints",

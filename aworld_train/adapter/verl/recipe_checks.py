@@ -10,7 +10,7 @@ from aworld_train.adapter.verl.size_checks import size_faults
 from aworld_train.adapter.verl.trackers import tracker_faults
 from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.interpolation import has_lookup
-from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.schema import Engine, Recipe, SamplingType
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 
@@ -57,6 +57,12 @@ def _device(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             f"model.lora.rank is {recipe.model.lora.rank}, but the engine transformers has no LoRA: VeRL sends "
             "it merged weights in bfloat16, so it would sample from another model than is trained. Set "
             "model.lora.rank=0, or rollout.engine=vllm.",
+        )
+    if recipe.rollout.engine is Engine.transformers and recipe.rollout.dtype is SamplingType.bfloat16:
+        yield (
+            ("rollout", "dtype"),
+            "rollout.dtype is bfloat16, and the engine transformers computes in float32, as the trainer does on a CPU. "
+            "Leave it out, or set rollout.engine=vllm.",
         )
     library = "actor_rollout_ref.model.external_lib"
     if value_at(recipe.raw, library) is not None:
