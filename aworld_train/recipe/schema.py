@@ -394,6 +394,11 @@ class RolloutSection:
         0.5,
     )
     tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
+    engine_args: dict[str, Any] = _doc(
+        "More arguments of vLLM's engine by their names in it, such as {kv_cache_dtype: fp8}; those that a key of the "
+        "recipe stands for are refused.",
+        {},
+    )
 
 
 class Offload(Enum):

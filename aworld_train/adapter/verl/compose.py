@@ -232,6 +232,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         }
         if section.engine is Engine.vllm:
             keys |= {f"{rollout}.{key}": value for key, value in engine_keys(recipe).items()}
+    keys |= {f"{rollout}.engine_kwargs.vllm.{name}": value for name, value in section.engine_args.items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {
