@@ -30,7 +30,11 @@ AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
-LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+_MIN_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+_CPUS_PER_RANK, _CPUS_BESIDE = (
+    3,
+    8,
+)  # VeRL 0.9.1: ResourcePoolManager.max_colocate_count; its queue and controller
 
 
 def compose(
@@ -90,6 +94,11 @@ def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
 def joins_cluster(recipe: Recipe) -> bool:
     """Whether VeRL attaches to a Ray cluster that is there already, and starts none."""
     return recipe.cluster.launcher.value in ("ray", "kubernetes")
+
+
+def logical_cpus(recipe: Recipe) -> int:
+    """The processors that a machine declares to Ray; VeRL would wait without end for some that it does not have."""
+    return max(_MIN_CPUS, _CPUS_PER_RANK * recipe.cluster.gpus_per_node + _CPUS_BESIDE)
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -293,7 +302,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
     init |= {
         "address": "local",  # otherwise Ray silently joins any cluster that it finds on the machine
         "include_dashboard": False,
-        "num_cpus": LOGICAL_CPUS,
+        "num_cpus": logical_cpus(recipe),
     }
     if on_cpu(recipe):
         init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": OBJECT_STORE_BYTES}

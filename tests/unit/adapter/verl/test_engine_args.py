@@ -207,6 +207,7 @@ def test_what_a_recipe_may_not_set_are_arguments_of_the_real_vllm(
 ) -> None:
     assert len(real_arguments) > 150
     assert sorted(set(OWNED_ARGS) - set(real_arguments)) == []
+    assert sorted(set_by_verl() - set(real_arguments)) == []
     assert real_arguments["kv_cache_memory_bytes"] == {"int", "null"}
     assert real_arguments["speculative_config"] == {"map", "str", "null"}
     assert real_arguments["enable_log_requests"] == {"bool"}
