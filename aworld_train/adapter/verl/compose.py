@@ -22,7 +22,14 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe, SamplingType
+from aworld_train.recipe.schema import (
+    Engine,
+    LauncherName,
+    Offload,
+    Recipe,
+    RolloutCorrection,
+    SamplingType,
+)
 from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
@@ -190,11 +197,15 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
 
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
+    correction = recipe.algorithm.rollout_correction
     return {
         "algorithm.adv_estimator": recipe.algorithm.name,
         "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.normalize_by_std,
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
         "algorithm.kl_ctrl.kl_coef": recipe.algorithm.kl_reward_coef,
+        "algorithm.rollout_correction.rollout_is": None
+        if correction is RolloutCorrection.off
+        else correction.value,
     }
 
 
