@@ -54,6 +54,7 @@ OWNED_ARGS = {
     ),
     "hf_token": "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit",
     "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
+    "dtype": "the recipe has a key for it, `rollout.dtype`",
     "seed": "the recipe has a key for it, `trainer.seed`",
     "max_num_seqs": "the recipe has a key for it, `rollout.max_running`",
     "gpu_memory_utilization": "the recipe has a key for it, `rollout.gpu_memory`",
@@ -100,7 +101,6 @@ OWNED_ARGS = {
     **{
         name: f"VeRL has a key for it, `{_RAW}.{name}`"
         for name in (
-            "dtype",
             "load_format",
             "quantization",
             "enforce_eager",

@@ -84,8 +84,9 @@ def faults(*overrides: str) -> dict[str, str]:
         ("prefill=3", "takes text, not 3"),
         ("max_num_seqs=8", "`rollout.max_running`"),
         ("seed=8", "`trainer.seed`"),
+        ("enforce_eager=true", "`verl.actor_rollout_ref.rollout.enforce_eager`"),
         ("tensor-parallel-size=8", "`rollout.tensor_parallel`"),
-        ("dtype=half", "`verl.actor_rollout_ref.rollout.dtype`"),
+        ("dtype=half", "`rollout.dtype`"),
         ("logprobs_mode=raw_logprobs", "with which tokens were sampled"),
     ],
 )
