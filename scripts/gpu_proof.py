@@ -234,7 +234,6 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,
             )
 
     def run(self, *arguments: str, seconds: float) -> tuple[int, str]:
