@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, with a token: every port is on the loopback address.
+"""A Ray cluster of several nodes on this machine, with a token: every port is on the loopback address.
 
 Each node is a ``ray start --block`` of its own, and is ended by its pid.
 """
@@ -35,6 +35,7 @@ class RayCluster:
         address: URL of its Jobs API.
         token: Its token.
         folder: Ray's own folder, with all its logs.
+        head: Address of its head, for drivers.
         hidden: A folder that the nodes after the head do not see; None where the system cannot hide it.
         nodes: The processes of its nodes, the head first.
     """
@@ -42,6 +43,7 @@ class RayCluster:
     address: str
     token: str = field(repr=False)
     folder: Path
+    head: str
     hidden: Path | None = None
     nodes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
@@ -66,18 +68,28 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster() -> Iterator[RayCluster]:
-    """A cluster for the time of the block."""
+def ray_cluster(nodes: int = NODES, *, gpus: int = 1, cpus: int = CPUS_PER_NODE) -> Iterator[RayCluster]:
+    """A cluster for the time of the block.
+
+    Args:
+        nodes: Their number.
+        gpus: Of each node; Ray counts them and does not look whether they are there.
+        cpus: Of each node, counted too.
+    """
+    sizes = (f"--num-gpus={gpus}", f"--num-cpus={cpus}")
     # Not below pytest's folder, whose paths are too long for Ray's sockets.
     folder = Path(tempfile.mkdtemp(prefix="awtr-"))
     token = secrets.token_hex(32)
     (folder / "token").touch(mode=0o600)
     (folder / "token").write_text(token)
     head, dashboard, client = _free_ports(3)
-    cluster = RayCluster(f"http://127.0.0.1:{dashboard}", token, folder, _hideable(folder / "hidden"))
+    cluster = RayCluster(
+        f"http://127.0.0.1:{dashboard}", token, folder, f"{_node_ip(0)}:{head}", _hideable(folder / "hidden")
+    )
     try:
         _start_node(
             cluster,
+            *sizes,
             "--head",
             f"--port={head}",
             "--dashboard-host=127.0.0.1",
@@ -86,8 +98,8 @@ def ray_cluster() -> Iterator[RayCluster]:
             f"--temp-dir={folder}",
         )
         _wait(cluster, 1)
-        for number in range(2, NODES + 1):
-            _start_node(cluster, f"--address={_node_ip(0)}:{head}")
+        for number in range(2, nodes + 1):
+            _start_node(cluster, *sizes, f"--address={cluster.head}")
             _wait(cluster, number)
         yield cluster
     finally:
@@ -131,11 +143,7 @@ def _start_node(cluster: RayCluster, *options: str) -> None:
             [
                 *hiding,
                 *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
-                *(
-                    f"--node-ip-address={_node_ip(len(cluster.nodes))}",
-                    f"--num-cpus={CPUS_PER_NODE}",
-                    "--num-gpus=1",
-                ),
+                f"--node-ip-address={_node_ip(len(cluster.nodes))}",
                 f"--object-store-memory={_OBJECT_STORE_BYTES}",
                 f"--dashboard-agent-listen-port={agent}",
                 "--disable-usage-stats",

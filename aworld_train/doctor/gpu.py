@@ -13,6 +13,7 @@ from aworld_train.doctor.estimate import (
 )
 from aworld_train.doctor.finding import Finding, fault, ok, warn
 from aworld_train.doctor.machine import CommandFailed, Machine
+from aworld_train.doctor.memory_plan import memory_plan
 from aworld_train.doctor.needs import Needs
 from aworld_train.doctor.wheels import cuda_of_torch
 
@@ -33,7 +34,8 @@ class _Gpu:
 
 
 def check_gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
-    """Their number, memory, driver, and the variables that choose them."""
+    """Their number, memory, driver, the variables that choose them, and where a run's memory goes on them."""
+    yield from memory_plan(machine, needs)
     if machine.program("nvidia-smi") is None:
         yield _no_driver(machine, needs)
         return

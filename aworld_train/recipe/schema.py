@@ -303,6 +303,14 @@ class RewardSection:
     code_tool: str = _doc("Tool of the environment that runs Python for `code_tests`.", "run_python_code")
 
 
+class RolloutCorrection(Enum):
+    """At which level a difference between the engine's probabilities and the trainer's is corrected."""
+
+    off = "off"
+    token = "token"
+    sequence = "sequence"
+
+
 @dataclass
 class AlgorithmSection:
     """The reinforcement learning algorithm and its loss."""
@@ -318,6 +326,11 @@ class AlgorithmSection:
     clip_high: float = _doc("Upper clip of the importance ratio.", 0.2)
     clip_c: float = _doc(
         "Upper clip of the importance ratio where the advantage is negative (dual clip); above 1.", 3.0
+    )
+    rollout_correction: RolloutCorrection = _doc(
+        "Truncated importance sampling: weigh each token (or sequence) by the trainer's probability over the engine's, "
+        "which differ in bf16; off where they agree.",
+        RolloutCorrection.off,
     )
     entropy_coef: float = _doc("Weight of the entropy bonus.", 0.0)
     loss_aggregation: str = _doc("How token losses are averaged, as the framework names it.", "token-mean")
@@ -394,6 +407,11 @@ class RolloutSection:
         0.5,
     )
     tensor_parallel: int = _doc("GPUs that share one engine's weights (tensor parallelism).", 1)
+    engine_args: dict[str, Any] = _doc(
+        "More arguments of vLLM's engine by their names in it, such as {kv_cache_dtype: fp8}; those that a key of the "
+        "recipe stands for are refused.",
+        {},
+    )
 
 
 class Offload(Enum):

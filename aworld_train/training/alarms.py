@@ -12,6 +12,12 @@ from typing import Any, Protocol
 STEPS = 3
 """For how many steps in a row a sign has to last."""
 _MAX_ENTROPY, _MAX_ENTROPY_SHARE = 0.02, 0.05  # nats a token; of the first step's
+_EXACT, _MAX_EXACT_DIFFERENCE = 1e-4, 1e-3
+"""Of a token's probability: in fp32 the two agree within 1e-5 (docs/architecture.md)."""
+_MAX_MEAN_DIFFERENCE = 0.02
+"""In bf16 healthy runs have about a fifth: 0.004 for Qwen3-Omni (verl-project/verl-omni issue 637), and 0.011 of the
+logarithm, which differs more, for Qwen3-4B, where 0.036 was a fault (vllm-project/vime issue 64). The maximum says
+little there: single tokens differ by up to 1 (fengyao.notion.site/off-policy-rl)."""
 _TEXTS = {
     "not_finite": "the loss or the norm of the gradient is not a finite number, so VeRL or another framework skips the "
     "update",
@@ -19,6 +25,9 @@ _TEXTS = {
     "compare and nothing is learned: the tasks are too easy, too hard, or the scorer always says the same",
     "entropy": f"the entropy of the model's answers is below {_MAX_ENTROPY_SHARE:.0%} of the first step's for {STEPS} "
     "steps: it hardly tries anything else any more (a lower trainer.lr or an algorithm.entropy_coef keeps it trying)",
+    "probabilities": f"for {STEPS} steps the engine's probabilities of sampled tokens were not those that the trainer "
+    "computes, so it trains on another policy than it believes; algorithm.rollout_correction=token corrects for what "
+    "rounding in bf16 does, and in fp32 such a difference means that the engine has other weights:",
     "one_outcome": f"in {STEPS} steps in a row no episode came to an answer, and all ended as",
 }
 
@@ -29,7 +38,7 @@ class Alarm:
 
     Attributes:
         step: The step at which it was noticed.
-        kind: ``not_finite``, ``no_variance``, ``entropy`` or ``one_outcome``.
+        kind: ``not_finite``, ``no_variance``, ``entropy``, ``probabilities`` or ``one_outcome``.
         text: What it means and what may help.
     """
 
@@ -63,6 +72,7 @@ class AlarmWatch:
         self.alarms: list[Alarm] = []
         self._streaks: Counter[str] = Counter()
         self._first_entropy: float | None = None
+        self._is_exact: bool | None = None
 
     def observe(self, step: int, row: Mapping[str, Any], episodes: StepEpisodes) -> list[Alarm]:
         """The alarms that a step raises.
@@ -104,5 +114,23 @@ class AlarmWatch:
                 self._first_entropy = entropy
             if entropy < min(_MAX_ENTROPY, _MAX_ENTROPY_SHARE * self._first_entropy):
                 yield "entropy", ""
+        if difference := self._difference(row):
+            yield "probabilities", f" {difference}"
         if len(episodes.outcomes) == 1 and "answered" not in episodes.outcomes:
             yield "one_outcome", f" {next(iter(episodes.outcomes))}"
+
+    def _difference(self, row: Mapping[str, Any]) -> str | None:
+        """How far the engine's probabilities are from the trainer's, if that is too far.
+
+        The first step is sampled with weights that both have read from the disk, so it shows whether both compute in
+        fp32: then what is rounding in bf16 is a fault.
+        """
+        highest, mean = row.get("rollout_probs_diff_max"), row.get("rollout_probs_diff_mean")
+        if isinstance(highest, int | float):
+            if self._is_exact is None:
+                self._is_exact = highest < _EXACT
+            if self._is_exact and highest > _MAX_EXACT_DIFFERENCE:
+                return f"up to {highest:.2g}, and {_MAX_EXACT_DIFFERENCE:g} is much in fp32"
+        if isinstance(mean, int | float) and mean > _MAX_MEAN_DIFFERENCE:
+            return f"{mean:.2g} on average, and {_MAX_MEAN_DIFFERENCE:g} is much"
+        return None

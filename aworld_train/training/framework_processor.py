@@ -27,7 +27,7 @@ from aworld_train.reward.scorers import find_scorer
 from aworld_train.training.arguments.agent import AgentArgument, agent_argument
 from aworld_train.training.arguments.config import config_argument
 from aworld_train.training.arguments.dataset import dataset_argument
-from aworld_train.training.placement import Placement
+from aworld_train.training.placement import Placement, check_gpus
 from aworld_train.training.processor import TrainerProcessor
 from aworld_train.training.screen import train_progress
 from aworld_train.training.summary import RunSummary
@@ -160,7 +160,7 @@ class FrameworkProcessor(TrainerProcessor):
             placement: Where the run runs, said by a launcher; None is this machine.
 
         Raises:
-            UsageError: The recipe names a launcher, and none has called this.
+            UsageError: The recipe names a launcher, and none has called this; or it takes more GPUs than there are.
             AworldTrainError: The run failed; its ``summary.json`` says how far it got.
         """
         from aworld_train.training.run import train
@@ -172,6 +172,9 @@ class FrameworkProcessor(TrainerProcessor):
                 f"The recipe's launcher is {launcher.value} (cluster.launcher), and only the command `aworld-train "
                 "train` launches. Use it, or set cluster.launcher=local."
             )
+        placement = placement or Placement()
+        if placement.is_this_machine:
+            check_gpus(loaded.recipe)
         return train(
             loaded,
             framework,
@@ -181,7 +184,7 @@ class FrameworkProcessor(TrainerProcessor):
             val_data=self.data["val"],
             resume=resume,
             progress=train_progress(Console(stderr=True), quiet=quiet),
-            placement=placement or Placement(),
+            placement=placement,
         )
 
     def write_plan(self) -> tuple[Path, RunPlan]:

@@ -1,9 +1,13 @@
 """Where a run runs, as far as training has to know; a launcher says it."""
 
 import ipaddress
+import os
 from dataclasses import dataclass
 
 from aworld_train.adapter.base import Nodes
+from aworld_train.errors import UsageError
+from aworld_train.recipe.device import device_of, gpus_of_machine, on_cpu
+from aworld_train.recipe.schema import Recipe
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,9 +30,35 @@ class Placement:
     address: str | None = None
 
     @property
+    def is_this_machine(self) -> bool:
+        """Whether no other machine takes part, so that its GPUs are all that there are."""
+        return self.nodes is None and self.address is None
+
+    @property
     def environment_host(self) -> str:
         """The address at which a tool environment that the run starts is reached by every node."""
         first = next(iter(self.nodes.addresses.values())) if self.nodes else self.address
         if first is None:
             return LOOPBACK
         return LOOPBACK if ipaddress.ip_address(first).is_loopback else first
+
+
+def check_gpus(recipe: Recipe) -> None:
+    """Check that this machine has the GPUs of a recipe, before anything starts.
+
+    Raises:
+        UsageError: It has fewer.
+    """
+    if on_cpu(recipe):
+        return
+    device, needed = device_of(recipe), recipe.cluster.gpus_per_node
+    available = gpus_of_machine(device)
+    if available is None or available >= needed:
+        return
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    raise UsageError(
+        f"The run takes {needed} GPUs (cluster.gpus_per_node) and this machine has {available} for it"
+        + (f", by CUDA_VISIBLE_DEVICES={chosen!r}" if chosen is not None else "")
+        + f" (cluster.device is {device.value}). Set cluster.gpus_per_node to what there is, run it where there are "
+        "more (--launcher slurm, ray or kubernetes), or take a recipe for processors (aworld-train recipe list)."
+    )

@@ -13,7 +13,14 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 # Of the tools that are tested, which .ci/run installs where they are missing.
 PROGRAMS = ["chromium", "ffmpeg", "flite", "heif-enc", "tesseract"]
-SCRIPTS = ["scripts/_setup.sh", "scripts/quickstart.sh", "scripts/test.sh", ".ci/run", ".ci/engine.sh"]
+SCRIPTS = [
+    "scripts/_setup.sh",
+    "scripts/quickstart.sh",
+    "scripts/test.sh",
+    "scripts/gpu-proof.sh",
+    ".ci/run",
+    ".ci/engine.sh",
+]
 SERVICES = {"DOCKER_HOST": "unix:///there/is/one"}
 
 CLI = """\

@@ -22,7 +22,14 @@ from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
 from aworld_train.recipe.device import device_of, on_cpu
 from aworld_train.recipe.output import written
-from aworld_train.recipe.schema import Engine, LauncherName, Offload, Recipe, SamplingType
+from aworld_train.recipe.schema import (
+    Engine,
+    LauncherName,
+    Offload,
+    Recipe,
+    RolloutCorrection,
+    SamplingType,
+)
 from aworld_train.recipe.tree import KeyPath
 
 CONFIG_FILE = "verl.yaml"
@@ -30,7 +37,11 @@ AGENT_FILE = "agent.yaml"
 _AGENT_LOOP = "aworld_train.adapter.verl.agent_loop.EpisodeLoop"
 _SETUP_HOOK = "worker_process_setup_hook"
 OBJECT_STORE_BYTES = 400_000_000  # of the private Ray: weights travel in parts of 64 MB, batches are small
-LOGICAL_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+_MIN_CPUS = 32  # Ray counts actors, not load: enough for VeRL's actors on any small machine
+_CPUS_PER_RANK, _CPUS_BESIDE = (
+    3,
+    8,
+)  # VeRL 0.9.1: ResourcePoolManager.max_colocate_count; its queue and controller
 
 
 def compose(
@@ -90,6 +101,11 @@ def agent_file(recipe: Recipe, run_dir: Path) -> list[dict[str, Any]]:
 def joins_cluster(recipe: Recipe) -> bool:
     """Whether VeRL attaches to a Ray cluster that is there already, and starts none."""
     return recipe.cluster.launcher.value in ("ray", "kubernetes")
+
+
+def logical_cpus(recipe: Recipe) -> int:
+    """The processors that a machine declares to Ray; VeRL would wait without end for some that it does not have."""
+    return max(_MIN_CPUS, _CPUS_PER_RANK * recipe.cluster.gpus_per_node + _CPUS_BESIDE)
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -181,11 +197,15 @@ def _actor(recipe: Recipe) -> dict[str, Any]:
 
 
 def _algorithm(recipe: Recipe) -> dict[str, Any]:
+    correction = recipe.algorithm.rollout_correction
     return {
         "algorithm.adv_estimator": recipe.algorithm.name,
         "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.normalize_by_std,
         "algorithm.use_kl_in_reward": recipe.algorithm.kl_reward_coef > 0,
         "algorithm.kl_ctrl.kl_coef": recipe.algorithm.kl_reward_coef,
+        "algorithm.rollout_correction.rollout_is": None
+        if correction is RolloutCorrection.off
+        else correction.value,
     }
 
 
@@ -232,6 +252,7 @@ def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
         }
         if section.engine is Engine.vllm:
             keys |= {f"{rollout}.{key}": value for key, value in engine_keys(recipe).items()}
+    keys |= {f"{rollout}.engine_kwargs.vllm.{name}": value for name, value in section.engine_args.items()}
     if not recipe.raw.get("algorithm", {}).get("filter_groups", {}).get("enable"):
         # With VeRL's group filtering its own sampler stays, because VeRL passes the filter to no custom one.
         keys |= {
@@ -292,7 +313,7 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
     init |= {
         "address": "local",  # otherwise Ray silently joins any cluster that it finds on the machine
         "include_dashboard": False,
-        "num_cpus": LOGICAL_CPUS,
+        "num_cpus": logical_cpus(recipe),
     }
     if on_cpu(recipe):
         init |= {"num_gpus": recipe.cluster.gpus_per_node, "object_store_memory": OBJECT_STORE_BYTES}

@@ -19,6 +19,7 @@ _NAMES = {
     "grad_norm": "actor/grad_norm",
     "kl": "actor/kl_loss",
     "lr": "actor/lr",
+    "rollout_probs_diff_mean": "training/rollout_probs_diff_mean",
     "rollout_probs_diff_max": "training/rollout_probs_diff_max",
     "tokens_per_second": "perf/throughput",
     "seconds": "timing_s/step",

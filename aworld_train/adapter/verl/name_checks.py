@@ -15,7 +15,6 @@ from aworld_train.recipe.schema import AlgorithmSection, Recipe
 from aworld_train.recipe.tree import KeyPath, dotted, map_values
 
 _ALGORITHMS = "trainer/ppo/core_algos.py"
-_CORRECTION = "trainer/ppo/rollout_corr_helper.py"
 Names = Callable[[], frozenset[str]]
 
 ESTIMATORS: Names = partial(registered, _ALGORITHMS, "register_adv_est")
@@ -43,10 +42,6 @@ RAW_NAMES: Mapping[str, tuple[str, Names]] = {
     "algorithm.kl_ctrl.type": (
         "controller of the KL penalty",
         partial(compared, _ALGORITHMS, "get_kl_controller", "kl_ctrl.type"),
-    ),
-    "algorithm.rollout_correction.rollout_is": (
-        "level of importance sampling",
-        partial(listed, _CORRECTION, "valid_is_levels"),
     ),
     "algorithm.rollout_correction.loss_type": (
         "loss of rollout correction",

@@ -34,6 +34,7 @@ RECIPE_KEYS = {
     f"{_ACTOR}.loss_agg_mode": "algorithm.loss_aggregation",
     "algorithm.adv_estimator": "algorithm.name",
     "algorithm.norm_adv_by_std_in_grpo": "algorithm.normalize_by_std",
+    "algorithm.rollout_correction.rollout_is": "algorithm.rollout_correction",
     f"{_ROLLOUT}.name": "rollout.engine",
     f"{_ROLLOUT}.n": "rollout.n",
     f"{_ROLLOUT}.temperature": "rollout.temperature",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl.compose import LOGICAL_CPUS, OBJECT_STORE_BYTES
+from aworld_train.adapter.verl.compose import OBJECT_STORE_BYTES, logical_cpus
 from aworld_train.adapter.verl.network import chosen_interfaces, network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
@@ -93,6 +93,7 @@ def nodes_environment(recipe: Recipe, private: PrivateFolder, nodes: Nodes) -> d
 
 def _ray_options(recipe: Recipe) -> list[str]:
     options = ["--num-gpus", str(recipe.cluster.gpus_per_node), "--disable-usage-stats"]
+    options += ["--num-cpus", str(logical_cpus(recipe))]
     # Each process chooses a free port, because several nodes may be on one machine.
     options += ["--min-worker-port", "0", "--max-worker-port", "0", "--dashboard-agent-listen-port", "0"]
     if on_cpu(recipe):
@@ -104,7 +105,7 @@ def ray_start(options: Sequence[str], address: str, *more: str) -> list[str]:
     """The command that runs Ray on this machine, under this IP address, until it is ended."""
     return [
         *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
-        *("--node-ip-address", address, "--num-cpus", str(max(LOGICAL_CPUS, os.cpu_count() or 1))),
+        *("--node-ip-address", address),
         *options,
         *more,
     ]

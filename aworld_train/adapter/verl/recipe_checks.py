@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aworld_train.adapter.verl.compose import joins_cluster, raw_key_faults
+from aworld_train.adapter.verl.engine_args import engine_arg_faults
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.name_checks import name_faults, value_at
 from aworld_train.adapter.verl.size_checks import size_faults
@@ -38,6 +39,7 @@ def faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     yield from _estimator(recipe)
     yield from model_faults(recipe)
     yield from size_faults(recipe)
+    yield from engine_arg_faults(recipe)
     for path, text in raw_key_faults(recipe):
         yield ("verl", *path), text
 

@@ -26,6 +26,7 @@ from aworld_train.adapter.verl.key_rules import (
     is_open,
     read_anyway,
 )
+from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.interpolation import EnvLookups
@@ -139,7 +140,7 @@ def _faults(
             yield key_path, f"verl's trainer does not read `{key}`; use `{IGNORED_SECTIONS[key]}`"
         elif is_open(key_path, default, kind):
             if isinstance(value, list | bool | int | float):
-                yield key_path, f"verl key `{dotted(key_path)}` expects a map, got {_describe(value)}"
+                yield key_path, f"verl key `{dotted(key_path)}` expects a map, got {describe(value)}"
         elif isinstance(value, Mapping) and (
             isinstance(default, Mapping) or kind.section or read_anyway(key_path)
         ):
@@ -177,42 +178,11 @@ def _mismatch(path: KeyPath, value: Any, default: Any, kind: FieldType, *, annot
     if default is None and not accepts:
         return None
     if default is not None and (accepts or not annotated):
-        accepts |= {_kind_of(default)} | ({"int"} if isinstance(default, float) else set())
+        accepts |= {kind_of(default)} | ({"int"} if isinstance(default, float) else set())
     accepts |= ALSO_TAKES.get(dotted(path), set())
-    if not accepts or _kind_of(value) in accepts or (default is None and value is None):
+    if not accepts or kind_of(value) in accepts or (default is None and value is None):
         return None
-    type_names = " or ".join(
-        _WORDS[name] for name in _WORDS if name in accepts and not _implied(name, accepts)
-    )
-    return f"verl key `{dotted(path)}` expects {type_names}, got {_describe(value)}"
-
-
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "list": "a list",
-    "map": "a map",
-    "null": "null",
-}
-
-
-def _implied(name: str, accepts: set[str]) -> bool:
-    return name == "int" and "float" in accepts
-
-
-def _kind_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, Mapping):
-        return "map"
-    return "list" if isinstance(value, list | tuple) else type(value).__name__
-
-
-def _describe(value: Any) -> str:
-    kind = _kind_of(value)
-    return _WORDS[kind] if kind in ("null", "map", "list") else repr(value)
+    return f"verl key `{dotted(path)}` expects {in_words(accepts)}, got {describe(value)}"
 
 
 def _unknown(path: KeyPath, level: set[str]) -> str:

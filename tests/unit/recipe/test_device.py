@@ -62,3 +62,28 @@ def test_auto_is_what_the_machine_has_for_vllm(
 ) -> None:
     machine(**has)
     assert device.device_of(a_recipe(Engine.vllm)) is expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [(None, 2), ("0,1", 2), ("1", 1), ("0,1,2", 2), ("", 0), ("-1", 0), ("MIG-a,MIG-b,MIG-c", 3)],
+)
+def test_gpus_are_those_of_the_driver_that_the_environment_leaves(
+    chosen: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_DEV", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "davinci0", "davinci_manager"):
+        (tmp_path / name).touch()
+    assert device.gpus_of_machine(Device.cuda) == count
+    assert device.gpus_of_machine(Device.npu) == 1
+
+
+def test_gpus_without_files_of_their_own_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_DEV", tmp_path)
+    (tmp_path / "dxg").touch()
+    assert device.gpus_of_machine(Device.cuda) is None

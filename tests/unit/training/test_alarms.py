@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def test_each_sign_raises_one_alarm_while_it_lasts_and_another_when_it_comes_bac
     bad = {
         "no_variance": (GOOD, Episodes(varied_tasks=0)),
         "entropy": ({**GOOD, "entropy": 0.001}, Episodes()),
+        "probabilities": ({**GOOD, "rollout_probs_diff_mean": 0.03}, Episodes()),
         "one_outcome": (GOOD, Episodes(outcomes=Counter(timeout=8))),
     }
     good = (GOOD, Episodes())
@@ -75,6 +77,31 @@ def test_a_loss_that_is_no_number_is_told_at_once_and_ends_a_run_when_it_lasts()
     assert [(alarm.step, alarm.kind) for alarm in watch.alarms] == [(2, "not_finite")]
     watch.observe(4, {**GOOD, "loss": None}, Episodes())
     assert watch.reason_to_stop is not None and "trainer.lr" in watch.reason_to_stop
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "raises"),
+    [
+        (1e-6, (4e-3, 1e-5), True),  # in fp32 this is another model
+        (1e-6, (9e-4, 1e-5), False),
+        (0.3, (0.9, 0.004), False),  # in bf16 single tokens differ much
+        (0.3, (0.9, 0.021), True),
+        (0.3, (None, None), False),
+    ],
+)
+def test_probabilities_that_differ_more_than_rounding_raise_an_alarm_that_names_the_correction(
+    first: float, later: tuple[float | None, float | None], raises: bool
+) -> None:
+    watch = AlarmWatch()
+    watch.observe(
+        1, {**GOOD, "rollout_probs_diff_max": first, "rollout_probs_diff_mean": first / 100}, Episodes()
+    )
+    highest, mean = later
+    row = {**GOOD, "rollout_probs_diff_max": highest, "rollout_probs_diff_mean": mean}
+    for step in range(2, 2 + STEPS):
+        watch.observe(step, row, Episodes())
+    assert [alarm.kind for alarm in watch.alarms] == (["probabilities"] if raises else [])
+    assert all("algorithm.rollout_correction=token" in alarm.text for alarm in watch.alarms)
 
 
 def test_the_outcome_that_all_episodes_had_is_named() -> None:

