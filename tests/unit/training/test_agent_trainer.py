@@ -198,7 +198,7 @@ def test_a_reward_function_is_named_so_that_workers_can_load_it(workspace: Path)
         ({"agent": {"name": "other"}}, "mcp_agent"),
         (
             {"model": {"path": "model", "lora": {"rank": 8}}},
-            "LoRA does not work with rollout.engine=transformers",
+            "the engine transformers has no LoRA",
         ),
     ],
 )
