@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.engine_option import EngineOption, with_engine
 
 
 def evaluate(
@@ -23,6 +24,7 @@ def evaluate(
     dataset: Annotated[
         Path | None, typer.Option("--dataset", help="Tasks; default: the recipe's dataset.val.")
     ] = None,
+    engine: EngineOption = None,
     limit: Annotated[int, typer.Option("--limit", help="Most tasks; -1 for all.")] = -1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -35,7 +37,7 @@ def evaluate(
 
         aworld-train eval recipes/quickstart.yaml --checkpoint runs/quickstart/checkpoints/global_step_10
 
-        aworld-train eval recipes/quickstart.yaml --dataset data/arithmetic/val.parquet --json
+        aworld-train eval recipes/quickstart.yaml --dataset data/arithmetic/val.parquet --engine vllm --json
     """
     from rich.console import Console
 
@@ -44,7 +46,7 @@ def evaluate(
     from aworld_train.training.progress import progress_for
 
     report = measure(
-        recipes.read(recipe, overrides or []),
+        recipes.read(recipe, with_engine(overrides, engine)),
         checkpoint=checkpoint,
         dataset=dataset,
         limit=limit,

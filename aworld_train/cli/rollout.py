@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli import console
+from aworld_train.cli.engine_option import EngineOption, with_engine
 from aworld_train.masking import mask, masked
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ def rollout(
     ] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many episodes.")] = 1,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the most likely tokens.")] = False,
+    engine: EngineOption = None,
     model_url: Annotated[
         str | None,
         typer.Option(
-            "--model-url", help="Sample from a vLLM server at this address, as http://host:8000/v1."
+            "--model-url",
+            help="Sample from a vLLM server at this address, as http://host:8000/v1, started with --logprobs-mode "
+            "processed_logprobs.",
         ),
     ] = None,
     full: Annotated[
@@ -59,6 +63,8 @@ def rollout(
 
         aworld-train rollout recipes/quickstart.yaml --task 3600 -n 4 --json
 
+        aworld-train rollout recipe.yaml --engine vllm
+
         aworld-train rollout recipe.yaml --model-url http://gpu-node:8000/v1
     """
     import asyncio
@@ -72,7 +78,7 @@ def rollout(
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
 
-    loaded = recipes.read(recipe, overrides or []).recipe
+    loaded = recipes.read(recipe, with_engine(overrides, engine)).recipe
     check_model(loaded.model.location)
     tool_parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     tasks = [dataset] if dataset else loaded.dataset.val_files or loaded.dataset.train_files

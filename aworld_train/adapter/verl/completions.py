@@ -32,16 +32,17 @@ class CompletionsServer:
     """Samples from a served model.
 
     Args:
-        url: Its base address, ending in ``/v1``; the key, if it needs one, is in ``OPENAI_API_KEY``.
+        url: Its base address, ending in ``/v1``.
+        key: Its key; by default what is in ``OPENAI_API_KEY``, if it needs one.
 
     Raises:
         ModelError: The key or the address is not valid.
         UsageError: The environment names a proxy for it that is no HTTP proxy.
     """
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, key: str | None = None):
         self._url = url.rstrip("/")
-        self._key = key_in(KEY_VARIABLE)
+        self._key = key or key_in(KEY_VARIABLE)
         if not can_be_sent(self._key):
             raise ModelError(f"What is in {KEY_VARIABLE} cannot be sent as a key.")
         if not self._url.startswith(("http://", "https://")):

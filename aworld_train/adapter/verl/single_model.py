@@ -11,7 +11,8 @@ from aworld_train.adapter.verl.agent_loop import end_tokens
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.images import image_tokens
 from aworld_train.adapter.verl.language_model import VerlModel
-from aworld_train.recipe.schema import Recipe
+from aworld_train.adapter.verl.served_vllm import ServedVllm
+from aworld_train.recipe.schema import Engine, Recipe
 
 
 class VerlLoadedModel:
@@ -28,8 +29,10 @@ class VerlLoadedModel:
         self._parser = recipe.agent.tool_parser
         self._template_options = dict(config.data.get("apply_chat_template_kwargs") or {})
         self._end_tokens = end_tokens(str(actor.model.path))
-        self._images = image_tokens(model.processor, actor.rollout.name if model_url is None else None)
-        if model_url is None:
+        self._server: ServedVllm | None = None
+        in_process = model_url is None and recipe.rollout.engine is Engine.transformers
+        self._images = image_tokens(model.processor, actor.rollout.name if in_process else None)
+        if in_process:
             from aworld_train.adapter.verl.cpu.sampling import MAX_TOP_LOGPROBS
             from aworld_train.adapter.verl.cpu.server import TransformersServer
 
@@ -38,7 +41,11 @@ class VerlLoadedModel:
         else:
             from aworld_train.adapter.verl.completions import CompletionsServer
 
-            self._engine = CompletionsServer(model_url)
+            if model_url is None:
+                self._server = ServedVllm(recipe, folder)
+                self._engine = CompletionsServer(self._server.url, self._server.key)
+            else:
+                self._engine = CompletionsServer(model_url)
             self._max_top_logprobs = 0
 
     def for_episode(self) -> VerlModel:
@@ -55,4 +62,6 @@ class VerlLoadedModel:
         )
 
     async def close(self) -> None:
-        """As ``LoadedModel.close``; the engine's memory is freed when the process ends."""
+        """As ``LoadedModel.close``; the memory of an engine in this process is freed when the process ends."""
+        if self._server is not None:
+            self._server.stop()
