@@ -41,8 +41,8 @@ def rollout(
         str | None,
         typer.Option(
             "--model-url",
-            help="Sample from a vLLM server at this address, as http://host:8000/v1, started with --logprobs-mode "
-            "processed_logprobs.",
+            help="Sample from a vLLM server at this address, as http://host:8000/v1; start it with "
+            "`--logprobs-mode processed_logprobs`.",
         ),
     ] = None,
     full: Annotated[

@@ -56,6 +56,29 @@ def test_what_vllm_samples_is_what_is_trained_on(
     assert all(row["rollout_probs_diff_max"] < MAX_PROBABILITY_DIFFERENCE for row in rows[1:]), rows
 
 
+def test_a_single_episode_has_the_same_greedy_tokens_with_both_engines(
+    workspace: Workspace, python: Path
+) -> None:
+    rows = []
+    for engine in ("vllm", "transformers"):
+        command = (
+            "rollout",
+            "recipes/quickstart.yaml",
+            "--engine",
+            engine,
+            "cluster.device=cpu",
+            "--greedy",
+            "--json",
+        )
+        done = workspace.run(*command, python=python)
+        assert done.returncode == 0, done.stderr
+        (episode,) = json.loads(done.stdout)["episodes"]
+        rows.append(episode["rows"])
+    assert [row["response_ids"] for row in rows[0]] == [row["response_ids"] for row in rows[1]]
+    for mine, its in zip(*rows, strict=True):
+        assert mine["response_logprobs"] == pytest.approx(its["response_logprobs"], abs=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["VLLM::EngineCore", "VLLM::Worker", "ray::vLLMHttpServer"])
 def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
