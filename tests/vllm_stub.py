@@ -1,4 +1,4 @@
-"""vLLM's completions endpoint as far as this project uses it, behind a real socket: vLLM itself needs a GPU.
+"""vLLM's completions endpoint as far as this project uses it, behind a real socket, for what a real one does seldom.
 
 Token ids in and token ids out, as vLLM answers a request with ``return_token_ids`` (docs.vllm.ai, OpenAI-compatible
 server). It has a thread and an event loop of its own, so that this process and others can ask it.
@@ -26,6 +26,9 @@ class VllmStub:
         finish_reason: Why a completion ended.
         error: Status and text that every completion ends in.
         replaced: By path, what answers there instead.
+        processed: Whether log-probabilities are those of the distribution that is sampled, as vLLM returns them with
+            ``--logprobs-mode processed_logprobs``.
+        port: Where it listens; 0 takes any that is free.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class VllmStub:
         finish_reason: str = "stop",
         error: tuple[int, str] | None = None,
         replaced: Mapping[str, Handler] | None = None,
+        processed: bool = True,
+        port: int = 0,
     ):
         self._draw = draw
         self._model = model
@@ -48,6 +53,8 @@ class VllmStub:
         self._finish_reason = finish_reason
         self._error = error
         self._replaced = replaced or {}
+        self._port = port
+        self._processed = processed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.url = ""
@@ -74,7 +81,7 @@ class VllmStub:
         app.router.add_post("/v1/completions", self._replaced.get("completions", self._complete))
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", self._port, reuse_address=True).start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         return runner
 
@@ -95,6 +102,10 @@ class VllmStub:
         if self._error:
             return web.Response(status=self._error[0], text=self._error[1])
         body = await request.json()
+        if body["logprobs"]:
+            warmth = body["temperature"] if self._processed else 1.0
+            top = {f"token_id:{token}": -1.5 * token / warmth for token in range(body["logprobs"])}
+            return web.json_response({"choices": [{"logprobs": {"top_logprobs": [top]}}]})
         self.bodies.append(body)
         tokens = self._draw(body["prompt"])[: body["max_tokens"]]
         logprobs = self._logprobs or [-0.5 * (place + 1) for place in range(len(tokens))]

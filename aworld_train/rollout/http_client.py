@@ -24,7 +24,17 @@ _NO_LIMIT = aiohttp.ClientTimeout(total=None)
 
 
 class RequestFailed(Exception):
-    """A request has no answer, or one with an error status; the message is one line without the key."""
+    """A request has no answer, or one with an error status; the message is one line without the key.
+
+    Attributes:
+        status: The HTTP status; None without an answer.
+        retry_after: Seconds that the server asks to wait before the next request; 0 if it asks for nothing.
+    """
+
+    def __init__(self, message: str, status: int | None = None, retry_after: float = 0.0):
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class SessionPerLoop:
@@ -105,7 +115,11 @@ async def request_json(
             content = await response.read()
             if not 200 <= response.status < 300:
                 text = without_key(key, await response.text(errors="replace"))
-                raise RequestFailed(f"HTTP {response.status} {text[:_MAX_QUOTED]!r}")
+                raise RequestFailed(
+                    f"HTTP {response.status} {text[:_MAX_QUOTED]!r}",
+                    response.status,
+                    _seconds(response.headers.get("Retry-After", "")),
+                )
     except UsageError as error:
         raise RequestFailed(error.message) from error
     except (aiohttp.ClientError, httpx.InvalidURL, OSError, ValueError) as error:
@@ -115,6 +129,11 @@ async def request_json(
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+
+
+def _seconds(retry_after: str) -> float:
+    """The header's number of seconds; 0 for a date, which servers of models do not send."""
+    return float(retry_after) if retry_after.strip().isdecimal() else 0.0
 
 
 def _kind(error: Exception) -> str:

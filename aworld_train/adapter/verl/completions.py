@@ -5,6 +5,9 @@ sampled (docs.vllm.ai, OpenAI-compatible server). A server that does not return 
 refused.
 """
 
+import asyncio
+import time
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -23,6 +26,17 @@ from aworld_train.rollout.http_client import (
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 _SECONDS = 600.0
+MAX_RETRY_SECONDS = 120.0
+"""How long a server may be busy or gone, once it has answered: the tokens of a turn are then sampled again."""
+_WARM, _MIN_DISTANCE, _PROBED_TOKENS = 2.0, 0.1, 5
+"""A second temperature, and how far apart the log-probabilities of two of so many tokens have to be to be compared."""
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 10.0
+_PASSING = {
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
 # For a connection, and then for each part of the answer.
 _TIME_LIMITS = aiohttp.ClientTimeout(total=None, connect=_SECONDS, sock_connect=_SECONDS, sock_read=_SECONDS)
 _HTTP = SessionPerLoop(UVICORN_KEEPALIVE_SECONDS, max_connections=100)
@@ -52,6 +66,9 @@ class CompletionsServer:
         except httpx.InvalidURL as error:
             raise ModelError(f"{url} is no address of a server: {error}.") from error
         self._model: str | None = None
+        self._has_answered = False
+        self._is_checked = False
+        self._checking = asyncio.Lock()
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
@@ -59,8 +76,11 @@ class CompletionsServer:
         """Sample tokens after ``prompt_ids``, with the interface of VeRL's servers.
 
         Raises:
-            ModelError: The server cannot be reached, or does not return token ids.
+            ModelError: The server cannot be reached, or does not return token ids with the log-probabilities of the
+                distribution that it samples.
         """
+        if not self._is_checked and _is_shaped(sampling_params):
+            await self._check_probabilities(prompt_ids)
         body = {
             **sampling_params,
             "model": await self.served_model(),
@@ -90,13 +110,52 @@ class CompletionsServer:
                     )
         return self._model
 
+    async def _check_probabilities(self, prompt_ids: list[int]) -> None:
+        """Check once that the server's log-probabilities are of the distribution that it samples.
+
+        By default vLLM returns those of the model, before temperature, top-p and top-k. They are told apart by asking
+        at two temperatures: at the higher one the log-probabilities of two tokens are closer to each other, in the
+        proportion of the temperatures, or just as far apart.
+
+        Raises:
+            ModelError: They are the model's.
+        """
+        async with self._checking:
+            if self._is_checked:
+                return
+            cool, warm = [await self._top_logprobs(prompt_ids, each) for each in (1.0, _WARM)]
+            tokens = sorted(cool.keys() & warm.keys(), key=lambda token: cool[token])
+            if len(tokens) > 1:
+                first, last = tokens[0], tokens[-1]
+                distance = cool[last] - cool[first]
+                if distance > _MIN_DISTANCE and warm[last] - warm[first] > distance * (1 + 1 / _WARM) / 2:
+                    raise ModelError(
+                        f"{self._url} returns the model's log-probabilities, not those of the distribution that it "
+                        "samples. Start vLLM with --logprobs-mode processed_logprobs."
+                    )
+            self._is_checked = True
+
+    async def _top_logprobs(self, prompt_ids: list[int], temperature: float) -> dict[str, float]:
+        body = {
+            "model": await self.served_model(),
+            "prompt": prompt_ids,
+            "max_tokens": 1,
+            "temperature": temperature,
+            "logprobs": _PROBED_TOKENS,
+            "return_tokens_as_token_ids": True,
+        }
+        match await self._request("POST", "/completions", body):
+            case {"choices": [{"logprobs": {"top_logprobs": [dict() as logprobs, *_]}}, *_]}:
+                return {token: value for token, value in logprobs.items() if isinstance(value, float)}
+        return {}
+
     def _read(self, choice: dict[str, Any]) -> TokenOutput:
         tokens = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if tokens is None or logprobs is None or len(tokens) != len(logprobs) or None in logprobs:
             raise ModelError(
                 f"{self._url} does not return the tokens that it sampled, and their text must not be tokenised again. "
-                "Use a server with `return_token_ids`, such as vLLM's."
+                "Use a server with `return_token_ids`: vLLM 0.10.2 or later, which needs no flag for it."
             )
         # VeRL calls `aborted` what vLLM calls `abort`.
         aborted = choice.get("finish_reason") == "abort"
@@ -105,18 +164,49 @@ class CompletionsServer:
         )
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        try:
-            return await request_json(
-                await _HTTP.get(),
-                method,
-                self._url + path,
-                key=self._key,
-                body=body,
-                time_limits=_TIME_LIMITS,
-            )
-        except RequestFailed as error:
-            raise ModelError(f"{self._url}{path}: {error}") from error
-        except ValueError as error:
-            raise ModelError(
-                f"{self._url}{path} sent no JSON: is this the address of a vLLM server?"
-            ) from error
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            try:
+                answer = await request_json(
+                    await _HTTP.get(),
+                    method,
+                    self._url + path,
+                    key=self._key,
+                    body=body,
+                    time_limits=_TIME_LIMITS,
+                )
+            except RequestFailed as error:
+                pause = max(error.retry_after, pause)
+                if not self._may_pass(error):
+                    raise ModelError(f"{self._url}{path}: {error}{_remedy(error)}") from error
+                if time.monotonic() + pause > began + MAX_RETRY_SECONDS:
+                    raise ModelError(
+                        f"{self._url}{path}: {error}, for {time.monotonic() - began:.0f} seconds"
+                    ) from error
+            except ValueError as error:
+                raise ModelError(
+                    f"{self._url}{path} sent no JSON: is this the address of a vLLM server?"
+                ) from error
+            else:
+                self._has_answered = True
+                return answer
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)
+
+    def _may_pass(self, error: RequestFailed) -> bool:
+        """Whether the same request may succeed later: the server is busy, or one that has answered starts again."""
+        return error.status in _PASSING or (error.status is None and self._has_answered)
+
+
+def _is_shaped(sampling_params: dict[str, Any]) -> bool:
+    """Whether the distribution that is sampled is another than the model's; greedily there is none."""
+    temperature = sampling_params.get("temperature", 1.0)
+    changed = sampling_params.get("top_p", 1.0) < 1 or sampling_params.get("top_k", -1) > 0
+    return bool(temperature > 0 and (temperature != 1 or changed))
+
+
+def _remedy(error: RequestFailed) -> str:
+    """What to do about an error of vLLM's that its text does not say."""
+    if error.status == HTTPStatus.BAD_REQUEST and "context length" in str(error):
+        return ". Start it with a larger --max-model-len: dataset.max_prompt_tokens plus rollout.max_response_tokens."
+    return ""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.adapter.verl import completions
 from aworld_train.adapter.verl.completions import CompletionsServer
 from aworld_train.errors import ModelError
 from tests.proxies import Proxy
@@ -43,9 +44,9 @@ async def test_what_the_server_sampled_comes_back_token_by_token_with_its_logpro
 
 async def test_it_is_given_token_ids_and_the_sampling_and_asked_for_token_ids() -> None:
     async with serving(model="org/big") as server:
-        completions = CompletionsServer(server.url)
+        sampler = CompletionsServer(server.url)
         for _ in range(3):
-            await completions.generate("one", [7, 8, 9], dict(SAMPLING))
+            await sampler.generate("one", [7, 8, 9], dict(SAMPLING))
     body = server.bodies[0]
     assert body["prompt"] == [7, 8, 9]
     assert body["model"] == "org/big"
@@ -130,9 +131,9 @@ async def test_a_far_server_is_reached_through_the_proxy_of_the_environment() ->
 
 def test_it_may_be_asked_in_one_event_loop_after_another() -> None:
     with VllmStub(lambda prompt: [5]) as server:
-        completions = CompletionsServer(server.url)
+        sampler = CompletionsServer(server.url)
         for _ in range(2):
-            output = asyncio.run(completions.generate("one", [7], dict(SAMPLING)))
+            output = asyncio.run(sampler.generate("one", [7], dict(SAMPLING)))
             assert output.token_ids == [5]
 
 
@@ -157,3 +158,65 @@ async def test_another_kind_of_server_is_told_from_vllm(path: str, body: Any, se
         error_message = await refusal(server.url)
     assert error_message.startswith(f"{server.url}/{path} ")
     assert sentence in error_message
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_server_is_asked_again_when_it_says_so(status: int) -> None:
+    refused = []
+
+    async def busy(request: web.Request) -> web.Response:
+        if len(refused) < 2:
+            refused.append(1)
+            return web.Response(status=status, text="busy", headers={"Retry-After": "0"})
+        choice = {"finish_reason": "stop", "token_ids": [5], "logprobs": {"token_logprobs": [-1.0]}}
+        return web.json_response({"choices": [choice]})
+
+    async with serving(replaced={"completions": busy}) as server:
+        assert (await generate(server.url)).token_ids == [5]
+    assert len(refused) == 2
+
+
+async def test_a_server_that_stays_busy_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completions, "MAX_RETRY_SECONDS", 1.0)
+    async with serving(error=(503, "no room")) as server:
+        error_message = await refusal(server.url)
+    assert "HTTP 503 'no room', for " in error_message
+
+
+async def test_a_server_that_starts_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = VllmStub(lambda prompt: [5])
+    with server:
+        sampler = CompletionsServer(server.url)
+        assert (await sampler.generate("one", [7], dict(SAMPLING))).token_ids == [5]
+        port = int(server.url.rpartition(":")[2].removesuffix("/v1"))
+    waiting = asyncio.create_task(sampler.generate("one", [7], dict(SAMPLING)))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    with VllmStub(lambda prompt: [6], port=port):
+        assert (await asyncio.wait_for(waiting, 30)).token_ids == [6]
+
+
+async def test_a_server_that_is_gone_for_good_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completions, "MAX_RETRY_SECONDS", 1.0)
+    with VllmStub(lambda prompt: [5]) as server:
+        sampler = CompletionsServer(server.url)
+        await sampler.generate("one", [7], dict(SAMPLING))
+    with pytest.raises(ModelError, match=r"ConnectError.* for "):
+        await sampler.generate("one", [7], dict(SAMPLING))
+
+
+async def test_a_context_that_is_too_small_is_said_with_the_flag() -> None:
+    text = "This model's maximum context length is 64 tokens. However, you requested 99 tokens."
+    async with serving(error=(400, text)) as server:
+        error_message = await refusal(server.url)
+    assert "--max-model-len: dataset.max_prompt_tokens plus rollout.max_response_tokens" in error_message
+
+
+async def test_a_server_with_the_log_probabilities_of_the_model_is_refused_with_the_flag() -> None:
+    async with serving(processed=False) as server:
+        assert "--logprobs-mode processed_logprobs" in await refusal(server.url)
+        sampler = CompletionsServer(server.url)
+        for shape in ({"temperature": 1.0}, {"temperature": 0.0}):  # where both are the same, or none is used
+            assert (await sampler.generate("one", [7], SAMPLING | shape)).token_ids == [7, 5]
+        with pytest.raises(ModelError, match="processed_logprobs"):
+            await sampler.generate("one", [7], SAMPLING | {"temperature": 1.0, "top_p": 0.9})
