@@ -215,6 +215,7 @@ class Session:
 
     def __init__(self, folder: Path, device: str):
         self.folder, self.device = folder, device
+        self.process: subprocess.Popen[str] | None = None
         self.environment = {
             **os.environ,
             "HF_HUB_OFFLINE": "1",
@@ -226,7 +227,7 @@ class Session:
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start this interpreter with its output in a file."""
         with (self.folder / "output.log").open("a") as log:
-            return subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=self.folder,
                 env=self.environment,
@@ -235,6 +236,13 @@ class Session:
                 stderr=log,
                 text=True,
             )
+        return self.process
+
+    def end(self) -> None:
+        """End what was started last, if it runs: the command line ends all that it has started."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.communicate(timeout=120)
 
     def run(self, *arguments: str, seconds: float) -> tuple[int, str]:
         """Run this interpreter to its end; what takes longer is ended."""
@@ -416,14 +424,18 @@ def main() -> int:
     if options.build:
         build_model(options.build, options.device)
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     proof = Proof(options.out.resolve(), options.device)
     with tempfile.TemporaryDirectory(prefix="gpu-proof-", ignore_cleanup_errors=True) as temporary:
         folder = (options.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        session = Session(folder, options.device)
         try:
-            prove(proof, Session(folder, options.device))
+            prove(proof, session)
         except Exception as error:
             proof.record("the proof itself", False, detail=f"{type(error).__name__}: {error}")
+        finally:
+            session.end()
     ok = proof.finish()
     say(f"{'Everything holds' if ok else 'Not everything holds'}: {options.out}")
     return 0 if ok else 1
