@@ -28,6 +28,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _SECONDS = 600.0
 MAX_RETRY_SECONDS = 120.0
 """How long a server may be busy or gone, once it has answered: the tokens of a turn are then sampled again."""
+_DEAD_ENGINE = "EngineCore encountered an issue"
+"""What vLLM answers, with status 500, when its engine has died and before it ends itself (v1/engine/exceptions.py)."""
 _WARM, _MIN_DISTANCE, _PROBED_TOKENS = 2.0, 0.1, 5
 """A second temperature, and how far apart the log-probabilities of two of so many tokens have to be to be compared."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.5, 10.0
@@ -91,7 +93,7 @@ class CompletionsServer:
         }
         match await self._request("POST", "/completions", body):
             case {"choices": [dict() as choice, *_]}:
-                return self._read(choice)
+                return self._read(choice, sampling_params.get("max_tokens"))
         raise ModelError(f"{self._url}/completions sent no completion.")
 
     async def served_model(self) -> str:
@@ -141,6 +143,12 @@ class CompletionsServer:
             "prompt": prompt_ids,
             "max_tokens": 1,
             "temperature": temperature,
+            # vLLM takes what a request leaves out from the model's folder. A token that top-p or top-k leaves out has
+            # the same log-probability, -9999, at both temperatures, which would look like the model's.
+            "top_p": 1.0,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
             "logprobs": _PROBED_TOKENS,
             "return_tokens_as_token_ids": True,
         }
@@ -149,7 +157,7 @@ class CompletionsServer:
                 return {token: value for token, value in logprobs.items() if isinstance(value, float)}
         return {}
 
-    def _read(self, choice: dict[str, Any]) -> TokenOutput:
+    def _read(self, choice: dict[str, Any], max_tokens: int | None) -> TokenOutput:
         tokens = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if tokens is None or logprobs is None or len(tokens) != len(logprobs) or None in logprobs:
@@ -157,14 +165,17 @@ class CompletionsServer:
                 f"{self._url} does not return the tokens that it sampled, and their text must not be tokenised again. "
                 "Use a server with `return_token_ids`: vLLM 0.10.2 or later, which needs no flag for it."
             )
-        # VeRL calls `aborted` what vLLM calls `abort`.
-        aborted = choice.get("finish_reason") == "abort"
-        return TokenOutput(
-            token_ids=tokens, log_probs=logprobs, stop_reason="aborted" if aborted else "completed"
-        )
+        if max_tokens is not None and choice.get("finish_reason") == "length" and len(tokens) < max_tokens:
+            # A turn that is shorter than its limit counts as one that the model has ended.
+            raise ModelError(
+                f"{self._url} cut a turn off after {len(tokens)} of {max_tokens} tokens: the server has a limit of its "
+                "own. Start vLLM with --generation-config vllm and with no max_new_tokens in "
+                "--override-generation-config."
+            )
+        return TokenOutput(token_ids=tokens, log_probs=logprobs, stop_reason="completed")
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        began, pause = time.monotonic(), _FIRST_PAUSE
+        outage = _Outage(self._url + path)
         while True:
             try:
                 answer = await request_json(
@@ -176,26 +187,53 @@ class CompletionsServer:
                     time_limits=_TIME_LIMITS,
                 )
             except RequestFailed as error:
-                pause = max(error.retry_after, pause)
                 if not self._may_pass(error):
-                    raise ModelError(f"{self._url}{path}: {error}{_remedy(error)}") from error
-                if time.monotonic() + pause > began + MAX_RETRY_SECONDS:
-                    raise ModelError(
-                        f"{self._url}{path}: {error}, for {time.monotonic() - began:.0f} seconds"
-                    ) from error
+                    raise ModelError(f"{self._url}{path}: {error}{_remedy(error, path)}") from error
+                failure, retry_after = str(error), error.retry_after
             except ValueError as error:
                 raise ModelError(
                     f"{self._url}{path} sent no JSON: is this the address of a vLLM server?"
                 ) from error
             else:
                 self._has_answered = True
-                return answer
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE)
+                if not _is_aborted(answer):
+                    return answer
+                failure, retry_after = "the server gave the request up (finish_reason abort)", 0.0
+            await outage.wait(failure, retry_after)
 
     def _may_pass(self, error: RequestFailed) -> bool:
         """Whether the same request may succeed later: the server is busy, or one that has answered starts again."""
-        return error.status in _PASSING or (error.status is None and self._has_answered)
+        if error.status in _PASSING:
+            return True
+        return self._has_answered and (error.status is None or _DEAD_ENGINE in str(error))
+
+
+class _Outage:
+    """The time since a request failed for the first time, and the pauses before it is sent again.
+
+    Args:
+        url: Where the request goes.
+    """
+
+    def __init__(self, url: str):
+        self._url = url
+        self._began: float | None = None  # not with the request: a turn may take longer than an outage may
+        self._pause = _FIRST_PAUSE
+
+    async def wait(self, failure: str, retry_after: float) -> None:
+        """Pause before the next attempt, at least as long as the server asks for.
+
+        Raises:
+            ModelError: The outage has lasted too long, or would after the pause.
+        """
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
+        pause = max(retry_after, self._pause)
+        if now + pause > self._began + MAX_RETRY_SECONDS:
+            wish = f"; it asks for a pause of {retry_after:.0f} seconds" if retry_after else ""
+            raise ModelError(f"{self._url}: {failure}, for {now - self._began:.0f} seconds{wish}")
+        await asyncio.sleep(pause)
+        self._pause = min(2 * self._pause, _MAX_PAUSE)
 
 
 def _is_shaped(sampling_params: dict[str, Any]) -> bool:
@@ -205,8 +243,26 @@ def _is_shaped(sampling_params: dict[str, Any]) -> bool:
     return bool(temperature > 0 and (temperature != 1 or changed))
 
 
-def _remedy(error: RequestFailed) -> str:
+def _is_aborted(answer: Any) -> bool:
+    """Whether vLLM gave a request up in the middle of it, as it does when it is ended (``--shutdown-timeout 0``)."""
+    match answer:
+        case {"choices": [{"finish_reason": "abort"}, *_]}:
+            return True
+    return False
+
+
+def _remedy(error: RequestFailed, path: str) -> str:
     """What to do about an error of vLLM's that its text does not say."""
-    if error.status == HTTPStatus.BAD_REQUEST and "context length" in str(error):
-        return ". Start it with a larger --max-model-len: dataset.max_prompt_tokens plus rollout.max_response_tokens."
+    match error.status:
+        case HTTPStatus.BAD_REQUEST if "context length" in str(error):
+            return (
+                ". Start it with a larger --max-model-len: dataset.max_prompt_tokens plus "
+                "rollout.max_response_tokens."
+            )
+        case HTTPStatus.UNAUTHORIZED:
+            return f". Put the server's key into {KEY_VARIABLE}."
+        case HTTPStatus.NOT_FOUND if path == "/models":
+            return ". The address of a vLLM server ends in /v1."
+        case HTTPStatus.NOT_FOUND:
+            return ". It had this model when it was asked first: it has been started again with another one."
     return ""

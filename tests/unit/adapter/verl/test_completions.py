@@ -62,11 +62,6 @@ async def test_it_is_given_token_ids_and_the_sampling_and_asked_for_token_ids() 
     assert server.asked_for_models == 1
 
 
-async def test_a_request_that_the_server_gave_up_is_told_as_verl_tells_it() -> None:
-    async with serving(finish_reason="abort") as server:
-        assert (await generate(server.url)).stop_reason == "aborted"
-
-
 @pytest.mark.parametrize("withheld", ["token_ids", "logprobs"])
 async def test_a_server_that_does_not_tell_its_tokens_is_refused(withheld: str) -> None:
     async with serving(withheld=(withheld,)) as server:
@@ -220,3 +215,141 @@ async def test_a_server_with_the_log_probabilities_of_the_model_is_refused_with_
             assert (await sampler.generate("one", [7], SAMPLING | shape)).token_ids == [7, 5]
         with pytest.raises(ModelError, match="processed_logprobs"):
             await sampler.generate("one", [7], SAMPLING | {"temperature": 1.0, "top_p": 0.9})
+
+
+def answer(*tokens: int, finish_reason: str = "stop") -> web.Response:
+    logprobs = {"token_logprobs": [-1.0] * len(tokens)}
+    choice = {"finish_reason": finish_reason, "token_ids": list(tokens), "logprobs": logprobs}
+    return web.json_response({"choices": [choice]})
+
+
+PLAIN = SAMPLING | {"temperature": 1.0}  # nothing to probe
+
+
+async def test_a_turn_that_a_server_gives_up_as_it_is_ended_is_sampled_again() -> None:
+    attempts = []
+
+    async def ended(request: web.Request) -> web.Response:
+        attempts.append(1)
+        return answer(5, finish_reason="abort") if len(attempts) == 1 else answer(6, 7)
+
+    async with serving(replaced={"completions": ended}) as server:
+        output = await CompletionsServer(server.url).generate("one", [7], PLAIN)
+    assert (output.token_ids, output.stop_reason) == ([6, 7], "completed")
+
+
+async def test_a_server_that_gives_every_request_up_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completions, "MAX_RETRY_SECONDS", 1.0)
+    async with serving(finish_reason="abort") as server:
+        assert "finish_reason abort" in await refusal(server.url)
+
+
+async def test_a_dead_engine_is_waited_for_as_its_server_ends_and_starts_again() -> None:
+    attempts = []
+
+    async def dead(request: web.Request) -> web.Response:
+        attempts.append(1)
+        if len(attempts) > 1:
+            return answer(6)
+        text = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+        error = {"message": text, "type": "InternalServerError", "param": None, "code": 500}
+        return web.json_response({"error": error}, status=500)
+
+    async with serving(replaced={"completions": dead}) as server:
+        assert (await CompletionsServer(server.url).generate("one", [7], PLAIN)).token_ids == [6]
+
+
+async def test_an_error_of_the_server_that_does_not_pass_ends_the_turn_at_once() -> None:
+    attempts = []
+
+    async def broken(request: web.Request) -> web.Response:
+        attempts.append(1)
+        return web.json_response({"error": {"message": "Internal server error", "code": 500}}, status=500)
+
+    async with serving(replaced={"completions": broken}) as server:
+        with pytest.raises(ModelError, match="HTTP 500"):
+            await CompletionsServer(server.url).generate("one", [7], PLAIN)
+    assert len(attempts) == 1
+
+
+async def test_half_an_answer_is_thrown_away_and_a_long_turn_has_its_full_time_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The turn takes longer than an outage may before its connection breaks: only the outage counts.
+    monkeypatch.setattr(completions, "MAX_RETRY_SECONDS", 1.0)
+    attempts = []
+
+    async def cut(request: web.Request) -> web.StreamResponse:
+        attempts.append(1)
+        if len(attempts) > 1:
+            return answer(6)
+        await asyncio.sleep(1.5)
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"choices": [{"token_ids": [5')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with serving(replaced={"completions": cut}) as server:
+        assert (await CompletionsServer(server.url).generate("one", [7], PLAIN)).token_ids == [6]
+    assert len(attempts) == 2
+
+
+async def test_a_pause_that_is_too_long_is_said_and_not_waited_for() -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return web.Response(status=429, text="busy", headers={"Retry-After": "3600"})
+
+    async with serving(replaced={"completions": busy}) as server:
+        with pytest.raises(ModelError, match="it asks for a pause of 3600 seconds"):
+            await asyncio.wait_for(CompletionsServer(server.url).generate("one", [7], PLAIN), 30)
+
+
+async def test_a_turn_that_the_server_cuts_off_by_a_limit_of_its_own_is_refused_with_the_flag() -> None:
+    async with serving(finish_reason="length") as server:
+        sampler = CompletionsServer(server.url)
+        with pytest.raises(ModelError, match=r"after 3 of 8 tokens.*--generation-config vllm"):
+            await sampler.generate("one", [7, 8, 9], PLAIN)
+        whole = await sampler.generate("one", [7, 8, 9], PLAIN | {"max_tokens": 3})
+    assert whole.token_ids == [7, 8, 5]
+
+
+@pytest.mark.parametrize("processed", [True, False])
+async def test_a_folder_with_top_p_of_its_own_does_not_mislead_the_check(processed: bool) -> None:
+    """vLLM gives a token that top-p leaves out -9999, and takes top-p from the model's folder if a request has none."""
+
+    async def complete(request: web.Request) -> web.Response:
+        body = await request.json()
+        if not body["logprobs"]:
+            return answer(6)
+        warmth = body["temperature"] if processed else 1.0
+        cut = processed and body.get("top_p", 0.9) < 1
+        top = {"token_id:1": -0.01} | {
+            f"token_id:{token}": -9999.0 if cut else -5.0 * token / warmth for token in range(2, 6)
+        }
+        return web.json_response({"choices": [{"logprobs": {"top_logprobs": [top]}}]})
+
+    async with serving(replaced={"completions": complete}) as server:
+        if processed:
+            assert (await generate(server.url)).token_ids == [6]
+        else:
+            assert "--logprobs-mode processed_logprobs" in await refusal(server.url)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "remedy"),
+    [
+        ("models", 404, "ends in /v1"),
+        ("models", 401, "Put the server's key into OPENAI_API_KEY"),
+        ("completions", 404, "started again with another one"),
+    ],
+)
+async def test_a_refusal_by_the_server_is_said_with_the_remedy(path: str, status: int, remedy: str) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "The model `x` does not exist."}}, status=status)
+
+    async with serving(replaced={path: refuse}) as server:
+        with pytest.raises(ModelError, match=remedy):
+            await CompletionsServer(server.url).generate("one", [7], PLAIN)
