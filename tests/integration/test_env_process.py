@@ -100,17 +100,21 @@ def processes_of(name: str) -> list[psutil.Process]:
 def part_of(name: str, module: str) -> psutil.Process:
     """The process that runs that module of ``aworld_train.serving``."""
     command_end = ["-m", f"aworld_train.serving.{module}"]
-    _, *rest = processes_of(name)  # the supervisor's command ends with the one that it supervises
-    matching = [one for one in rest if command_of(one)[-2:] == command_end]
-    assert len(matching) == 1, matching
-    return matching[0]
+
+    def matching() -> list[psutil.Process]:
+        _, *rest = processes_of(name)  # the supervisor's command ends with the one that it supervises
+        return [one for one in rest if command_of(one)[-2:] == command_end]
+
+    # What a process starts has its command line until it runs its own program.
+    assert eventually(lambda: len(matching()) == 1, 10), matching()
+    return matching()[0]
 
 
 def command_of(process: psutil.Process) -> list[str]:
     """Empty where it has just ended: servers come and go with the sessions."""
     try:
         return list(process.cmdline())
-    except psutil.NoSuchProcess:
+    except psutil.NoSuchProcess:  # a zombie is one
         return []
 
 

@@ -33,6 +33,14 @@ EPISODE, IDLE = Wait("episode", "", 650.0), process("episodes")
 TRAINER = process("trainer", Wait("phase", "step", 650.0), Wait("phase", "gen", 640.0))
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Empty where it has just ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
+
+
 @pytest.mark.parametrize(
     ("part", "words", "processes"),
     [
@@ -111,7 +119,7 @@ def test_a_stall_leaves_masked_stacks_of_the_runs_own_processes_and_names_the_st
     def stop() -> str | None:
         # Its supervisor has the program among its arguments too.
         children = psutil.Process().children(recursive=True)
-        programs = [child for child in children if child.cmdline()[1:] == ["-c", program]]
+        programs = [child for child in children if command_line(child)[1:] == ["-c", program]]
         if not programs:
             return None
         time.sleep(1.0)  # to the call of `sleep`
