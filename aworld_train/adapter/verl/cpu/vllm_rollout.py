@@ -55,15 +55,16 @@ class WatchedSocket:
                 try:
                     ray.get(self._receiver)
                 except Exception as error:
-                    raise RuntimeError(f"vLLM did not take the new weights: {_last_line(error)}") from error
+                    raise _not_taken(error) from error
                 if not self._socket.poll(_POLL_MILLISECONDS, event):
                     raise RuntimeError("vLLM stopped taking the new weights before their end")
 
 
-def _last_line(error: Exception) -> str:
+def _not_taken(error: Exception) -> RuntimeError:
     """What happened: the last line of Ray's text, which is the traceback of another process."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    cause = lines[-1].strip() if lines else type(error).__name__
+    return RuntimeError(f"vLLM did not take the new weights: {cause}")
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
@@ -106,7 +107,10 @@ class CpuVllmRollout(ServerAdapter):  # type: ignore[misc]
         with torch.no_grad():
             await sender.async_send_weights(weights)
         if receiver is not None:
-            await receiver
+            try:
+                await receiver
+            except Exception as error:
+                raise _not_taken(error) from error
             await self.server_handle.clear_kv_cache.remote()
             if global_steps is not None:
                 await self.server_handle.set_global_steps.remote(global_steps)
