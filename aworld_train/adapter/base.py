@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from aworld_train.adapter.owned_keys import owned_faults
-from aworld_train.errors import RecipeError, nearest
+from aworld_train.errors import RecipeError, UsageError, nearest
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
@@ -147,7 +147,7 @@ class LoadedModel(Protocol):
 
 
 class TrainingFramework(Protocol):
-    """A training framework; a class that inherits from this one may leave out the last six methods.
+    """A training framework; a class that inherits from this one may leave out the last seven methods.
 
     Attributes:
         name: As in ``trainer.framework``; a recipe's raw keys for the framework stand in a section of this name.
@@ -209,6 +209,25 @@ class TrainingFramework(Protocol):
             DependencyMissing: The framework is not installed.
         """
         return iter(())
+
+    def trained_logprobs(
+        self, recipe: Recipe, folder: Path, samples: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[list[float]]:
+        """The log-probabilities that training computes for sampled tokens, with the recipe's model in float32.
+
+        Args:
+            recipe: A recipe with a model; ``rollout.temperature`` is the one of the samples.
+            folder: For files of this process.
+            samples: The tokens of a prompt, and those that were sampled after it.
+
+        Returns:
+            For each sample, those of its sampled tokens.
+
+        Raises:
+            ModelError: The model cannot be used.
+            UsageError: The framework computes none outside a run.
+        """
+        raise UsageError(f"The framework {self.name} computes no probabilities outside a run.")
 
     def recipe_from(self, content: Mapping[str, Any]) -> dict[str, Any] | None:
         """A configuration in the framework's own form as the mapping of a recipe; None if ``content`` is none.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aworld_train.cli.console import out, print_json
+from aworld_train.cli.console import note, out, print_json
 
 if TYPE_CHECKING:
     from aworld_train.doctor import Finding
@@ -30,24 +30,41 @@ def doctor(
             "--online", help="Also ask the hub, and servers outside this machine and private networks."
         ),
     ] = False,
+    engine: Annotated[
+        bool,
+        typer.Option(
+            "--engine",
+            help="Also load the recipe's model, sample with its engine, and compare with the trainer's probabilities.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Look at this machine: what is there, what a recipe will miss, and what to do about it.
 
-    With a recipe only what it uses can fail. Nothing is changed, no key is shown, and it takes at most ten seconds.
-    Exits with 1 if a run would fail.
+    With a recipe only what it uses can fail. Nothing is changed, no key is shown, and it takes at most ten seconds;
+    with --engine it takes the memory of the model and, for vLLM, a minute. Exits with 1 if a run would fail.
 
     Examples:
 
         aworld-train doctor
 
         aworld-train doctor recipes/quickstart.yaml trainer.loggers=[wandb]
+
+        aworld-train doctor recipe.yaml rollout.engine=vllm --engine
     """
     from aworld_train import recipe as recipes
     from aworld_train.doctor import Machine, Needs, Status, examine
+    from aworld_train.errors import UsageError
 
     loaded = recipes.load(recipe, overrides or []) if recipe is not None else None
+    if engine and loaded is None:
+        raise UsageError("--engine samples from a recipe's model: name the recipe.")
     findings = examine(Machine(), Needs(loaded, runs, online))
+    if engine and loaded is not None:
+        from aworld_train.doctor.exactness import check_exactness
+
+        note(f"loading the model for {loaded.rollout.engine.value} and for the trainer")
+        findings.append(check_exactness(loaded))
     counts = Counter(finding.status for finding in findings)
     if as_json:
         print_json(

@@ -8,7 +8,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from aworld_train.recipe.schema import Device, Engine, Recipe
+from aworld_train.recipe.schema import Device, Engine, Recipe, SamplingType
 
 _CUDA, _NPU = Path("/dev/nvidiactl"), Path("/dev/davinci_manager")  # what the drivers make
 _DEV = Path("/dev")
@@ -31,6 +31,13 @@ def device_of(recipe: Recipe) -> Device:
     if recipe.cluster.device is not Device.auto:
         return recipe.cluster.device
     return Device.cpu if recipe.rollout.engine is Engine.transformers else _of_machine()
+
+
+def sampling_type(recipe: Recipe) -> SamplingType:
+    """The numbers that the engine computes in."""
+    if recipe.rollout.dtype is not SamplingType.auto:
+        return recipe.rollout.dtype
+    return SamplingType.float32 if on_cpu(recipe) else SamplingType.bfloat16
 
 
 @cache

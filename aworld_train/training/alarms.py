@@ -12,9 +12,9 @@ from typing import Any, Protocol
 STEPS = 3
 """For how many steps in a row a sign has to last."""
 _MAX_ENTROPY, _MAX_ENTROPY_SHARE = 0.02, 0.05  # nats a token; of the first step's
-_EXACT, _MAX_EXACT_DIFFERENCE = 1e-4, 1e-3
+_EXACT, MAX_EXACT_DIFFERENCE = 1e-4, 1e-3
 """Of a token's probability: in fp32 the two agree within 1e-5 (docs/architecture.md)."""
-_MAX_MEAN_DIFFERENCE = 0.02
+MAX_MEAN_DIFFERENCE = 0.02
 """In bf16 healthy runs have about a fifth: 0.004 for Qwen3-Omni (verl-project/verl-omni issue 637), and 0.011 of the
 logarithm, which differs more, for Qwen3-4B, where 0.036 was a fault (vllm-project/vime issue 64). The maximum says
 little there: single tokens differ by up to 1 (fengyao.notion.site/off-policy-rl)."""
@@ -129,8 +129,8 @@ class AlarmWatch:
         if isinstance(highest, int | float):
             if self._is_exact is None:
                 self._is_exact = highest < _EXACT
-            if self._is_exact and highest > _MAX_EXACT_DIFFERENCE:
-                return f"up to {highest:.2g}, and {_MAX_EXACT_DIFFERENCE:g} is much in fp32"
-        if isinstance(mean, int | float) and mean > _MAX_MEAN_DIFFERENCE:
-            return f"{mean:.2g} on average, and {_MAX_MEAN_DIFFERENCE:g} is much"
+            if self._is_exact and highest > MAX_EXACT_DIFFERENCE:
+                return f"up to {highest:.2g}, and {MAX_EXACT_DIFFERENCE:g} is much in fp32"
+        if isinstance(mean, int | float) and mean > MAX_MEAN_DIFFERENCE:
+            return f"{mean:.2g} on average, and {MAX_MEAN_DIFFERENCE:g} is much"
         return None

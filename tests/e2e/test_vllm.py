@@ -1,6 +1,7 @@
 """The engine vllm, on CPU: the real vLLM samples, takes new weights, and ends with its run, whatever ends that."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -120,3 +121,18 @@ def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
     assert process.returncode == 1 and "Traceback" not in err, err
     assert "the planted failure of a transfer" in err
     assert time.monotonic() - began < SYNC_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [("float32", 0.0, 1e-4), pytest.param("bfloat16", 1e-3, 1.0, marks=pytest.mark.slow)],
+)
+def test_doctor_says_how_far_vllm_is_from_the_trainer(
+    workspace: Workspace, python: Path, kind: str, low: float, high: float
+) -> None:
+    overrides = ("rollout.engine=vllm", "cluster.device=cpu", f"rollout.dtype={kind}")
+    done = workspace.run("doctor", "recipes/quickstart.yaml", *overrides, "--engine", "--json", python=python)
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["area"] == "engine"]
+    figures = re.search(rf"vllm in {kind}: .* by (\S+) on average and (\S+) at most", finding["what"])
+    assert finding["status"] == "ok" and figures, finding
+    assert low < float(figures[2]) < high and float(figures[1]) < float(figures[2])

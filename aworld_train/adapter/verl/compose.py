@@ -20,7 +20,7 @@ from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
 from aworld_train.recipe.checks import batch_tokens
-from aworld_train.recipe.device import device_of, on_cpu
+from aworld_train.recipe.device import device_of, on_cpu, sampling_type
 from aworld_train.recipe.output import written
 from aworld_train.recipe.schema import (
     Engine,
@@ -28,7 +28,6 @@ from aworld_train.recipe.schema import (
     Offload,
     Recipe,
     RolloutCorrection,
-    SamplingType,
 )
 from aworld_train.recipe.tree import KeyPath
 
@@ -207,13 +206,6 @@ def _algorithm(recipe: Recipe) -> dict[str, Any]:
         if correction is RolloutCorrection.off
         else correction.value,
     }
-
-
-def sampling_type(recipe: Recipe) -> SamplingType:
-    """The numbers that the engine computes in."""
-    if recipe.rollout.dtype is not SamplingType.auto:
-        return recipe.rollout.dtype
-    return SamplingType.float32 if on_cpu(recipe) else SamplingType.bfloat16
 
 
 def _rollout(recipe: Recipe, run_dir: Path) -> dict[str, Any]:

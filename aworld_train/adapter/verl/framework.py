@@ -1,7 +1,7 @@
 """VeRL as a training framework: ``main_ppo`` on a private Ray, with the configuration composed from a recipe."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,23 @@ class VerlFramework:
 
     def load_model(self, recipe: Recipe, folder: Path, *, model_url: str | None) -> LoadedModel:
         """As ``TrainingFramework.load_model``."""
-        private = PrivateFolder(folder / "private")
-        private.fill()
-        # VeRL reads these variables when it is imported.
-        os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)
+        _prepare_process(recipe, folder)
         from aworld_train.adapter.verl.single_model import VerlLoadedModel
 
         return VerlLoadedModel(recipe, folder, model_url)
+
+    def trained_logprobs(
+        self, recipe: Recipe, folder: Path, samples: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[list[float]]:
+        """As ``TrainingFramework.trained_logprobs``."""
+        _prepare_process(recipe, folder)
+        from aworld_train.adapter.verl.trained_logprobs import trained_logprobs
+
+        return trained_logprobs(recipe, samples)
+
+
+def _prepare_process(recipe: Recipe, folder: Path) -> None:
+    """Set the variables of this process that VeRL reads when it is imported."""
+    private = PrivateFolder(folder / "private")
+    private.fill()
+    os.environ |= verl_environment(recipe, folder / "metrics.jsonl", private)

@@ -17,10 +17,9 @@ from typing import Any
 import httpx
 
 from aworld_train import process_supervisor
-from aworld_train.adapter.verl.compose import sampling_type
 from aworld_train.adapter.verl.vllm_on_cpu import cache_bytes
 from aworld_train.errors import DependencyMissing, ModelError
-from aworld_train.recipe.device import on_cpu, vllm_version
+from aworld_train.recipe.device import on_cpu, sampling_type, vllm_version
 from aworld_train.recipe.schema import Recipe
 
 MAX_START_SECONDS = 900.0

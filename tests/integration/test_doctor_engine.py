@@ -1,0 +1,68 @@
+"""``doctor --engine`` with the real engine ``transformers`` and a real model."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.locations import REPOSITORY
+from tests.models import tiny_qwen3
+
+
+def doctor(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "aworld_train", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=REPOSITORY)
+
+
+@pytest.fixture(scope="module")
+def overrides(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    from aworld_train.model import tokenizer
+
+    folder = tmp_path_factory.mktemp("engine")
+    words = tokenizer.build()
+    tiny_qwen3(len(words), eos_token_id=words.eos_token_id).save_pretrained(folder / "model")
+    words.save_pretrained(folder / "model")
+    build = [
+        sys.executable,
+        "-m",
+        "aworld_train",
+        "dataset",
+        "build",
+        "arithmetic",
+        "--out",
+        str(folder / "data"),
+    ]
+    subprocess.run(build, check=True, capture_output=True, timeout=240, cwd=REPOSITORY)
+    return [
+        f"model.path={folder / 'model'}",
+        f"dataset.train={folder / 'data/train.parquet'}",
+        f"dataset.val={folder / 'data/val.parquet'}",
+    ]
+
+
+def test_transformers_samples_what_the_trainer_computes(overrides: list[str]) -> None:
+    done = doctor("recipes/quickstart.yaml", *overrides, "rollout.temperature=0.7", "--engine", "--json")
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["area"] == "engine"]
+    assert finding["status"] == "ok", finding
+    assert "transformers in float32: the probabilities of " in finding["what"]
+    assert finding["what"].endswith(", which is rounding.")
+
+
+def test_an_engine_that_is_not_there_fails(overrides: list[str]) -> None:
+    pytest.importorskip("verl", reason="needs the extra cpu")
+    try:
+        import vllm  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("vLLM is installed")
+    more = ("rollout.engine=vllm", "cluster.device=cpu", "--engine")
+    done = doctor("recipes/quickstart.yaml", *overrides, *more)
+    assert done.returncode == 1
+    assert "rollout.engine is vllm, which is not installed" in " ".join(done.stdout.split())
+
+
+def test_engine_needs_a_recipe() -> None:
+    done = doctor("--engine")
+    assert done.returncode == 2 and "name the recipe" in done.stderr
