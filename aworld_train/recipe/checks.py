@@ -463,7 +463,8 @@ def _parallel(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
         for key in (key for key, is_used in used.items() if is_used):
             yield (
                 key,
-                f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm and `cluster.device` to cuda",
+                f"`{dotted(key)}` is for GPUs; leave it out, or set `rollout.engine` to vllm and `cluster.device` to "
+                "cuda",
             )
         return
     for key, size in (
