@@ -81,9 +81,16 @@ def test_a_single_episode_has_the_same_greedy_tokens_with_both_engines(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["VLLM::EngineCore", "VLLM::Worker", "ray::vLLMHttpServer"])
+@pytest.mark.parametrize(
+    ("victim", "loss"),
+    [
+        ("VLLM::EngineCore", "EngineDeadError"),
+        ("VLLM::Worker", "EngineDeadError"),
+        ("ray::vLLMHttpServer", "ActorDiedError"),
+    ],
+)
 def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
-    workspace: Workspace, python: Path, victim: str
+    workspace: Workspace, python: Path, victim: str, loss: str
 ) -> None:
     name = "vllm-" + victim.rpartition(":")[2]
     process = workspace.start(*arguments(name), python=python)
@@ -96,7 +103,8 @@ def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
     found.kill()
     _, err = process.communicate(timeout=MAX_SECONDS)
     assert process.returncode == 1 and "Traceback" not in err, err
-    assert "--resume" in err.strip().splitlines()[-1]
+    message = err.strip().splitlines()[-1]
+    assert loss in message and "--resume" in message, err
     assert workspace.summary(name)["status"] == "failed"
     assert_all_gone(everything)
     done = workspace.run(*arguments(name), "--resume", "--quiet", seconds=1200, python=python)
@@ -104,12 +112,13 @@ def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
     assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
 
 
+@pytest.mark.parametrize("plugin", ["failing_sync", pytest.param("failing_load", marks=pytest.mark.slow)])
 def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
-    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch, plugin: str
 ) -> None:
-    monkeypatch.setenv("VLLM_PLUGINS", "failing_sync")
-    process = workspace.start(*arguments("vllm-sync"), python=python, also=PLUGIN)
-    run = workspace.runs / "vllm-sync"
+    monkeypatch.setenv("VLLM_PLUGINS", plugin)
+    process = workspace.start(*arguments(plugin), python=python, also=PLUGIN)
+    run = workspace.runs / plugin
     wait_for(
         "first step",
         lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_text(),

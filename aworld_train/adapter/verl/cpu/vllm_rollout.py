@@ -11,6 +11,7 @@ import torch
 import zmq
 
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
+from aworld_train.adapter.verl.log import error_line
 
 name_vllm_cpu()
 
@@ -61,10 +62,8 @@ class WatchedSocket:
 
 
 def _not_taken(error: Exception) -> RuntimeError:
-    """What happened: the last line of Ray's text, which is the traceback of another process."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    cause = lines[-1].strip() if lines else type(error).__name__
-    return RuntimeError(f"vLLM did not take the new weights: {cause}")
+    """What happened, in one line; it names the type, by which a lost process is told from a fault."""
+    return RuntimeError(f"vLLM did not take the new weights: {error_line(error)}")
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]

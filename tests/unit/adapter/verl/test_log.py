@@ -58,3 +58,16 @@ def test_an_error_of_an_unusual_name_is_its_first_line() -> None:
     class Late(Exception): ...
 
     assert error_line(Late("no answer\nin time")) == "Late: no answer"
+
+
+def test_an_engine_that_died_as_it_took_weights_is_still_a_loss() -> None:
+    """The sender on CPU says what it was doing before what happened (``cpu.vllm_rollout``)."""
+    from ray.exceptions import ActorDiedError
+
+    engine_died = (
+        "ray::vLLMHttpServer.collective_rpc() (pid=7)\n"
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+    )
+    for error in (ActorDiedError(), RuntimeError(engine_died)):
+        assert is_transient(f"RuntimeError: vLLM did not take the new weights: {error_line(error)}")
+    assert not is_transient("RuntimeError: vLLM did not take the new weights: ValueError: too long")
