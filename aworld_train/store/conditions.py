@@ -64,7 +64,7 @@ _TEXTS: Mapping[str, Any] = {
 }
 _OF_CALLS = ("finish_reason",)
 _OF_TOOLS = ("tool", "failed_tool", "server")
-NAMES = (*_NUMBERS, *_TEXTS, *_OF_TOOLS, *_OF_CALLS, "suspicion", "text", "parts.NAME")
+NAMES = (*_NUMBERS, *_TEXTS, *_OF_TOOLS, *_OF_CALLS, "suspicion", "text", "has_content", "parts.NAME")
 """The names that a condition may have; ``parts.NAME`` is a part of the score."""
 
 
@@ -184,6 +184,8 @@ class _Parser:
             if operator not in ("=", "~"):
                 self._fail("`text` is searched with `=` or `~`", name)
             return searched(value)
+        if name.text == "has_content" and not operator:
+            return _episodes.has_content
         if name.text == "suspicion":
             return self._suspicion(name, operator, value)
         if name.text in _OF_TOOLS:

@@ -214,6 +214,15 @@ class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
     score: StoredScore | None = None
     answer: str = ""
 
+    @property
+    def blobs(self) -> set[str]:
+        """The digests of all blobs that it refers to; prompts that are blobs may refer to images."""
+        digests = {call.tools for agent in self.agents for call in agent.calls}
+        for agent in self.agents:
+            for node in agent.nodes:
+                digests |= {node.shared, *image_digests(node.messages)}
+        return digests - {""}
+
     def spans(self, row: int) -> "Iterator[RowSpan]":
         """The nodes of a row with their places in it."""
         stored = self.rows[row]
@@ -240,6 +249,11 @@ class RowSpan(NamedTuple):
     begin: int
     end: int
     own: bool
+
+
+def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
+    """The digests of the images in messages."""
+    return {image.digest for message in messages for image in message.images}
 
 
 def packed_tokens(tokens: Sequence[int]) -> bytes:

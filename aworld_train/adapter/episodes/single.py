@@ -47,6 +47,9 @@ async def play_row(
     validate: bool,
     max_prompt_tokens: int,
     max_response_tokens: int,
+    phase: str = "",
+    attempt: int = 0,
+    key: str = "",
 ) -> SingleEpisode:
     """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
@@ -59,10 +62,15 @@ async def play_row(
         validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
         max_response_tokens: Longest response of a row.
+        phase: ``train``, ``val`` or ``rollout``; default: as ``validate`` says.
+        attempt: Its number among the episodes of its task in this step.
+        key: What the training framework calls it, if it reports what it has trained on.
     """
-    player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
-    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    settings = read_settings(str(folder / EPISODES_FILE))
+    player = EpisodePlayer(settings)
     task = {**row, "raw_prompt": row["prompt"]}
+    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
     began = time.monotonic()
     finished = await player.play(
         model.for_episode(),
