@@ -60,7 +60,10 @@ class EventWriter:
 
         Raises:
             OSError: Earlier ones cannot be written, for example because the disk is full.
+            RuntimeError: The writer is closed.
         """
+        if self._closed:
+            raise RuntimeError("an event after the end of its writer")
         if self._error is not None:
             raise self._error
         self._queue.extend(events)

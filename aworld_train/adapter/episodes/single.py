@@ -1,5 +1,6 @@
 """Plays single episodes in this process with the agent, engine, sampling and reward of training, without a trainer."""
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
 from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.episodes.stored import store_recorder
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
@@ -124,8 +126,8 @@ class SingleEpisodes:
         """How the model's chat template continues turns, in one line."""
         return prove(self._model.for_episode().template).line
 
-    async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
-        """Play one row of a dataset."""
+    async def play(self, row: Mapping[str, Any], attempt: int = 0) -> SingleEpisode:
+        """Play one row of a dataset; ``attempt`` is its number among the episodes of the row."""
         rollout = self._recipe.rollout
         sampling_params = {
             "temperature": rollout.temperature,
@@ -143,6 +145,8 @@ class SingleEpisodes:
             validate=self._greedy,
             max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
             max_response_tokens=rollout.max_response_tokens,
+            phase="rollout",
+            attempt=attempt,
         )
 
     async def close(self) -> None:
@@ -153,3 +157,6 @@ class SingleEpisodes:
         await (await model_gateway()).stop()
         await (await tool_gateway()).stop()
         await self._model.close()
+        recorder = store_recorder(self._folder, read_settings(str(self._folder / EPISODES_FILE)))
+        if recorder is not None:
+            await asyncio.to_thread(recorder.close)
