@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aworld_train.store.trace import TokenOrigin
 
 _RUNS = Path("runs")
-_QUESTION_CHARS = 60
+_WITHOUT_QUESTION, _MIN_QUESTION = 80, 20
 _SHOWN_CHARS = 2_000
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
@@ -178,35 +178,28 @@ def _print_heads(heads: "list[EpisodeHead]") -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in (
-        "episode",
-        "phase",
-        "step",
-        "task",
-        "outcome",
-        "reward",
-        "turns",
-        "tools",
-        "seconds",
-        "question",
-    ):
+    # Beside the other columns the question has what is left of a wide terminal.
+    room = out.width - _WITHOUT_QUESTION
+    columns = ("episode", "step", "task", "outcome", "reward", "turns", "tools", "seconds")
+    for column in (*columns, *(["question"] if room >= _MIN_QUESTION else [])):
         table.add_column(column, no_wrap=True)
     for head in heads:
         figures = head.figures
-        outcome = figures["outcome"] or head.status
-        table.add_row(
+        outcome, treatment = figures["outcome"] or head.status, figures["treatment"]
+        errors = f" ({figures['tool_errors']}!)" if figures["tool_errors"] else ""
+        cells = [
             head.id,
-            head.phase,
-            str(head.step),
+            f"{head.phase} {head.step}",
             f"{head.index}.{head.attempt}",
-            outcome if figures["treatment"] in ("trained", None) else f"{outcome} ({figures['treatment']})",
+            outcome if treatment in ("trained", None) else f"{outcome} ({treatment})",
             _number(figures["reward"]),
             _number(figures["turns"]),
-            f"{_number(figures['tool_calls'])}"
-            + (f" ({figures['tool_errors']} err)" if figures["tool_errors"] else ""),
+            _number(figures["tool_calls"]) + errors,
             _number(figures["seconds"]),
-            Text(_visible(_line(head.question, _QUESTION_CHARS))),
-        )
+        ]
+        if room >= _MIN_QUESTION:
+            cells.append(_visible(_line(head.question, room)))
+        table.add_row(*map(Text, cells))
     out.print(table)
 
 
