@@ -171,7 +171,7 @@ def record_episode(
         )
 
     prompt = packed_tokens(range(100, 108))
-    shared = SharedNode((StoredMessage("user", row["prompt"][0]["content"]),), prompt)
+    shared = SharedNode((StoredMessage("user", text(row["prompt"][0]["content"])),), prompt)
     tools = recorder.blob(json.dumps(TOOLS).encode())
     nodes = [StoredNode(-1, token_count=8, shared=recorder.blob(encoded(shared)))]
     calls = []

@@ -73,11 +73,8 @@ def load(database: Database, *, final: bool = False) -> int:
     files = event_files(place.events)
     with database.begin() as connection:
         known = tables.event_files
-        loaded = dict(
-            connection.execute(select(known.c.name, known.c.loaded).where(known.c.run == place.run))
-            .tuples()
-            .all()
-        )
+        rows = connection.execute(select(known.c.name, known.c.loaded).where(known.c.run == place.run))
+        loaded = {row.name: row.loaded for row in rows}
     # What the trainer says of episodes comes after what their own processes say.
     for patient in (False, True):
         for file in files:
@@ -479,5 +476,5 @@ def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[s
             )
             .order_by(table.c.began)
         )
-        found |= dict(rows.tuples().all())
+        found |= {row.key: row.id for row in rows}
     return found

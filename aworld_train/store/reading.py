@@ -247,7 +247,7 @@ class Store:
                     )
                     .group_by(column)
                 )
-            return dict(sorted(connection.execute(query).tuples().all()))
+            return dict(sorted((row[0], row[1]) for row in connection.execute(query)))
 
     def steps(self) -> list[tuple[str, int, int]]:
         """Phase, step and number of episodes of every step, in order."""

@@ -25,10 +25,10 @@ class Redactor:
         """A text without secrets, and without what UTF-8 and PostgreSQL cannot hold."""
         if not text:
             return text
-        text = mask(text)
+        text = mask(storable(text))
         for pattern in self._patterns:
             text = pattern.sub(REDACTED, text)
-        return storable(text)
+        return str(text)
 
     def tree(self, value: Any) -> Any:
         """Plain data with every text redacted, except keys."""
