@@ -87,6 +87,12 @@ class Preempted(AworldTrainError):
     kind = "preempted"
 
 
+class StoreFailure(AworldTrainError):
+    """The database of a run's store does not answer."""
+
+    kind = "store"
+
+
 class DiskFull(AworldTrainError):
     """The disk was full during a write."""
 

@@ -26,6 +26,9 @@ def evaluate(
     ] = None,
     engine: EngineOption = None,
     limit: Annotated[int, typer.Option("--limit", help="Most tasks; -1 for all.")] = -1,
+    runs: Annotated[
+        Path, typer.Option("--runs", help="Where the folder with the played episodes is made.")
+    ] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -50,6 +53,7 @@ def evaluate(
         checkpoint=checkpoint,
         dataset=dataset,
         limit=limit,
+        runs=runs,
         progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
     )
     if as_json:
@@ -65,7 +69,8 @@ def evaluate(
             f"accuracy {report.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) on {report.n} tasks of "
             f"{report.dataset}\n{report.tool_calls} tool calls, {report.tool_errors} errors; "
             f"{report.errors} tasks could not be scored; {report.seconds:.0f} s"
-            + "".join(f"\n{title}: {_counted(each)}" for title, each in details.items() if each),
+            + "".join(f"\n{title}: {_counted(each)}" for title, each in details.items() if each)
+            + (f"\nepisodes: aworld-train runs episodes {report.run_dir}" if report.run_dir else ""),
             markup=False,
             soft_wrap=True,
         )

@@ -45,6 +45,9 @@ def rollout(
             "`--logprobs-mode processed_logprobs`.",
         ),
     ] = None,
+    runs: Annotated[
+        Path, typer.Option("--runs", help="Where the folder with the played episodes is.")
+    ] = Path("runs"),
     full: Annotated[
         bool, typer.Option("--full", help="Show prompts and tool results whole, however long they are.")
     ] = False,
@@ -77,8 +80,10 @@ def rollout(
     from aworld_train.model.check import check_model
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
+    from aworld_train.training.measurement_folder import keep_rollouts
 
-    loaded = recipes.read(recipe, with_engine(overrides, engine)).recipe
+    read = recipes.read(recipe, with_engine(overrides, engine))
+    loaded = read.recipe
     check_model(loaded.model.location)
     tool_parser = check_tool_parser(loaded.model.location, loaded.agent.tool_parser)
     tasks = [dataset] if dataset else loaded.dataset.val_files or loaded.dataset.train_files
@@ -104,11 +109,14 @@ def rollout(
 
         async def play() -> "list[SingleEpisode]":
             try:
-                return await asyncio.gather(*(asyncio.create_task(player.play(row)) for _ in range(n)))
+                return await asyncio.gather(
+                    *(asyncio.create_task(player.play(row, number)) for number in range(n))
+                )
             finally:
                 await player.close()
 
         episodes = asyncio.run(play())
+        kept = keep_rollouts(folder, runs, read)
     if as_json:
         console.print_json(
             {"task": row["extra_info"]["index"], "episodes": [_plain(episode) for episode in episodes]}
@@ -116,6 +124,8 @@ def rollout(
     else:
         for number, episode in enumerate(episodes, 1):
             _show(episode, player.tokenizer, f"episode {number} of {n}", None if full else _SHOWN_LINES)
+    if kept:
+        console.note(f"Kept in {kept}; `aworld-train runs episodes {kept}` lists them.")
     if not any(episode.rows for episode in episodes):
         raise typer.Exit(1)
 

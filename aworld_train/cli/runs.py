@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aworld_train.cli import runs_episodes
 from aworld_train.cli.console import note, out, print_json
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, o
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+app.command("episodes")(runs_episodes.episodes)
+app.command("episode")(runs_episodes.episode)
+app.command("trace-token")(runs_episodes.trace_token)
+app.command("prune")(runs_episodes.prune)
 
 _RUNS = Path("runs")
 _SHOWN = ("reward", "val_accuracy", "loss", "entropy", "seconds", "tokens_per_second")

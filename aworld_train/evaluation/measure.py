@@ -6,7 +6,7 @@ The measurement is the framework's own validation, so that its result and a vali
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from aworld_train.recipe.reward_checks import check_rewards
 from aworld_train.recipe.tree import merge
 from aworld_train.training.environment import run_environment
 from aworld_train.training.first_prompt import FirstPromptCheck
+from aworld_train.training.measurement_folder import keep_evaluation
 from aworld_train.training.progress import Progress, Status
 from aworld_train.training.run import terminate_as_interrupt
 from aworld_train.training.run_record import EpisodeCounts
@@ -51,6 +52,8 @@ class EvalReport:
         unscored: Number of errors in which an answer could not be scored, by scorer and reason.
         parts: Mean of each named part of the scores.
         suspicions: Number of tasks by sign of reward hacking.
+        seconds: Its duration.
+        run_dir: The folder with its episodes; None where none are kept.
     """
 
     model: str
@@ -67,6 +70,7 @@ class EvalReport:
     parts: dict[str, float]
     suspicions: dict[str, int]
     seconds: float
+    run_dir: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -80,6 +84,7 @@ def evaluate(
     dataset: Path | None,
     limit: int,
     progress: Progress,
+    runs: Path = Path("runs"),
 ) -> EvalReport:
     """Measure a model.
 
@@ -89,6 +94,7 @@ def evaluate(
         dataset: Tasks; None for the recipe's ``dataset.val``.
         limit: Most tasks; -1 for all.
         progress: Shows the progress.
+        runs: Where a run folder with the episodes is made.
 
     Raises:
         AworldTrainError: Something is missing, or the measurement failed.
@@ -130,7 +136,9 @@ def evaluate(
     ).recipe
     expected = tasks.rows if limit < 0 else min(limit, tasks.rows)
     with terminate_as_interrupt(), _folder() as folder:
-        return _Measurement(measured, framework, folder, expected).run(tasks.scorers, progress)
+        report = _Measurement(measured, framework, folder, expected).run(tasks.scorers, progress)
+        kept = keep_evaluation(folder, runs, loaded, report.to_json())
+        return replace(report, run_dir=str(kept) if kept else None)
 
 
 @contextmanager

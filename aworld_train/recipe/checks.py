@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlsplit
 
 from aworld_train.errors import RewardError, nearest
 from aworld_train.recipe.agent_variables import PROVIDED, VARIABLE, set_by_run
@@ -23,6 +24,8 @@ from aworld_train.recipe.schema import (
 from aworld_train.recipe.secret_keys import looks_secret
 from aworld_train.recipe.tree import KeyPath, dotted, leaves
 from aworld_train.rollout.formats import unknown_name
+from aworld_train.store.keep import parse_keep
+from aworld_train.store.redaction import Redactor
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FUNCTION = re.compile(r"[^:]+:[A-Za-z_]\w*")
@@ -94,6 +97,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.lr",
             "trainer.grad_clip",
             "trainer.stall_timeout",
+            "store.max_gb",
         ],
     ),
     (
@@ -142,7 +146,7 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
     (
         "must begin with http:// or https://",
         lambda value: value.startswith(("http://", "https://")),
-        ["env.url"],
+        ["env.url", "store.otlp"],
     ),
     ("must not be empty", lambda value: bool(value.strip()), _NAMES),
 ]
@@ -174,9 +178,41 @@ def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple
     yield from _files(recipe)
     yield from _cluster_environment(recipe)
     yield from _cluster(recipe)
+    yield from _store(recipe)
     if not any(path[0] in _SIZED for path in faulty_keys):
         yield from _sizes(recipe)
         yield from _parallel(recipe)
+
+
+def _store(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    store = recipe.store
+    try:
+        parse_keep(store.keep)
+    except ValueError as error:
+        yield ("store", "keep"), str(error)
+    for pattern in store.redact:
+        try:
+            Redactor([pattern])
+        except ValueError as error:
+            yield ("store", "redact"), f"`store.redact` has {error}"
+    if store.url is not None:
+        if not str(store.url).startswith(("postgresql://", "postgres://")):
+            yield (
+                ("store", "url"),
+                "`store.url` must be the address of a PostgreSQL database, as postgresql://user@host:5432/database; "
+                "leave it out to keep episodes in the run's folder",
+            )
+        elif not isinstance(store.url, EnvText) and urlsplit(store.url).password:
+            yield (
+                ("store", "url"),
+                "`store.url` has a password, which a recipe must not hold: put the address into an environment "
+                "variable and refer to it, as ${oc.env:STORE_URL}",
+            )
+        if store.max_gb is not None:
+            yield (
+                ("store", "max_gb"),
+                "`store.max_gb` is for the database in a run's folder; with `store.url` use `aworld-train runs prune`",
+            )
 
 
 def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:

@@ -561,6 +561,33 @@ class ClusterSection:
 
 
 @dataclass
+class StoreSection:
+    """The record of every episode: what was asked, said, called, scored and trained on."""
+
+    keep: str = _doc(
+        "Of which episodes texts and tokens are kept: all, failures, sample:SHARE (as sample:0.1), or off, which keeps "
+        "no store. Figures of all episodes are kept unless it is off.",
+        "all",
+    )
+    url: str | None = _doc(
+        "A PostgreSQL database for the episodes of several runs, as ${oc.env:STORE_URL}; default: an SQLite file in "
+        "the run's folder."
+    )
+    redact: list[str] = _doc(
+        "Regular expressions (RE2) of what is replaced by [redacted] before anything is written; tokens of a message "
+        "in which something was replaced are not kept.",
+        [],
+    )
+    max_gb: float | None = _doc(
+        "Size of the run's database at which texts and tokens of the oldest episodes are removed; figures stay."
+    )
+    otlp: str | None = _doc(
+        "OTLP/HTTP endpoint that gets the episodes as OpenTelemetry spans while the run goes on, as "
+        "http://localhost:4318/v1/traces; headers are read from OTEL_EXPORTER_OTLP_HEADERS."
+    )
+
+
+@dataclass
 class Recipe:
     """One training job. Sections with their keys are the dataclasses above."""
 
@@ -575,6 +602,7 @@ class Recipe:
     rollout: RolloutSection = field(default_factory=RolloutSection)
     trainer: TrainerSection = field(default_factory=TrainerSection)
     cluster: ClusterSection = field(default_factory=ClusterSection)
+    store: StoreSection = field(default_factory=StoreSection)
     endpoints: dict[str, Any] = _doc(
         "Other language models by name: each with url, model, and key_variable (which holds its key).", {}
     )

@@ -61,12 +61,26 @@ class EpisodeLimits:
     context: ContextSettings = field(default_factory=ContextSettings)
 
 
-class _SampledTurn(NamedTuple):
-    """A turn, and what it depended on beside its context."""
+class SampledTurn(NamedTuple):
+    """A turn, and what it depended on beside its context.
+
+    Attributes:
+        completion: What the client was answered.
+        node: Its node in the graph.
+        options: What the answer to the request depended on.
+        tools: The tools of the request.
+        sampling: How it was sampled.
+        max_tokens: The most tokens that were asked for.
+        began: Unix time of the model call, seconds.
+    """
 
     completion: Completion
     node: Node
     options: tuple[Any, ...]
+    tools: Sequence[Mapping[str, Any]]
+    sampling: SamplingParams
+    max_tokens: int
+    began: float
 
 
 @dataclass
@@ -92,8 +106,8 @@ class AgentRecord:
     completions: list[Completion] = field(default_factory=list)
     pending: int = 0
     misses: Counter[str] = field(default_factory=Counter)
-    turns: list[_SampledTurn] = field(default_factory=list)
-    lost: list[_SampledTurn] = field(default_factory=list)
+    turns: list[SampledTurn] = field(default_factory=list)
+    lost: list[SampledTurn] = field(default_factory=list)
     tools: Sequence[Mapping[str, Any]] = ()
     tools_key: str = ""
 
@@ -374,13 +388,14 @@ class Episode:
         """Sample an answer after a context, and record it."""
         prompt = context.path_tokens
         self.given_tokens += len(prompt)
-        began = time.monotonic()
+        sampling = self._sampling(request)
+        began_at, began = time.time(), time.monotonic()
         try:
             with waiting("model"):
                 sampled = await self._model.generate(
                     f"{self._request_id}-{record.name}",
                     prompt,
-                    self._sampling(request),
+                    sampling,
                     max_tokens,
                     context.images,
                 )
@@ -416,7 +431,10 @@ class Episode:
         )
         node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
         record.completions.append(completion)
-        record.turns.append(_SampledTurn(completion, node, _options(request)))
+        shown_tools = request.tools if not request.plain else ()
+        record.turns.append(
+            SampledTurn(completion, node, _options(request), shown_tools, sampling, max_tokens, began_at)
+        )
         if completion.misses:
             record.misses.update(completion.misses)
         self._newest = completion

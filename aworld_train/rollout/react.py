@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Conversation, Message, ToolCall
+from aworld_train.rollout.tool_record import UNANSWERED, ToolCallRecord
 from aworld_train.rollout.tools import ToolResult, text_and_images_of
 from aworld_train.waits import waiting
 
@@ -25,11 +26,12 @@ class Tools(Protocol):
 
 @dataclass
 class ToolCounts:
-    """The tool calls of an episode: their number, how many failed, and their total time in seconds."""
+    """The tool calls of an episode: their number, how many failed, their total time in seconds, and each of them."""
 
     calls: int = 0
     errors: int = 0
     seconds: float = field(default=0.0)
+    records: list[ToolCallRecord] = field(default_factory=list)
 
 
 async def play(
@@ -75,15 +77,24 @@ async def _call(
 ) -> Message:
     """Make one call and return its result as a message, shortened to ``max_chars``."""
     counts.calls += 1
+    began, clock = time.time(), time.monotonic()
+    result = ToolResult(UNANSWERED, True)
     try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):  # no JSON; a number with thousands of digits; thousands of brackets
-        arguments = None
-    if isinstance(arguments, dict):
-        with waiting("tool", call.name):
-            result = await tools.call(call.name, arguments)
-    else:
-        result = ToolResult(f"Error: the arguments of {call.name} must be a JSON object", True)
+        result = await _answer(tools, call)
+    finally:
+        seconds = time.monotonic() - clock
+        counts.records.append(
+            ToolCallRecord(
+                call.name,
+                call.arguments,
+                result.text,
+                result.is_error,
+                began,
+                seconds,
+                result.replayed,
+                call.call_id,
+            )
+        )
     if result.is_error:
         counts.errors += 1
     text, images = result.text, tuple[Image, ...]()
@@ -91,6 +102,17 @@ async def _call(
         text, images = text_and_images_of(result.raw)
     message = Message("tool", text, call_id=call.call_id, name=call.name, images=images)
     return message if len(text) <= max_chars else message.with_text(shorten(text, max_chars))
+
+
+async def _answer(tools: Tools, call: ToolCall) -> ToolResult:
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):  # no JSON; a number with thousands of digits; thousands of brackets
+        arguments = None
+    if not isinstance(arguments, dict):
+        return ToolResult(f"Error: the arguments of {call.name} must be a JSON object", True)
+    with waiting("tool", call.name):
+        return await tools.call(call.name, arguments)
 
 
 def shorten(text: str, limit: int) -> str:

@@ -49,12 +49,13 @@ class ToolResult:
     """A tool's answer as text; ``is_error`` if the tool reported an error.
 
     ``raw`` is the server's result or JSON-RPC error. It is None when the text is the client's, because the call timed
-    out or was never sent.
+    out or was never sent. ``replayed``: whether a cassette answered.
     """
 
     text: str
     is_error: bool
     raw: Any = field(default=None, repr=False, compare=False)
+    replayed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

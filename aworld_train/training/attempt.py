@@ -15,6 +15,7 @@ from aworld_train.training.progress import Progress
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.run_status import RunStatus, trainer_work
+from aworld_train.training.run_store import RunStore
 from aworld_train.training.stall import StallWatch
 from aworld_train.training.start import run_plan
 from aworld_train.training.stop_request import StopRequest
@@ -86,6 +87,7 @@ class Attempt:
             run_environment(
                 self._recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
             ) as environment,
+            self._store(progress),
             progress,
         ):
             if environment.origin:
@@ -93,6 +95,15 @@ class Attempt:
             if line := turns.line():
                 progress.note(line)
             self._run_framework(environment, progress, placement)
+
+    def _store(self, progress: Progress) -> RunStore:
+        return RunStore(
+            self.folder.path,
+            self._recipe.store,
+            lambda line: progress.note(mask(line)),
+            from_step=self.from_step,
+            validated=not self._record.validates_first,
+        )
 
     def _run_framework(self, environment: RunEnvironment, progress: Progress, placement: Placement) -> None:
         self.began = True

@@ -46,8 +46,17 @@ LAUNCH_RECORD = "launch.json"
 LAUNCH_FOLDER = "launch"
 """The folder with the files of a launch: a job's script, recipe and log."""
 _PACKAGES = ("mcp", "omegaconf")
-_FREE = ("cluster.launcher.", "cluster.slurm.", "trainer.max_restarts.", "trainer.stall_timeout.")
-"""Keys that say where a run runs and how it is supervised, and change nothing of what it computes."""
+_FREE = (
+    "cluster.launcher.",
+    "cluster.slurm.",
+    "trainer.max_restarts.",
+    "trainer.stall_timeout.",
+    "store.keep.",
+    "store.redact.",
+    "store.max_gb.",
+    "store.otlp.",
+)
+"""Keys that say where a run runs, how it is supervised and what is kept, and change nothing of what it computes."""
 LOCK = "run.lock"
 """Locked by the process that works on a run; it says which one that is."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1  # `is_in_use` in another process holds the lock for a moment

@@ -59,6 +59,7 @@ class ExternalAgent(EpisodeAgent):
             counts = tools.counts
             result.tools.calls, result.tools.errors = counts.calls, counts.errors
             result.tools.seconds = counts.seconds
+            result.tools.records = counts.records
             await tools.close()
 
     async def _run(

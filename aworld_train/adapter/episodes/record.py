@@ -1,4 +1,4 @@
-"""The line that every episode leaves in ``traces/episodes.jsonl``, however it ends.
+"""What every episode leaves, however it ends: a line in ``traces/episodes.jsonl``, and everything in the run's store.
 
 The worker opens a record before an episode, the player fills it, and the worker writes it once there is a score. Each
 asyncio task has its own record, because a worker plays many episodes at the same time.
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.episodes.scoring import EpisodeScore
+from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.adapter.episodes.stored import episode_content, store_recorder
 from aworld_train.errors import one_line
 from aworld_train.masking import masked
 from aworld_train.recipe.schema import EpisodeUse
@@ -21,6 +23,7 @@ from aworld_train.rollout.episode import Episode
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.outcome import Outcome
+from aworld_train.store.recording import StoreRecorder
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
 
@@ -30,14 +33,49 @@ class EpisodeRecord:
 
     Attributes:
         validate: Whether the model is measured, not trained.
+        id: The episode's id in the store.
         line: The content of the line so far.
         result: The episode, once it is over.
     """
 
     def __init__(self, step: int, validate: bool, index: int):
         self.validate = validate
-        self.line: dict[str, Any] = {"step": step, "validate": validate, "index": index}
+        self.id = os.urandom(8).hex()
+        self.line: dict[str, Any] = {
+            "episode": self.id,
+            "step": step,
+            "validate": validate,
+            "index": index,
+        }
         self.result: EpisodeResult | None = None
+        self._recorder: StoreRecorder | None = None
+        self._rows: list[tuple[str, Row]] = []
+        self._score: EpisodeScore | None = None
+
+    def begin(
+        self,
+        settings: EpisodeSettings,
+        task: Mapping[str, Any],
+        *,
+        phase: str,
+        attempt: int = 0,
+        key: str = "",
+    ) -> None:
+        """Open the episode in the store of the run, if the run keeps one; do nothing outside a run.
+
+        Args:
+            settings: How episodes are played.
+            task: The dataset's row.
+            phase: ``train``, ``val`` or ``rollout``.
+            attempt: Its number among the episodes of its task in this step.
+            key: What the training framework calls it.
+        """
+        folder = os.environ.get(RUN_DIR_VARIABLE)
+        self._recorder = store_recorder(Path(folder), settings) if folder else None
+        if self._recorder is not None:
+            stored = self._recorder.task(task)
+            step = self.line["step"]
+            self._recorder.begin(self.id, stored, step=step, phase=phase, attempt=attempt, key=key)
 
     @property
     def is_usable(self) -> bool:
@@ -48,7 +86,7 @@ class EpisodeRecord:
         self, result: EpisodeResult, rows: list[tuple[str, Row]], use: EpisodeUse, seconds: float
     ) -> None:
         """Record the result of the episode."""
-        self.result, episode = result, result.episode
+        self.result, self._rows, episode = result, rows, result.episode
         agents = episode.agents.values()
         self.line |= {
             "outcome": result.outcome.value,
@@ -86,7 +124,7 @@ class EpisodeRecord:
         Returns:
             Whether it has a score; an episode without one is left out.
         """
-        result = score.result
+        self._score, result = score, score.result
         self.line |= {"scorer": result.scorer, "scoring": result.outcome.value, "parts": dict(result.parts)}
         if score.value is None:
             self.line |= {"treatment": EpisodeUse.dropped.value, "cause": result.cause}
@@ -131,7 +169,7 @@ class EpisodeRecord:
         _append({**self.line, "outcome": Outcome.environment.value, "retried": True, "cause": cause})
 
     def write(self, error: BaseException | None) -> None:
-        """Append the line to ``traces/episodes.jsonl``. An agent loop that raised leaves a dropped episode's line."""
+        """Append the line, and close the episode in the store. An agent loop that raised leaves a dropped episode."""
         if "outcome" not in self.line or error is not None:
             self.line |= {
                 "outcome": Outcome.infrastructure.value,
@@ -139,6 +177,17 @@ class EpisodeRecord:
                 "cause": one_line(error) if error else "the agent loop reported nothing",
             }
         _append(self.line)
+        self._store()
+
+    def _store(self) -> None:
+        recorder, result = self._recorder, self.result
+        if recorder is None:
+            return
+        content = None
+        if result is not None and recorder.keep.content_of(self.id, self.line):
+            parts = self.line.get("scores") or {}
+            content = episode_content(recorder, result, self._rows, self._score, parts)
+        recorder.end(self.id, self.line, content)
 
 
 def _branch_points(episode: Episode) -> list[dict[str, Any]]:

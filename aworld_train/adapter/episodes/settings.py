@@ -35,6 +35,7 @@ class EpisodeSettings:
         repetition: When an episode is ended because the model repeats itself.
         context: How histories are kept within the model's context.
         replay_below: A group with fewer healthy episodes plays the failed ones again; 0 for never.
+        store: The keys ``keep`` and ``redact`` of the recipe's section ``store``.
     """
 
     agent: Mapping[str, Any]
@@ -43,6 +44,7 @@ class EpisodeSettings:
     repetition: RepetitionLimits
     context: ContextSettings
     replay_below: int
+    store: Mapping[str, Any]
 
     @property
     def cassette(self) -> Cassette | None:
@@ -86,6 +88,7 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
             "outcomes": _plain(asdict(recipe.rollout.outcomes)),
             "endpoints": _plain(recipe.endpoints),
             "replay_below": min_group(recipe) if recipe.rollout.small_group is SmallGroup.resample else 0,
+            "store": {"keep": recipe.store.keep, "redact": list(recipe.store.redact)},
         }
     )
     return settings
@@ -118,6 +121,7 @@ def settings_from(data: Mapping[str, Any]) -> EpisodeSettings:
             condenser=Failover([endpoints[name] for name in condensers]).ask if condensers else None,
         ),
         replay_below=data["replay_below"],
+        store=data["store"],
     )
 
 

@@ -1,5 +1,6 @@
 """Plays single episodes in this process with the agent, engine, sampling and reward of training, without a trainer."""
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
 from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.episodes.stored import store_recorder
 from aworld_train.recipe.schema import Recipe
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
@@ -47,6 +49,9 @@ async def play_row(
     validate: bool,
     max_prompt_tokens: int,
     max_response_tokens: int,
+    phase: str = "",
+    attempt: int = 0,
+    key: str = "",
 ) -> SingleEpisode:
     """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
@@ -59,10 +64,15 @@ async def play_row(
         validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
         max_response_tokens: Longest response of a row.
+        phase: ``train``, ``val`` or ``rollout``; default: as ``validate`` says.
+        attempt: Its number among the episodes of its task in this step.
+        key: What the training framework calls it, if it reports what it has trained on.
     """
-    player = EpisodePlayer(read_settings(str(folder / EPISODES_FILE)))
-    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    settings = read_settings(str(folder / EPISODES_FILE))
+    player = EpisodePlayer(settings)
     task = {**row, "raw_prompt": row["prompt"]}
+    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
     began = time.monotonic()
     finished = await player.play(
         model.for_episode(),
@@ -116,8 +126,8 @@ class SingleEpisodes:
         """How the model's chat template continues turns, in one line."""
         return prove(self._model.for_episode().template).line
 
-    async def play(self, row: Mapping[str, Any]) -> SingleEpisode:
-        """Play one row of a dataset."""
+    async def play(self, row: Mapping[str, Any], attempt: int = 0) -> SingleEpisode:
+        """Play one row of a dataset; ``attempt`` is its number among the episodes of the row."""
         rollout = self._recipe.rollout
         sampling_params = {
             "temperature": rollout.temperature,
@@ -135,6 +145,8 @@ class SingleEpisodes:
             validate=self._greedy,
             max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
             max_response_tokens=rollout.max_response_tokens,
+            phase="rollout",
+            attempt=attempt,
         )
 
     async def close(self) -> None:
@@ -145,3 +157,6 @@ class SingleEpisodes:
         await (await model_gateway()).stop()
         await (await tool_gateway()).stop()
         await self._model.close()
+        recorder = store_recorder(self._folder, read_settings(str(self._folder / EPISODES_FILE)))
+        if recorder is not None:
+            await asyncio.to_thread(recorder.close)

@@ -25,6 +25,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from aworld_train.adapter.base import SAVE_REQUEST
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
 from aworld_train.adapter.verl.tracked_run import finish_mlflow, prepare_trackers, repeat_earlier_steps
+from aworld_train.adapter.verl.trained_rows import report_trained_rows
 from aworld_train.waits import report, waiting
 
 _HEAD_RESOURCE = "node:__internal_head__"
@@ -45,6 +46,7 @@ class TaskRunner(main_ppo.TaskRunnerV1.__ray_metadata__.modified_class):  # type
         keep_references(OmegaConf.to_container(config, resolve=False), called_by_run)
         save_on_request(run_dir / SAVE_REQUEST)
         report_phases(run_dir)
+        report_trained_rows()
         prepare_trackers(
             config.trainer.logger,
             run_dir,

@@ -38,6 +38,7 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
 
     def watch_groups(self, settings: str) -> None:
         """Read from the file ``episodes.yaml`` below which size failed episodes are played again."""
+        self._settings = settings
         self._min_healthy = read_settings(settings).replay_below
         self._groups: dict[str, Group] = {}
 
@@ -71,8 +72,15 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
 
     async def _play(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> bool:
         """Play an episode, pass its rows to VeRL, and return whether it is usable."""
-        record = open_record(
-            int(trajectory["step"]), bool(trajectory["validate"]), int(trajectory["sample_index"])
+        validate = bool(trajectory["validate"])
+        record = open_record(int(trajectory["step"]), validate, int(trajectory["sample_index"]))
+        session = kwargs["session_id"]
+        record.begin(
+            read_settings(self._settings),
+            kwargs,
+            phase="val" if validate else "train",
+            attempt=int(session),
+            key=f"{kwargs['uid']}_{session}",
         )
         error: BaseException | None = None
         try:

@@ -84,9 +84,9 @@ class RecordedTools:
 def tool_result(answer: Answer) -> ToolResult:
     """A recorded answer as a tool result."""
     if "error" in answer:
-        return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"])
+        return ToolResult(f"Error: {answer['error'].get('message')}", True, answer["error"], replayed=True)
     result = answer["result"]
-    return ToolResult(text_of(result), bool(result.get("isError")), result)
+    return ToolResult(text_of(result), bool(result.get("isError")), result, replayed=True)
 
 
 def _answer(raw: Mapping[str, Any]) -> Answer:

@@ -38,17 +38,19 @@ def replay_call(session: ToolGatewaySession, call: Call) -> dict[str, Any] | Non
     if call.recorded is not None and (recorded := cassette.find(call.recorded)) is not None:
         session.counts.replayed += 1
         result = recorded.get("result")
-        session.end_call(call, failed=result is None or bool(result.get("isError")))
+        failed = result is None or bool(result.get("isError"))
+        session.end_call(call, failed, recorded, replayed=True)
         return dict(recorded)
     if cassette.records:
         return None
     session.counts.missed += 1
-    session.end_call(call, failed=True)
     if call.recorded is None:
         text = f"Error: the arguments of {call.tool} are no JSON object, and so no recorded call"
     else:
         text = cassette.miss(call.recorded)
-    return tool_failure(text, "cassette_miss")
+    missed = tool_failure(text, "cassette_miss")
+    session.end_call(call, True, missed)
+    return missed
 
 
 def reply(message: Message, outcome: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:

@@ -173,10 +173,11 @@ class CallRelay:
         text = f"Error: no answer within {seconds:g} seconds"
         if self._call is None:
             return await self._reply(failure("timeout", text))
-        self._session.end_call(self._call, failed=True)
+        outcome = tool_failure(text, "timeout")
+        self._session.end_call(self._call, True, outcome)
         self._session.forget(self._mcp_session, self._message)
         await self._cancel_upstream()
-        return await self._reply(tool_failure(text, "timeout"))
+        return await self._reply(outcome)
 
     async def _cancel_upstream(self) -> None:
         """Send the environment a cancellation of the call; give up after a second."""

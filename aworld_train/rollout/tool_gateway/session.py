@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from aworld_train.network import proxy_for
 from aworld_train.rollout.cassette import Cassette, Mode, server_identity
 from aworld_train.rollout.cassette.key import CallKey
 from aworld_train.rollout.outcome import EnvironmentLost
+from aworld_train.rollout.tool_record import ToolCallRecord, outcome_text
 from aworld_train.rollout.tools import ToolServer
 from aworld_train.serving.call_limits import read_limits
 
@@ -42,6 +43,7 @@ class CallCounts:
         replayed: Calls that a cassette answered.
         missed: Calls that the cassette should have answered but had no recording of.
         seconds: The sum of the times to their answers.
+        records: Each call that has ended.
     """
 
     calls: int = 0
@@ -49,15 +51,18 @@ class CallCounts:
     replayed: int = 0
     missed: int = 0
     seconds: float = 0.0
+    records: list[ToolCallRecord] = field(default_factory=list)
 
 
 class Call:
     """A tool call under way."""
 
-    def __init__(self, tool: str, recorded: CallKey | None):
+    def __init__(self, tool: str, arguments: str, recorded: CallKey | None):
         self.tool = tool
+        self.arguments = arguments
         self.recorded = recorded
         self.began = time.monotonic()
+        self.began_at = time.time()
         self.open = True
         self.wait = waits.begin("tool", tool)
 
@@ -145,7 +150,7 @@ class ToolGatewaySession:
             with contextlib.suppress(ValueError, AttributeError):
                 recorded = self.playback.next(tool, arguments)
         self.counts.calls += 1
-        call = Call(tool, recorded)
+        call = Call(tool, json.dumps(arguments, ensure_ascii=False), recorded)
         self._pending[_pending_key(mcp_session, request)] = call
         return call
 
@@ -158,13 +163,34 @@ class ToolGatewaySession:
             self._tools = []
         self._pending[_pending_key(mcp_session, request)] = _ToolList()
 
-    def end_call(self, call: Call, failed: bool) -> None:
-        """Count how a call ended; only its first end counts."""
+    def end_call(
+        self, call: Call, failed: bool, outcome: Mapping[str, Any] | None = None, *, replayed: bool = False
+    ) -> None:
+        """Count and record how a call ended; only its first end counts.
+
+        Args:
+            call: The call.
+            failed: Whether it ended in an error.
+            outcome: The JSON-RPC answer that the agent gets; None if there is none from a tool.
+            replayed: Whether a cassette answered.
+        """
         waits.end(call.wait)
         if call.open:
             call.open = False
+            seconds = time.monotonic() - call.began
             self.counts.errors += failed
-            self.counts.seconds += time.monotonic() - call.began
+            self.counts.seconds += seconds
+            self.counts.records.append(
+                ToolCallRecord(
+                    call.tool,
+                    call.arguments,
+                    outcome_text(outcome),
+                    failed,
+                    call.began_at,
+                    seconds,
+                    replayed,
+                )
+            )
 
     def cancel(self, mcp_session: str | None, request: Mapping[str, Any]) -> None:
         """End a call that the agent cancelled; a late answer to it is not recorded."""
@@ -214,7 +240,7 @@ class ToolGatewaySession:
     def _finish_call(self, call: Call, message: Mapping[str, Any]) -> None:
         result = message.get("result")
         failed = not isinstance(result, dict) or bool(result.get("isError"))
-        self.end_call(call, failed)
+        self.end_call(call, failed, message)
         if self.cassette is None or not self.cassette.records or call.recorded is None or self.lost:
             return
         if isinstance(result, dict) and "content" in result:

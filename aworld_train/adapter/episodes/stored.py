@@ -1,0 +1,225 @@
+"""What the store keeps of an episode, from the objects that played it.
+
+Redaction acts on texts. Tokens would spell the same secret, so the tokens of a message in which something was replaced
+are not kept; how many there were is.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aworld_train.adapter.episodes.scoring import EpisodeScore
+from aworld_train.adapter.episodes.settings import EpisodeSettings
+from aworld_train.rollout.cassette import server_identity
+from aworld_train.rollout.episode import AgentRecord
+from aworld_train.rollout.episode_result import EpisodeResult
+from aworld_train.rollout.graph import Node, Row
+from aworld_train.rollout.messages import Message
+from aworld_train.store.content import (
+    EpisodeContent,
+    ModelCall,
+    SharedNode,
+    StoredAgent,
+    StoredBranch,
+    StoredCall,
+    StoredImage,
+    StoredMessage,
+    StoredNode,
+    StoredRow,
+    StoredScore,
+    ToolUse,
+    encoded,
+    packed_floats,
+    packed_tokens,
+)
+from aworld_train.store.keep import parse_keep
+from aworld_train.store.recording import StoreRecorder
+from aworld_train.store.redaction import Redactor
+
+
+def store_recorder(run_folder: Path, settings: EpisodeSettings) -> StoreRecorder | None:
+    """The recorder of this process for a run; None if the run keeps no store."""
+    keep = str(settings.store["keep"])
+    if not parse_keep(keep).is_on:
+        return None
+    return _recorder(run_folder, keep, tuple(settings.store["redact"]), os.getpid())
+
+
+@lru_cache(maxsize=4)
+def _recorder(run_folder: Path, keep: str, patterns: tuple[str, ...], pid: int) -> StoreRecorder:
+    return StoreRecorder(run_folder, parse_keep(keep), Redactor(patterns))
+
+
+def episode_content(
+    recorder: StoreRecorder,
+    result: EpisodeResult,
+    rows: Sequence[tuple[str, Row]],
+    score: EpisodeScore | None,
+    scorer_parts: Mapping[str, float],
+) -> EpisodeContent:
+    """What is kept of an episode that is over.
+
+    Args:
+        recorder: The store's recorder, which gets what episodes have in common.
+        result: The episode.
+        rows: All its rows, also those that are left out of training.
+        score: Its score; None if there was nothing to score.
+        scorer_parts: Parts of a score that another reward function has given.
+    """
+    text = recorder.redactor.text
+    agents, places, numbers = [], dict[int, int](), dict[str, int]()
+    for number, record in enumerate(result.episode.agents.values()):
+        numbers[record.name] = number
+        agents.append(_agent(recorder, record, places))
+    return EpisodeContent(
+        tuple(agents),
+        tuple(
+            ToolUse(
+                text(call.name),
+                text(call.arguments),
+                text(call.result),
+                call.is_error,
+                call.began,
+                round(call.seconds, 6),
+                _server(),
+                call.replayed,
+                text(call.call_id),
+            )
+            for call in result.tools.records
+        ),
+        tuple(_row(numbers[name], row, places) for name, row in rows),
+        _score(recorder, score, scorer_parts),
+        text(result.answer),
+    )
+
+
+def _agent(recorder: StoreRecorder, record: AgentRecord, places: dict[int, int]) -> StoredAgent:
+    """One agent; ``places`` gets the index of each node by its identity."""
+    text, nodes = recorder.redactor.text, list(record.graph.nodes())
+    places |= {id(node): index for index, node in enumerate(nodes)}
+    calls = tuple(
+        ModelCall(
+            places[id(turn.node)],
+            turn.began,
+            round(turn.completion.seconds, 6),
+            turn.completion.finish_reason,
+            turn.completion.prompt_tokens,
+            turn.sampling.temperature,
+            turn.sampling.top_p,
+            turn.sampling.top_k,
+            turn.max_tokens,
+            turn.completion.malformed,
+            _tools(recorder, turn.tools),
+            tuple(turn.completion.misses),
+        )
+        for turn in record.turns
+    )
+    branches = tuple(
+        StoredBranch(
+            point.cause, point.message, point.role, point.position, text(point.recorded), text(point.sent)
+        )
+        for point in record.graph.branch_points
+    )
+    stored = tuple(_node(recorder, node, places) for node in nodes)
+    return StoredAgent(text(record.name), stored, calls, branches)
+
+
+def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> StoredNode:
+    messages = tuple(_message(recorder, message) for message in node.messages)
+    redacted = any(_differs(message, stored) for message, stored in zip(node.messages, messages, strict=True))
+    tokens = b"" if redacted else packed_tokens(node.tokens)
+    if node.parent is None:
+        shared = recorder.blob(encoded(SharedNode(messages, tokens, redacted)))
+        return StoredNode(-1, token_count=len(node.tokens), shared=shared)
+    return StoredNode(
+        places[id(node.parent)],
+        messages,
+        tokens,
+        len(node.tokens),
+        None if node.logprobs is None else packed_floats(node.logprobs),
+        node.ended,
+        recorder.redactor.text(node.stop),
+        node.received,
+        (node.versions.first, node.versions.last) if node.versions else None,
+        redacted=redacted,
+    )
+
+
+def _message(recorder: StoreRecorder, message: Message) -> StoredMessage:
+    text = recorder.redactor.text
+    return StoredMessage(
+        message.role,
+        text(message.content),
+        tuple(
+            StoredCall(text(call.name), text(call.arguments), text(call.call_id))
+            for call in message.tool_calls
+        ),
+        text(message.call_id),
+        text(message.name),
+        text(message.reasoning),
+        tuple(StoredImage(image.position, recorder.blob(image.file)) for image in message.images),
+    )
+
+
+def _differs(message: Message, stored: StoredMessage) -> bool:
+    """Whether something was redacted, not only what a database cannot hold."""
+    from aworld_train.store.redaction import storable
+
+    calls = [text for call in message.tool_calls for text in (call.name, call.arguments)]
+    stored_calls = [text for call in stored.tool_calls for text in (call.name, call.arguments)]
+    return [storable(text) for text in (message.content, message.reasoning, message.name, *calls)] != [
+        stored.content,
+        stored.reasoning,
+        stored.name,
+        *stored_calls,
+    ]
+
+
+def _row(agent: int, row: Row, places: Mapping[int, int]) -> StoredRow:
+    path = row.leaf.path
+    sampled = [places[id(node)] for node in path if node.sampled]
+    own = [node for node, (begin, _) in zip(sampled, row.turns, strict=True) if row.mask[begin]]
+    return StoredRow(agent, tuple(places[id(node)] for node in path), tuple(own), len(row.prompt))
+
+
+def _score(
+    recorder: StoreRecorder, score: EpisodeScore | None, parts: Mapping[str, float]
+) -> StoredScore | None:
+    if score is None:
+        return StoredScore(parts=dict(parts)) if parts else None
+    text, result = recorder.redactor.text, score.result
+    return StoredScore(
+        result.score,
+        result.scorer,
+        result.outcome.value,
+        None if result.extracted is None else text(result.extracted),
+        {text(name): float(part) for name, part in result.parts.items()},
+        tuple(text(step) for step in result.steps),
+        None if result.cause is None else text(result.cause),
+    )
+
+
+def _tools(recorder: StoreRecorder, tools: Sequence[Mapping[str, Any]]) -> str:
+    """The digest of tools' schemas; their text is made once for the same list."""
+    if not tools:
+        return ""
+    known = _tool_texts.get(id(tools))
+    if known is None or known[0] is not tools:
+        if len(_tool_texts) > _MAX_TOOL_TEXTS:
+            _tool_texts.clear()
+        data = json.dumps(recorder.redactor.tree(list(tools)), ensure_ascii=False, sort_keys=True).encode()
+        known = _tool_texts[id(tools)] = (tools, data)
+    return recorder.blob(known[1])
+
+
+_MAX_TOOL_TEXTS = 64
+_tool_texts: dict[int, tuple[Sequence[Mapping[str, Any]], bytes]] = {}
+
+
+@lru_cache(maxsize=1)
+def _server() -> str:
+    """The tool server of this process's episodes."""
+    return server_identity(os.environ.get("MCP_SERVER_URL", ""), {})

@@ -1,0 +1,74 @@
+"""Reports to the run's store which rows VeRL has trained on, and which groups it has not.
+
+VeRL's controller holds no tokens: rows are in its queue under ``{uid}_{session}_{index}``. After each update the
+advantages and masks of the batch are read from there, which are what the update has used.
+"""
+
+import functools
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from verl.trainer.ppo.v1 import trainer_base
+
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.episodes.stored import store_recorder
+from aworld_train.store.content import packed_floats
+from aworld_train.store.events import TrainedRow
+from aworld_train.store.recording import StoreRecorder
+
+
+def report_trained_rows() -> None:
+    """Have VeRL, in this process, report the rows of each update once it has succeeded."""
+    recorder = _recorder()
+    if recorder is None:
+        return
+    update = trainer_base.PPOTrainer._update_actor
+
+    @functools.wraps(update)
+    def update_and_report(self: Any, batch: Any, *arguments: Any, **options: Any) -> Any:
+        updated = update(self, batch, *arguments, **options)
+        recorder.trained(int(self.global_steps), trained_rows(batch))
+        return updated
+
+    trainer_base.PPOTrainer._update_actor = update_and_report
+
+
+def report_left_out(uids: Collection[str], reason: str) -> None:
+    """Report groups that are not trained on, by VeRL's ids of their prompts."""
+    if uids and (recorder := _recorder()) is not None:
+        recorder.left_out(sorted(uids), reason)
+
+
+def trained_rows(batch: Any) -> list[TrainedRow]:
+    """The rows of a batch in its order, without those that only fill it up."""
+    import transfer_queue as queue
+
+    keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+    data = queue.kv_batch_get(
+        keys=keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask"]
+    )
+    pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
+    return [trained_row(key, *pair) for key, pair in zip(keys, pairs, strict=True)]
+
+
+def trained_row(key: str, advantages: torch.Tensor, mask: torch.Tensor) -> TrainedRow:
+    """One row; both tensors have one number for each token of its response."""
+    under = advantages[mask.bool()]
+    if not len(under):
+        return TrainedRow(key, None, 0)
+    same = bool((under == under[0]).all())
+    mean = float(under[0] if same else under.double().mean())
+    return TrainedRow(key, mean, len(under), b"" if same else packed_floats(advantages.tolist()))
+
+
+def _recorder() -> StoreRecorder | None:
+    folder = os.environ.get(RUN_DIR_VARIABLE)
+    if not folder:
+        return None
+    run_dir = Path(folder)
+    return store_recorder(run_dir, read_settings(str(run_dir / EPISODES_FILE)))

@@ -1,0 +1,48 @@
+"""What is recorded of a tool call: what was sent, what came back, and how long it took."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNANSWERED = "[no answer: the call was given up, or the environment was lost]"
+
+
+@dataclass(frozen=True)
+class ToolCallRecord:
+    """One tool call.
+
+    Attributes:
+        name: The tool.
+        arguments: What was sent, as JSON text that may be anything.
+        result: The text that came back, whole; ``UNANSWERED`` if nothing did.
+        is_error: Whether it failed.
+        began: Unix time, seconds.
+        seconds: Its duration.
+        replayed: Whether a cassette answered.
+        call_id: The model's identifier of the call; empty where an outside agent made it.
+    """
+
+    name: str
+    arguments: str
+    result: str
+    is_error: bool
+    began: float
+    seconds: float
+    replayed: bool = False
+    call_id: str = ""
+
+
+def outcome_text(outcome: Mapping[str, Any] | None) -> str:
+    """The text of a JSON-RPC answer to a call; its JSON where it has another form than tool results have."""
+    from aworld_train.rollout.tools import text_of
+
+    if outcome is None:
+        return UNANSWERED
+    error, result = outcome.get("error"), outcome.get("result")
+    if isinstance(error, Mapping):
+        return f"Error: {error.get('message')}"
+    try:
+        return text_of(result) if isinstance(result, Mapping) else json.dumps(result, ensure_ascii=False)
+    except (KeyError, TypeError, AttributeError):
+        return json.dumps(result, ensure_ascii=False, default=str)

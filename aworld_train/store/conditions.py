@@ -1,0 +1,285 @@
+"""Conditions on episodes, as `--where` and the page take them: ``outcome=timeout and tool=search``.
+
+A comparison is a name, an operator (``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, or ``~`` for "contains") and a value;
+quotes keep spaces. Comparisons are joined by ``and``, ``or``, ``not`` and parentheses. A name without a comparison is
+true where the figure is there and not 0. ``null`` is the value of a figure that is missing.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlalchemy import ColumnElement, and_, exists, false, func, not_, or_, select, true
+
+from aworld_train.errors import UsageError, nearest
+from aworld_train.store import tables
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<operator>!=|<=|>=|=|<|>|~)|(?P<paren>[()])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'"""
+    r"""|(?P<word>[^\s()=!<>~"']+))"""
+)
+_KEYWORDS = ("and", "or", "not")
+_MAX_CHARS = 2_000
+_MAX_DEPTH = 50
+
+_episodes = tables.episodes.c
+_NUMBERS: Mapping[str, Any] = {
+    name: _episodes[name]
+    for name in (
+        "step",
+        "attempt",
+        "reward",
+        "accuracy",
+        "turns",
+        "tool_calls",
+        "tool_errors",
+        "rows",
+        "prompt_tokens",
+        "response_tokens",
+        "sampled_tokens",
+        "seconds",
+        "generate_seconds",
+        "tool_seconds",
+        "weights_first",
+        "weights_last",
+        "trained_step",
+        "advantage",
+    )
+} | {"index": tables.tasks.c.index}
+_TEXTS: Mapping[str, Any] = {
+    "id": _episodes.id,
+    "status": _episodes.status,
+    "phase": _episodes.phase,
+    "outcome": _episodes.outcome,
+    "treatment": _episodes.treatment,
+    "cause": _episodes.cause,
+    "left_out": _episodes.left_out,
+    "scorer": _episodes.scorer,
+    "scoring": _episodes.scoring,
+    "task": _episodes.task,
+    "source": tables.tasks.c.source,
+    "question": tables.tasks.c.question,
+    "answer": tables.tasks.c.answer,
+}
+_OF_CALLS = ("finish_reason",)
+_OF_TOOLS = ("tool", "failed_tool", "server")
+NAMES = (*_NUMBERS, *_TEXTS, *_OF_TOOLS, *_OF_CALLS, "suspicion", "text", "has_content", "parts.NAME")
+"""The names that a condition may have; ``parts.NAME`` is a part of the score."""
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+
+def where(condition: str) -> ColumnElement[bool]:
+    """A condition as SQL over episodes joined with their tasks; an empty one is true.
+
+    Raises:
+        UsageError: It cannot be read; the message says where.
+    """
+    if not condition.strip():
+        return true()
+    return _Parser(condition).whole()
+
+
+def searched(text: str) -> ColumnElement[bool]:
+    """Whether an episode's texts, or its task's question, contain a text, in any case."""
+    own = select(tables.texts.c.episode).where(
+        tables.texts.c.episode == _episodes.id, tables.texts.c.text.contains(text.lower(), autoescape=True)
+    )
+    question = func.lower(tables.tasks.c.question).contains(text.lower(), autoescape=True)
+    return or_(exists(own), question)
+
+
+class _Parser:
+    """Reads a condition by recursive descent."""
+
+    def __init__(self, condition: str):
+        self._condition = condition
+        if len(condition) > _MAX_CHARS:
+            raise UsageError(f"The condition has {len(condition)} characters; the most is {_MAX_CHARS}.")
+        self._tokens = list(self._split())
+        self._next = 0
+        self._depth = 0
+
+    def whole(self) -> ColumnElement[bool]:
+        result = self._or()
+        if self._next < len(self._tokens):
+            self._fail(f"{self._tokens[self._next].text!r} is not expected", self._tokens[self._next])
+        return result
+
+    def _split(self) -> Any:
+        position = 0
+        while self._condition[position:].strip():
+            match = _TOKEN.match(self._condition, position)
+            if match is None:
+                character = self._condition[position:].lstrip()[0]
+                self._fail(f"{character!r} cannot be read", _Token("", character, position))
+            kind = str(match.lastgroup)
+            text = match[kind]
+            if kind in ("double", "single"):
+                kind = "value"
+            elif kind == "word" and text.lower() in _KEYWORDS:
+                kind, text = "keyword", text.lower()
+            yield _Token(kind, text, match.start(match.lastgroup or 0))
+            position = match.end()
+
+    def _or(self) -> ColumnElement[bool]:
+        parts = [self._and()]
+        while self._take("keyword", "or"):
+            parts.append(self._and())
+        return or_(*parts) if len(parts) > 1 else parts[0]
+
+    def _and(self) -> ColumnElement[bool]:
+        parts = [self._not()]
+        while self._take("keyword", "and"):
+            parts.append(self._not())
+        return and_(*parts) if len(parts) > 1 else parts[0]
+
+    def _not(self) -> ColumnElement[bool]:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"there are more than {_MAX_DEPTH} `not` and parentheses in one another", self._peek())
+        try:
+            if self._take("keyword", "not"):
+                # A comparison with a figure that is missing is neither true nor false in SQL.
+                return not_(func.coalesce(self._not(), false()))
+            if self._take("paren", "("):
+                inner = self._or()
+                if not self._take("paren", ")"):
+                    self._fail("a `)` is missing", self._peek())
+                return inner
+            return self._comparison()
+        finally:
+            self._depth -= 1
+
+    def _comparison(self) -> ColumnElement[bool]:
+        name = self._peek()
+        if name is None or name.kind != "word":
+            self._fail("a name is missing", name)
+        self._next += 1
+        operator = self._peek()
+        if operator is None or operator.kind != "operator":
+            return self._compare(name, "", "")
+        self._next += 1
+        value = self._peek()
+        if value is None or value.kind not in ("word", "value", "keyword"):
+            self._fail(f"a value is missing after `{name.text}{operator.text}`", value)
+        self._next += 1
+        return self._compare(name, operator.text, value.text)
+
+    def _compare(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+        if name.text in _NUMBERS:
+            return self._number(name, _NUMBERS[name.text], operator, value)
+        if name.text.startswith("parts."):
+            part = tables.episodes.c.parts[name.text.removeprefix("parts.")]
+            return self._number(name, part.as_float(), operator, value)
+        if name.text in _TEXTS:
+            return self._text(name, _TEXTS[name.text], operator, value)
+        if name.text == "text":
+            if operator not in ("=", "~"):
+                self._fail("`text` is searched with `=` or `~`", name)
+            return searched(value)
+        if name.text == "has_content" and not operator:
+            return _episodes.has_content
+        if name.text == "suspicion":
+            return self._suspicion(name, operator, value)
+        if name.text in _OF_TOOLS:
+            return self._of_tools(name, operator, value)
+        if name.text in _OF_CALLS:
+            return self._any(tables.calls, tables.calls.c.finish_reason, name, operator, value)
+        return self._unknown(name)
+
+    def _unknown(self, name: _Token) -> NoReturn:
+        near = nearest(name.text, NAMES)
+        self._fail(
+            f"there is no {name.text!r}"
+            + (f"; did you mean {near}?" if near else f"; there are {', '.join(NAMES)}"),
+            name,
+        )
+
+    def _number(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
+        if not operator:
+            return and_(column.is_not(None), column != 0)
+        if value == "null" and operator in ("=", "!="):
+            return _is_null(column, operator)
+        try:
+            number = float(value)
+        except ValueError:
+            self._fail(f"`{name.text}` is a number, and {value!r} is none", name)
+        if operator == "~":
+            self._fail(f"`{name.text}` is a number and contains nothing", name)
+        return _BY_OPERATOR[operator](column, number)
+
+    def _text(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
+        if not operator:
+            return and_(column.is_not(None), column != "")
+        if value == "null" and operator in ("=", "!="):
+            return _is_null(column, operator)
+        if operator == "~":
+            return func.lower(column).contains(value.lower(), autoescape=True)
+        if operator not in ("=", "!="):
+            self._fail(f"`{name.text}` is a text, which is compared with =, != or ~", name)
+        equal = column == value
+        return equal if operator == "=" else not_(func.coalesce(equal, false()))
+
+    def _suspicion(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+        column = _episodes.suspicions
+        if not operator:
+            return column.is_not(None)
+        if value == "null":
+            return column.is_(None) if operator == "=" else column.is_not(None)
+        shown = func.coalesce(column, "").contains(f",{value},", autoescape=True)
+        if operator not in ("=", "!="):
+            self._fail("`suspicion` is compared with = or !=", name)
+        return shown if operator == "=" else not_(shown)
+
+    def _of_tools(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+        table = tables.tool_calls
+        column = table.c.server if name.text == "server" else table.c.name
+        more = [table.c.is_error] if name.text == "failed_tool" else []
+        return self._any(table, column, name, operator, value, *more)
+
+    def _any(
+        self, table: Any, column: Any, name: _Token, operator: str, value: str, *more: Any
+    ) -> ColumnElement[bool]:
+        """Whether any of an episode's calls is as told; with ``!=``, whether none is."""
+        test = self._text(name, column, "=" if operator == "!=" else operator, value)
+        found = exists(select(table.c.episode).where(table.c.episode == _episodes.id, test, *more))
+        return not_(found) if operator == "!=" else found
+
+    def _take(self, kind: str, text: str) -> bool:
+        token = self._peek()
+        if token is None or token.kind != kind or token.text != text:
+            return False
+        self._next += 1
+        return True
+
+    def _peek(self) -> _Token | None:
+        return self._tokens[self._next] if self._next < len(self._tokens) else None
+
+    def _fail(self, reason: str, token: _Token | None) -> NoReturn:
+        place = f"at character {token.position + 1}" if token is not None else "at its end"
+        raise UsageError(
+            f"The condition {self._condition!r} cannot be read {place}: {reason}. An example: "
+            "outcome=timeout and tool=search"
+        )
+
+
+def _is_null(column: Any, operator: str) -> ColumnElement[bool]:
+    test: ColumnElement[bool] = column.is_(None) if operator == "=" else column.is_not(None)
+    return test
+
+
+_BY_OPERATOR: Mapping[str, Callable[[Any, float], ColumnElement[bool]]] = {
+    "=": lambda column, number: column == number,
+    "!=": lambda column, number: or_(column != number, column.is_(None)),
+    "<": lambda column, number: column < number,
+    "<=": lambda column, number: column <= number,
+    ">": lambda column, number: column > number,
+    ">=": lambda column, number: column >= number,
+}

@@ -1,0 +1,300 @@
+"""What is kept of an episode: the conversations as graphs of nodes, each with its messages and tokens once.
+
+A training row is a path through a graph, so rows repeat no tokens: the tokens of a row are those of its nodes, one
+after the other, and its mask covers the nodes that it owns.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+
+class StoredCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool call that the model wrote; ``arguments`` is JSON text that may be anything."""
+
+    name: str
+    arguments: str
+    call_id: str = ""
+
+
+class StoredImage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image in a message: the character that it stands before, and the SHA-256 of its file, a blob of the store."""
+
+    position: int
+    digest: str
+
+
+class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation; see ``rollout.messages.Message``."""
+
+    role: str
+    content: str = ""
+    tool_calls: tuple[StoredCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
+    reasoning: str = ""
+    images: tuple[StoredImage, ...] = ()
+
+
+class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Consecutive messages and the tokens that they add; see ``rollout.graph.Node``.
+
+    Attributes:
+        parent: Index of the node before it among its agent's; -1 for a root.
+        messages: One of the assistant for a sampled node, else all that were added at once.
+        tokens: Token ids as little-endian int32; empty where they are redacted.
+        token_count: How many.
+        logprobs: Of each sampled token, as ``packed_floats``; None for context.
+        ended: Whether the model ended a sampled turn itself.
+        stop: The stop text that ended a sampled turn.
+        received: Whether a client received a sampled turn.
+        versions: First and last version of the weights of a sampled turn.
+        shared: Digest of the blob that holds this node's messages and tokens; empty where they are here.
+        redacted: Whether a text was redacted; the tokens would still spell it, so they are not kept.
+    """
+
+    parent: int
+    messages: tuple[StoredMessage, ...] = ()
+    tokens: bytes = b""
+    token_count: int = 0
+    logprobs: bytes | None = None
+    ended: bool = True
+    stop: str = ""
+    received: bool = True
+    versions: tuple[int, int] | None = None
+    shared: str = ""
+    redacted: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the model wrote it."""
+        return self.logprobs is not None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Its token ids."""
+        return unpacked_tokens(self.tokens)
+
+    @property
+    def token_logprobs(self) -> list[float]:
+        """The log-probability of each token; empty for context."""
+        return unpacked_floats(self.logprobs or b"")
+
+
+class SharedNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Messages and tokens of nodes that many episodes have in common: a task's prompt."""
+
+    messages: tuple[StoredMessage, ...]
+    tokens: bytes
+    redacted: bool = False
+
+
+class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One model call.
+
+    Attributes:
+        node: Index of the sampled node.
+        began: Unix time, seconds.
+        seconds: Its duration.
+        finish_reason: ``stop``, ``tool_calls`` or ``length``.
+        malformed: Whether a tool call or a thought cannot be read.
+        prompt_tokens: Tokens of the prompt.
+        temperature: Of its sampling, as the next three.
+        tools: Digest of the tools' schemas, a blob of the store; empty without tools.
+        misses: What the model did against the client's wishes.
+    """
+
+    node: int
+    began: float
+    seconds: float
+    finish_reason: str
+    prompt_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    top_k: int = -1
+    max_tokens: int = 0
+    malformed: bool = False
+    tools: str = ""
+    misses: tuple[str, ...] = ()
+
+
+class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tool call that was made.
+
+    Attributes:
+        name: The tool.
+        arguments: JSON text as it was sent.
+        result: The text of the result, before it was shortened for the model.
+        is_error: Whether it failed.
+        began: Unix time, seconds.
+        seconds: Its duration.
+        server: The tool server, as ``rollout.cassette.server_identity`` names it.
+        replayed: Whether a cassette answered.
+        call_id: The model's identifier of the call; empty where an outside agent made it.
+    """
+
+    name: str
+    arguments: str
+    result: str
+    is_error: bool
+    began: float
+    seconds: float
+    server: str = ""
+    replayed: bool = False
+    call_id: str = ""
+
+
+class StoredBranch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a request did not continue the newest conversation; see ``rollout.branches.BranchPoint``."""
+
+    cause: str
+    message: int = 0
+    role: str = ""
+    position: int = 0
+    recorded: str = ""
+    sent: str = ""
+
+
+class StoredAgent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One agent's conversations: nodes with parents first, and the model calls in order."""
+
+    name: str
+    nodes: tuple[StoredNode, ...]
+    calls: tuple[ModelCall, ...] = ()
+    branches: tuple[StoredBranch, ...] = ()
+
+    def path(self, node: int) -> list[int]:
+        """The nodes from the root to ``node``, which is the last."""
+        path = [node]
+        while (parent := self.nodes[path[-1]].parent) >= 0:
+            path.append(parent)
+        return path[::-1]
+
+    def call_of(self, node: int) -> int | None:
+        """The number of the model call that sampled a node; None for context."""
+        return next((number for number, call in enumerate(self.calls) if call.node == node), None)
+
+
+class StoredRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One training row.
+
+    Attributes:
+        agent: Index of its agent.
+        path: Its nodes.
+        own: The sampled nodes among them whose tokens are under the mask; the others were in an earlier row.
+        prompt_tokens: How many of its tokens are its prompt.
+    """
+
+    agent: int
+    path: tuple[int, ...]
+    own: tuple[int, ...]
+    prompt_tokens: int
+
+
+class StoredScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the answer was scored; see ``reward.scored.ScoreResult``."""
+
+    score: float | None = None
+    scorer: str = ""
+    outcome: str = ""
+    extracted: str | None = None
+    parts: dict[str, float] = {}
+    steps: tuple[str, ...] = ()
+    cause: str | None = None
+
+
+class EpisodeContent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything of an episode that is not a figure."""
+
+    agents: tuple[StoredAgent, ...] = ()
+    tool_calls: tuple[ToolUse, ...] = ()
+    rows: tuple[StoredRow, ...] = ()
+    score: StoredScore | None = None
+    answer: str = ""
+
+    @property
+    def blobs(self) -> set[str]:
+        """The digests of all blobs that it refers to; prompts that are blobs may refer to images."""
+        digests = {call.tools for agent in self.agents for call in agent.calls}
+        for agent in self.agents:
+            for node in agent.nodes:
+                digests |= {node.shared, *image_digests(node.messages)}
+        return digests - {""}
+
+    def spans(self, row: int) -> "Iterator[RowSpan]":
+        """The nodes of a row with their places in it."""
+        stored = self.rows[row]
+        agent, begin = self.agents[stored.agent], 0
+        for node in stored.path:
+            end = begin + agent.nodes[node].token_count
+            yield RowSpan(node, begin, end, node in stored.own)
+            begin = end
+
+    def row_tokens(self, row: int) -> list[int]:
+        """The token ids of a row, prompt first."""
+        agent = self.agents[self.rows[row].agent]
+        return [token for span in self.spans(row) for token in agent.nodes[span.node].token_ids]
+
+    def row_mask(self, row: int) -> list[int]:
+        """The mask of a row over all its tokens, as it is without the treatment of the episode."""
+        return [int(span.own) for span in self.spans(row) for _ in range(span.end - span.begin)]
+
+
+class RowSpan(NamedTuple):
+    """A node's place in a row: from token ``begin`` to before ``end``; ``own``: whether it is under the mask."""
+
+    node: int
+    begin: int
+    end: int
+    own: bool
+
+
+def image_digests(messages: Sequence[StoredMessage]) -> set[str]:
+    """The digests of the images in messages."""
+    return {image.digest for message in messages for image in message.images}
+
+
+def packed_tokens(tokens: Sequence[int]) -> bytes:
+    """Token ids as little-endian int32."""
+    return np.asarray(tokens, "<i4").tobytes()
+
+
+def unpacked_tokens(data: bytes) -> list[int]:
+    """The token ids of ``packed_tokens``."""
+    return list(map(int, np.frombuffer(data, "<i4")))
+
+
+def packed_floats(values: Sequence[float]) -> bytes:
+    """Floats as little-endian numbers after a byte with their width: 4 bytes if that loses nothing, else 8."""
+    wide = np.asarray(values, "<f8")
+    with np.errstate(over="ignore"):
+        narrow = wide.astype("<f4")
+    same = np.array_equal(narrow.astype("<f8"), wide, equal_nan=True)
+    return b"\x04" + narrow.tobytes() if same else b"\x08" + wide.tobytes()
+
+
+def unpacked_floats(data: bytes) -> list[float]:
+    """The floats of ``packed_floats``."""
+    return list(map(float, np.frombuffer(data[1:], "<f4" if data[:1] == b"\x04" else "<f8"))) if data else []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_content_decoder = msgspec.msgpack.Decoder(EpisodeContent)
+_shared_decoder = msgspec.msgpack.Decoder(SharedNode)
+
+
+def encoded(value: "EpisodeContent | SharedNode") -> bytes:
+    """As MessagePack."""
+    return _encoder.encode(value)
+
+
+def decoded_content(data: bytes) -> EpisodeContent:
+    """The content of ``encoded``."""
+    return _content_decoder.decode(data)
+
+
+def decoded_shared(data: bytes) -> SharedNode:
+    """The shared node of ``encoded``."""
+    return _shared_decoder.decode(data)

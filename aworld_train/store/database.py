@@ -1,0 +1,230 @@
+"""A run's database: SQLite in the run's folder, or PostgreSQL for several runs and machines."""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import event, make_url, select
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+from aworld_train.atomic import write_text
+from aworld_train.errors import UsageError
+from aworld_train.store import tables
+from aworld_train.store.compression import decompressed
+
+STORE_FOLDER = "store"
+"""The folder of a run that holds its database and its events."""
+EVENTS_FOLDER = "events"
+_DATABASE = "episodes.db"
+_IDENTITY = "run.json"
+_BUSY_SECONDS = 30.0
+_CONNECT_SECONDS = 10
+_SCHEMA_LOCK = 7_310_201_117
+"""Any number that other users of a PostgreSQL server do not take for an advisory lock."""
+
+
+class StoreUnreachable(Exception):
+    """The database does not answer now; it may later."""
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """Where the store of a run is.
+
+    Attributes:
+        folder: The folder ``store`` of the run.
+        run: The run's id in the database.
+        name: The run's name.
+        url: The database's address, as it is connected to; None for the file in the folder.
+    """
+
+    folder: Path
+    run: str
+    name: str
+    url: str | None = None
+
+    @property
+    def events(self) -> Path:
+        """The folder of the files of events."""
+        return self.folder / EVENTS_FOLDER
+
+    @property
+    def file(self) -> Path:
+        """The SQLite database."""
+        return self.folder / _DATABASE
+
+
+def store_place(run_folder: Path, *, url: str | None = None, make: bool = False) -> StorePlace | None:
+    """The place of a run's store.
+
+    Args:
+        run_folder: The run's folder.
+        url: The address of a PostgreSQL database, if the run has its store there.
+        make: Make the folder and give the run an id if it has none.
+
+    Returns:
+        The place; None where the run has no store and none is made.
+    """
+    folder = run_folder / STORE_FOLDER
+    file = folder / _IDENTITY
+    try:
+        run = str(json.loads(file.read_text())["run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        if not make:
+            return None
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run = uuid.uuid4().hex
+        write_text(file, json.dumps({"run": run, "in": "postgresql" if url else _DATABASE}) + "\n")
+    return StorePlace(folder, run, run_folder.resolve().name, url)
+
+
+def is_elsewhere(place: StorePlace) -> bool:
+    """Whether the run's episodes are in a database outside its folder."""
+    try:
+        return str(json.loads((place.folder / _IDENTITY).read_text())["in"]) != _DATABASE
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+class Database:
+    """A connection pool to a store's database.
+
+    Args:
+        place: Where the store is.
+        read_only: Whether to open it for reading; then it must be there, in the newest form.
+    """
+
+    def __init__(self, place: StorePlace, *, read_only: bool = False):
+        self.place = place
+        self.engine = _engine(place, read_only)
+        self.is_sqlite = place.url is None
+        try:
+            if not read_only:
+                self._prepare()
+        except OperationalError as error:
+            self.close()
+            raise StoreUnreachable(_brief(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction.
+
+        Raises:
+            StoreUnreachable: The database does not answer, or went away; nothing of the transaction holds.
+        """
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except (OperationalError, DBAPIError) as error:
+            if isinstance(error, OperationalError) or error.connection_invalidated:
+                raise StoreUnreachable(_brief(error)) from error
+            raise
+
+    def is_current(self) -> bool:
+        """Whether the database has the newest form."""
+        from aworld_train.store.migrate import NEWEST, revision_of
+
+        with self.begin() as connection:
+            return revision_of(connection) == NEWEST
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    def blob(self, connection: Connection, digest: str) -> bytes | None:
+        """The bytes of a blob; None where it is missing."""
+        data = connection.execute(
+            select(tables.blobs.c.data).where(tables.blobs.c.digest == digest)
+        ).scalar_one_or_none()
+        return None if data is None else decompressed(data)
+
+    def _prepare(self) -> None:
+        """Make the tables, or bring them to the newest form, and enter the run."""
+        from aworld_train.store.migrate import upgrade
+
+        with self.engine.connect() as connection:
+            if self.is_sqlite:
+                upgrade(connection)
+            else:
+                connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})"))
+                try:
+                    upgrade(connection)
+                finally:
+                    connection.rollback()
+                    connection.execute(sqlalchemy.text(f"SELECT pg_advisory_unlock({_SCHEMA_LOCK})"))
+                    connection.commit()
+        with self.begin() as connection:
+            if not connection.execute(
+                select(tables.runs.c.id).where(tables.runs.c.id == self.place.run)
+            ).first():
+                connection.execute(
+                    tables.runs.insert().values(
+                        id=self.place.run,
+                        name=self.place.name,
+                        folder=str(self.place.folder.parent.resolve()),
+                        created=time.time(),
+                    )
+                )
+
+
+def check_url(url: str) -> None:
+    """Check the address of a database.
+
+    Raises:
+        UsageError: It is none of PostgreSQL's, or the driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+    except SQLAlchemyError:
+        parsed = URL.create("")
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise UsageError(
+            "`store.url` is no address of a PostgreSQL database, such as postgresql://user@host:5432/database; without "
+            "it the run keeps its episodes in its folder."
+        )
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "`store.url` needs the PostgreSQL driver, which is not installed: pip install 'aworld-train[postgres]'."
+        ) from None
+
+
+def _engine(place: StorePlace, read_only: bool) -> Engine:
+    if place.url is not None:
+        check_url(place.url)
+        url = make_url(place.url).set(drivername="postgresql+psycopg")
+        return sqlalchemy.create_engine(
+            url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_SECONDS}
+        )
+    if not read_only and not place.file.exists():
+        os.close(os.open(place.file, os.O_CREAT | os.O_RDWR, 0o600))
+    path = f"file:{place.file.resolve().as_uri().removeprefix('file://')}?mode={'ro' if read_only else 'rw'}&uri=true"
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA foreign_keys=ON")
+        if not read_only:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.close()
+
+    return engine
+
+
+def _brief(error: DBAPIError) -> str:
+    """The database's own words, in one line; without the statement and its values."""
+    return " ".join(str(error.orig).split())[:300]

@@ -1,0 +1,204 @@
+"""Files of events: appended to by a thread of the process that plays, read by the process that loads them.
+
+A file is a sequence of frames: length and CRC-32 as two little-endian uint32, then events as MessagePack, compressed. A
+frame that is cut off, because its process was killed, ends the file. A file that has grown large is followed by
+another, so that the loaded ones can be removed while the run goes on.
+"""
+
+import atexit
+import fcntl
+import os
+import platform
+import struct
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from aworld_train.store.compression import compressed, decompressed
+from aworld_train.store.events import Event
+
+SUFFIX = ".events"
+MAX_FILE_BYTES = 64 << 20
+FLUSH_SECONDS = 0.25
+_RETRY_SECONDS = 1.0
+_MAX_FRAME_EVENTS = 64
+_MAX_FRAME_BYTES = 1 << 30
+_HEADER = struct.Struct("<II")
+_encoder = msgspec.msgpack.Encoder()
+_decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[Event])
+
+
+class EventWriter:
+    """Appends events to files in a folder, from a thread of its own.
+
+    Args:
+        folder: Where the files are; made if it is missing.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._queue: deque[Event] = deque()
+        self._added = threading.Event()
+        self._idle = threading.Condition()
+        self._error: OSError | None = None
+        self._closed = False
+        self._name = f"{platform.node()}-{os.getpid()}-{time.time_ns():x}"
+        self._number = 0
+        self._descriptor: int | None = None
+        self._size = 0
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def add(self, *events: Event) -> None:
+        """Have events written soon.
+
+        Raises:
+            OSError: Earlier ones cannot be written, for example because the disk is full.
+            RuntimeError: The writer is closed.
+        """
+        if self._closed:
+            raise RuntimeError("an event after the end of its writer")
+        if self._error is not None:
+            raise self._error
+        self._queue.extend(events)
+        self._added.set()
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Wait until all events are written; returns whether they are."""
+        self._added.set()
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._queue or self._error is not None, timeout) and (
+                self._error is None
+            )
+
+    def close(self) -> None:
+        """Write what is left and end the thread; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._added.set()
+        self._thread.join(timeout=30)
+        atexit.unregister(self.close)
+
+    def _run(self) -> None:
+        while True:
+            self._added.wait()
+            self._added.clear()
+            closing = self._closed
+            self._write_all()
+            if closing:
+                break
+            # Events that come within this time are written at once.
+            time.sleep(FLUSH_SECONDS if not self._closed else 0)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _write_all(self) -> None:
+        while self._queue:
+            batch = [self._queue[i] for i in range(min(len(self._queue), _MAX_FRAME_EVENTS))]
+            try:
+                self._write(_frame(batch))
+                self._error = None
+            except OSError as error:
+                self._error = error
+                if self._closed:
+                    break
+                time.sleep(_RETRY_SECONDS)
+                continue
+            with self._idle:
+                for _ in batch:
+                    self._queue.popleft()
+        with self._idle:
+            self._idle.notify_all()
+
+    def _write(self, frame: bytes) -> None:
+        if self._descriptor is None or self._size > MAX_FILE_BYTES:
+            self._next_file()
+        assert self._descriptor is not None
+        try:
+            rest = memoryview(frame)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            # A full disk takes a part of a frame; the frame is written again as a whole.
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(frame)
+
+    def _next_file(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"{self._name}.{self._number + 1:06d}{SUFFIX}"
+        descriptor = os.open(
+            self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        # Held until this process ends, however it ends: see `is_open`.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._size, self._number = descriptor, 0, self._number + 1
+
+
+def read_events(file: Path, offset: int, limit: int) -> Iterator[tuple[list[Event], int]]:
+    """The events of the whole frames after an offset, with the offset after each frame.
+
+    Args:
+        file: The file, to which a process may be appending.
+        offset: Where to begin, in bytes.
+        limit: Stop after so many bytes.
+    """
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        end = offset + limit
+        while offset < end:
+            header = stream.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                return
+            length, checksum = _HEADER.unpack(header)
+            if length > _MAX_FRAME_BYTES:
+                return
+            payload = stream.read(length)
+            if len(payload) < length or zlib.crc32(payload) != checksum:
+                return
+            offset += _HEADER.size + length
+            yield _decoder.decode(decompressed(payload)), offset
+
+
+def event_files(folder: Path) -> list[Path]:
+    """The files in a folder, those of one process in the order in which they were written."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def is_open(file: Path) -> bool:
+    """Whether the process that writes a file lives."""
+    try:
+        with file.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def has_successor(file: Path, files: Sequence[Path]) -> bool:
+    """Whether the process that wrote a file has gone on to another one, and so never writes into it again."""
+    writer, number = _writer_and_number(file)
+    return any(
+        _writer_and_number(other) > (writer, number) for other in files if other.name.startswith(f"{writer}.")
+    )
+
+
+def _writer_and_number(file: Path) -> tuple[str, int]:
+    writer, _, number = file.name.removesuffix(SUFFIX).rpartition(".")
+    return writer, int(number)
+
+
+def _frame(events: Sequence[Event]) -> bytes:
+    payload = compressed(_encoder.encode(events))
+    return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload

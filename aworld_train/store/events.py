@@ -1,0 +1,100 @@
+"""What the processes of a run report about episodes, in the order in which it happens."""
+
+from typing import Any
+
+import msgspec
+
+from aworld_train.store.content import EpisodeContent
+
+
+class Blob(msgspec.Struct, frozen=True, omit_defaults=True, tag="blob"):
+    """Bytes that several episodes have in common; ``digest`` is their SHA-256. They come before their first use."""
+
+    digest: str
+    data: bytes
+
+
+class TaskSeen(msgspec.Struct, frozen=True, omit_defaults=True, tag="task"):
+    """A task, which comes before its first episode.
+
+    Attributes:
+        id: SHA-256 of its content, shortened.
+        index: Its ``extra_info.index`` in the dataset.
+        source: Its ``data_source``.
+        scorer: The scorer that it names.
+        question: The text of its user messages.
+        answer: The right answer.
+        row: The dataset's row, as JSON.
+    """
+
+    id: str
+    index: int
+    source: str
+    scorer: str
+    question: str
+    answer: str
+    row: str
+
+
+class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun"):
+    """An episode begins.
+
+    Attributes:
+        id: Unique among all runs.
+        task: The task's id.
+        step: The training step that it is played for.
+        phase: ``train``, ``val``, ``eval`` or ``rollout``.
+        attempt: Its number among the episodes of its task in this step.
+        key: What the training framework calls it; its rows have an index after it.
+        began: Unix time, seconds.
+    """
+
+    id: str
+    task: str
+    step: int
+    phase: str
+    attempt: int
+    key: str
+    began: float
+
+
+class EpisodeEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag="ended"):
+    """An episode is over: its figures, as in ``traces/episodes.jsonl``, and its content, if that is kept."""
+
+    id: str
+    ended: float
+    figures: dict[str, Any]
+    content: EpisodeContent | None = None
+
+
+class TrainedRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row that was trained on.
+
+    Attributes:
+        key: The episode's key with the row's index.
+        advantage: The mean over the tokens under the mask.
+        masked_in: How many tokens were under the mask.
+        advantages: Of each token of the response, as ``packed_floats``; empty where all under the mask are equal.
+    """
+
+    key: str
+    advantage: float | None
+    masked_in: int
+    advantages: bytes = b""
+
+
+class RowsTrained(msgspec.Struct, frozen=True, omit_defaults=True, tag="trained"):
+    """A training step has used these rows, in this order."""
+
+    step: int
+    rows: tuple[TrainedRow, ...]
+
+
+class GroupsLeftOut(msgspec.Struct, frozen=True, omit_defaults=True, tag="left_out"):
+    """Episodes whose keys begin so were not trained on."""
+
+    keys: tuple[str, ...]
+    reason: str
+
+
+Event = Blob | TaskSeen | EpisodeBegun | EpisodeEnded | RowsTrained | GroupsLeftOut

@@ -1,0 +1,62 @@
+"""Of which episodes a run keeps texts and tokens; the figures of all others are kept too, unless the store is off."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+_SAMPLE = re.compile(r"sample:(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)")
+KEEP_FORMS = "all, failures, sample:SHARE (as sample:0.1) or off"
+
+
+class KeepKind(StrEnum):
+    """The forms of ``store.keep``."""
+
+    all = "all"
+    failures = "failures"
+    sample = "sample"
+    off = "off"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What ``store.keep`` says; ``share`` is that of ``sample``."""
+
+    kind: KeepKind
+    share: float = 1.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a store at all."""
+        return self.kind is not KeepKind.off
+
+    def content_of(self, episode: str, figures: dict[str, Any]) -> bool:
+        """Whether the content of an episode is kept.
+
+        ``failures`` are those that were not answered, not scored, or not right. A sample is drawn by the episode's id.
+        """
+        match self.kind:
+            case KeepKind.all:
+                return True
+            case KeepKind.off:
+                return False
+            case KeepKind.sample:
+                drawn = int(hashlib.sha256(episode.encode()).hexdigest()[:8], 16) / (1 << 32)
+                return drawn < self.share
+            case KeepKind.failures:
+                accuracy = (figures.get("scores") or {}).get("acc", figures.get("reward"))
+                return figures.get("outcome") != "answered" or accuracy is None or accuracy < 1.0
+
+
+def parse_keep(text: str) -> Keep:
+    """What a value of ``store.keep`` means.
+
+    Raises:
+        ValueError: It has none of the forms.
+    """
+    if match := _SAMPLE.fullmatch(text):
+        return Keep(KeepKind.sample, float(match[1]))
+    if text in (KeepKind.all, KeepKind.failures, KeepKind.off):
+        return Keep(KeepKind(text))
+    raise ValueError(f"`store.keep` is {text!r}; it must be {KEEP_FORMS}")

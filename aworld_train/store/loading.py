@@ -1,0 +1,480 @@
+"""Loads the events that a run's processes have written into its database, each exactly once.
+
+How far a file is loaded stands in the database and changes in the transaction that enters its events. So a loader that
+is killed, or a database that goes away, loses and repeats nothing.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+from sqlalchemy.schema import Table
+
+from aworld_train.store import tables
+from aworld_train.store.compression import compressed
+from aworld_train.store.content import EpisodeContent, encoded
+from aworld_train.store.database import Database, StoreUnreachable
+from aworld_train.store.event_files import event_files, has_successor, is_open, read_events
+from aworld_train.store.events import (
+    Blob,
+    EpisodeBegun,
+    EpisodeEnded,
+    Event,
+    GroupsLeftOut,
+    RowsTrained,
+    TaskSeen,
+)
+
+_BATCH_BYTES = 4 << 20
+_MAX_SEARCHED_CHARS = 8_000
+_FIGURES = (
+    "outcome",
+    "treatment",
+    "cause",
+    "reward",
+    "scorer",
+    "scoring",
+    "turns",
+    "tool_calls",
+    "tool_errors",
+    "rows",
+    "prompt_tokens",
+    "response_tokens",
+    "sampled_tokens",
+    "seconds",
+    "generate_seconds",
+    "tool_seconds",
+    "parts",
+)
+_Rows = dict[Table, list[dict[str, Any]]]
+
+
+class NotYet(Exception):
+    """An event is about episodes that are not loaded yet: those of another process, which writes them soon."""
+
+
+def load(database: Database, *, final: bool = False) -> int:
+    """Load what has been written since the last time; returns the number of events.
+
+    Args:
+        database: The run's database.
+        final: Whether the processes that write have ended: files that are loaded are removed, and events about
+            episodes that nobody has reported are passed over.
+
+    Raises:
+        StoreUnreachable: The database does not answer; what was not loaded stays in its file.
+    """
+    place, count = database.place, 0
+    files = event_files(place.events)
+    with database.begin() as connection:
+        known = tables.event_files
+        rows = connection.execute(select(known.c.name, known.c.loaded).where(known.c.run == place.run))
+        loaded = {row.name: row.loaded for row in rows}
+    # What the trainer says of episodes comes after what their own processes say.
+    for patient in (False, True):
+        for file in files:
+            try:
+                count += _load_file(database, file, loaded, final and patient)
+            except NotYet:
+                continue
+    for file in files:
+        if has_successor(file, files) or (final and not is_open(file)):
+            _remove(database, file, loaded)
+    return count
+
+
+def close_running(database: Database) -> int:
+    """Close the episodes whose process has ended before them, as ``lost``; returns how many there were."""
+    table = tables.episodes
+    with database.begin() as connection:
+        result = connection.execute(
+            update(table)
+            .where(table.c.run == database.place.run, table.c.status == "running")
+            .values(
+                status="lost",
+                outcome="infrastructure",
+                treatment="dropped",
+                cause="the process that played it ended before it",
+            )
+        )
+    return int(result.rowcount)
+
+
+def supersede(database: Database, step: int, *, validated: bool) -> int:
+    """Mark the episodes after a step, which a resumed run plays again, as ``superseded``; returns how many.
+
+    Args:
+        database: The run's database.
+        step: The step of the checkpoint from which the run goes on; 0 without one.
+        validated: Whether the validation at that step is done; otherwise it is played again too.
+    """
+    table = tables.episodes
+    later = table.c.step > step if step else table.c.step >= 0
+    if step and not validated:
+        later = or_(later, and_(table.c.step == step, table.c.phase == "val"))
+    with database.begin() as connection:
+        result = connection.execute(
+            update(table)
+            .where(table.c.run == database.place.run, table.c.status != "superseded", later)
+            .values(status="superseded", trained_step=None)
+        )
+    return int(result.rowcount)
+
+
+class StoreLoader:
+    """Loads events while a run goes on, from a thread, and reports a database that does not answer once.
+
+    Args:
+        open_database: Opens the run's database.
+        note: Called with a sentence for people.
+        seconds: Time between two loads.
+        loaded: Called after each load that has entered events.
+    """
+
+    def __init__(
+        self,
+        open_database: Callable[[], Database],
+        note: Callable[[str], None],
+        *,
+        seconds: float = 1.0,
+        loaded: Callable[[Database], None] = lambda database: None,
+    ):
+        self._open, self._note, self._seconds, self._loaded = open_database, note, seconds, loaded
+        self._database: Database | None = None
+        self._unreachable = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-loader", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load."""
+        self._thread.start()
+
+    def close(self, *, max_seconds: float) -> bool:
+        """Load the rest, after all processes that write have ended, and close what they left running.
+
+        Args:
+            max_seconds: How long a database that does not answer is waited for.
+
+        Returns:
+            Whether everything is in the database; what is not stays in the files of events.
+        """
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=max_seconds + 60)
+        waited = 0.0
+        while not self._load(final=True):
+            if waited >= max_seconds:
+                break
+            threading.Event().wait(self._seconds)
+            waited += self._seconds
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        return not self._unreachable
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            self._load(final=False)
+
+    def _load(self, *, final: bool) -> bool:
+        try:
+            if self._database is None:
+                self._database = self._open()
+            count = load(self._database, final=final)
+            if final:
+                close_running(self._database)
+            if count or final:
+                self._loaded(self._database)
+        except StoreUnreachable as error:
+            if not self._unreachable:
+                self._note(
+                    f"The store's database does not answer ({error}); episodes are kept in files until it does."
+                )
+            self._unreachable = True
+            return False
+        if self._unreachable:
+            self._note("The store's database answers again.")
+        self._unreachable = False
+        return True
+
+
+def _load_file(database: Database, file: Path, loaded: dict[str, int], final: bool) -> int:
+    """Load a file from where its loading ended, one transaction for some megabytes."""
+    count = 0
+    while True:
+        begin = end = loaded.get(file.name, 0)
+        events: list[Event] = []
+        for frame, offset in read_events(file, begin, _BATCH_BYTES):
+            events += frame
+            end = offset
+        if end == begin:
+            return count
+        try:
+            with database.begin() as connection:
+                _enter(connection, database, events, final)
+                _note_loaded(connection, database, file, end)
+        except NotYet:
+            # Up to the event that has to wait, events are entered; so are those before it in its frame, once more.
+            return count + _load_frames(database, file, loaded, final)
+        loaded[file.name] = end
+        count += len(events)
+
+
+def _load_frames(database: Database, file: Path, loaded: dict[str, int], final: bool) -> int:
+    """Load a file frame by frame, until one has to wait."""
+    count = 0
+    for frame, offset in read_events(file, loaded.get(file.name, 0), _BATCH_BYTES):
+        with database.begin() as connection:
+            _enter(connection, database, frame, final)
+            _note_loaded(connection, database, file, offset)
+        loaded[file.name] = offset
+        count += len(frame)
+    return count
+
+
+def _note_loaded(connection: Connection, database: Database, file: Path, offset: int) -> None:
+    insert = _insert(database, tables.event_files).values(
+        run=database.place.run, name=file.name, loaded=offset
+    )
+    connection.execute(
+        insert.on_conflict_do_update(index_elements=["run", "name"], set_={"loaded": insert.excluded.loaded})
+    )
+
+
+def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
+    """Remove a file to which nobody appends and that is loaded; a part that cannot be read is a frame cut off."""
+    file.unlink(missing_ok=True)
+    with database.begin() as connection:
+        known = tables.event_files
+        connection.execute(known.delete().where(known.c.run == database.place.run, known.c.name == file.name))
+    loaded.pop(file.name, None)
+
+
+def _enter(connection: Connection, database: Database, events: Iterable[Event], final: bool) -> None:
+    """Enter events, those of a kind together as far as their order allows."""
+    rows: _Rows = defaultdict(list)
+    run = database.place.run
+    for event in events:
+        match event:
+            case Blob():
+                rows[tables.blobs].append({"digest": event.digest, "data": compressed(event.data)})
+            case TaskSeen():
+                rows[tables.tasks].append(_task_row(run, event))
+            case EpisodeBegun():
+                rows[tables.episodes].append(_begun_row(run, event))
+            case EpisodeEnded():
+                _flush(connection, database, rows)
+                _end(connection, rows, event)
+            case RowsTrained():
+                _flush(connection, database, rows)
+                _train(connection, run, event, final)
+            case GroupsLeftOut():
+                _flush(connection, database, rows)
+                _leave_out(connection, run, event, final)
+    _flush(connection, database, rows)
+
+
+_ORDER = (
+    tables.blobs,
+    tables.tasks,
+    tables.episodes,
+    tables.contents,
+    tables.texts,
+    tables.calls,
+    tables.tool_calls,
+    tables.rows,
+)
+
+
+def _flush(connection: Connection, database: Database, rows: _Rows) -> None:
+    for table in _ORDER:
+        if values := rows.pop(table, None):
+            connection.execute(_insert(database, table).on_conflict_do_nothing(), values)
+
+
+def _insert(database: Database, table: Table) -> Any:
+    """SQLite's and PostgreSQL's INSERT, which have ON CONFLICT in common."""
+    return sqlite.insert(table) if database.is_sqlite else postgresql.insert(table)
+
+
+def _task_row(run: str, task: TaskSeen) -> dict[str, Any]:
+    return {
+        "run": run,
+        "id": task.id,
+        "index": task.index,
+        "source": task.source,
+        "scorer": task.scorer,
+        "question": task.question,
+        "answer": task.answer,
+        "row": compressed(task.row.encode()),
+    }
+
+
+def _begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
+    return {
+        "id": begun.id,
+        "run": run,
+        "task": begun.task,
+        "status": "running",
+        "step": begun.step,
+        "phase": begun.phase,
+        "attempt": begun.attempt,
+        "key": begun.key,
+        "began": begun.began,
+        "has_content": False,
+    }
+
+
+def _end(connection: Connection, rows: _Rows, event: EpisodeEnded) -> None:
+    """Enter the end of an episode whose begin is entered."""
+    figures = event.figures
+    weights = figures.get("weights") or (None, None)
+    values = {name: figures.get(name) for name in _FIGURES} | {
+        "status": "ended",
+        "ended": event.ended,
+        "accuracy": (figures.get("scores") or {}).get("acc", figures.get("reward")),
+        "weights_first": weights[0],
+        "weights_last": weights[1],
+        "suspicions": f",{','.join(figures['suspicions'])}," if figures.get("suspicions") else None,
+        "figures": figures,
+        "has_content": event.content is not None,
+    }
+    table = tables.episodes
+    connection.execute(update(table).where(table.c.id == event.id).values(**values))
+    if event.content is not None:
+        _content_rows(rows, event.id, event.content)
+
+
+def _content_rows(rows: _Rows, episode: str, content: EpisodeContent) -> None:
+    rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
+    rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
+    for agent in content.agents:
+        for number, call in enumerate(agent.calls):
+            node = agent.nodes[call.node]
+            rows[tables.calls].append(
+                {
+                    "episode": episode,
+                    "agent": agent.name,
+                    "number": number,
+                    "began": call.began,
+                    "seconds": call.seconds,
+                    "finish_reason": call.finish_reason,
+                    "malformed": call.malformed,
+                    "prompt_tokens": call.prompt_tokens,
+                    "sampled_tokens": node.token_count,
+                    "temperature": call.temperature,
+                    "weights": node.versions[1] if node.versions else None,
+                    "delivered": node.received,
+                }
+            )
+    for number, use in enumerate(content.tool_calls):
+        rows[tables.tool_calls].append(
+            {
+                "episode": episode,
+                "number": number,
+                "name": use.name,
+                "server": use.server,
+                "began": use.began,
+                "seconds": use.seconds,
+                "is_error": use.is_error,
+                "replayed": use.replayed,
+            }
+        )
+    for number, row in enumerate(content.rows):
+        spans = list(content.spans(number))
+        rows[tables.rows].append(
+            {
+                "episode": episode,
+                "number": number,
+                "agent": content.agents[row.agent].name,
+                "tokens": spans[-1].end,
+                "sampled_tokens": sum(span.end - span.begin for span in spans if span.own),
+            }
+        )
+
+
+def searched_text(content: EpisodeContent) -> str:
+    """What searches look at: the answer, and what the model and the tools wrote, in lower case."""
+    parts = [content.answer]
+    for agent in content.agents:
+        for node in agent.nodes:
+            for message in node.messages:
+                if node.sampled:
+                    parts += [message.reasoning, message.content]
+    parts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
+    return "\n".join(part for part in parts if part)[:_MAX_SEARCHED_CHARS].lower()
+
+
+def _train(connection: Connection, run: str, event: RowsTrained, final: bool) -> None:
+    """Enter which rows a step has used.
+
+    Raises:
+        NotYet: Some of their episodes are not loaded.
+    """
+    parsed = [(*row.key.rpartition("_")[::2], row) for row in event.rows]
+    known = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
+    if not final and any(key not in known for key, _, _ in parsed):
+        raise NotYet
+    advantages: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for position, (key, number, row) in enumerate(parsed):
+        episode = known.get(key)
+        if episode is None:
+            continue
+        connection.execute(
+            update(tables.rows)
+            .where(tables.rows.c.episode == episode, tables.rows.c.number == int(number))
+            .values(
+                trained_step=event.step,
+                position=position,
+                masked_in=row.masked_in,
+                advantage=row.advantage,
+                advantages=compressed(row.advantages) if row.advantages else None,
+            )
+        )
+        if row.advantage is not None:
+            advantages[episode].append((row.advantage, row.masked_in))
+        advantages.setdefault(episode, [])
+    table = tables.episodes
+    for episode, weighted in advantages.items():
+        weight = sum(count for _, count in weighted)
+        mean = sum(advantage * count for advantage, count in weighted) / weight if weight else None
+        connection.execute(
+            update(table).where(table.c.id == episode).values(trained_step=event.step, advantage=mean)
+        )
+
+
+def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bool) -> None:
+    table = tables.episodes
+    for key in event.keys:
+        result = connection.execute(
+            update(table)
+            .where(table.c.run == run, table.c.key.startswith(f"{key}_", autoescape=True))
+            .values(left_out=event.reason)
+        )
+        if not result.rowcount and not final:
+            raise NotYet
+
+
+def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[str, str]:
+    """The episodes that have ended by their keys; of an episode that was played again, the last that is used."""
+    table = tables.episodes
+    found: dict[str, str] = {}
+    ordered = sorted(keys)
+    for begin in range(0, len(ordered), 500):
+        rows = connection.execute(
+            select(table.c.key, table.c.id)
+            .where(
+                table.c.run == run,
+                table.c.key.in_(ordered[begin : begin + 500]),
+                table.c.status == "ended",
+                func.coalesce(table.c.treatment, "") != "dropped",
+            )
+            .order_by(table.c.began)
+        )
+        found |= {row.key: row.id for row in rows}
+    return found

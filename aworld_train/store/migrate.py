@@ -1,0 +1,44 @@
+"""Brings a database to the newest form of the tables, with Alembic."""
+
+from pathlib import Path
+
+from sqlalchemy import Column, MetaData, String, Table, inspect, select
+from sqlalchemy.engine import Connection
+
+from aworld_train.errors import UsageError
+
+NEWEST = "0001"
+"""The newest revision below ``migrations/versions``."""
+_VERSION = Table("alembic_version", MetaData(), Column("version_num", String))
+
+
+def upgrade(connection: Connection) -> None:
+    """Apply the migrations that a database lacks.
+
+    Raises:
+        UsageError: A newer version of the package has made it.
+    """
+    revision = revision_of(connection)
+    connection.rollback()
+    if revision == NEWEST:
+        return
+    if revision is not None and revision > NEWEST:
+        raise UsageError(
+            f"The store was made by a newer aworld-train (its schema is {revision}, this one's {NEWEST}). Update the "
+            "package to read it."
+        )
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, NEWEST)
+    connection.commit()
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision of a database; None for an empty one."""
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    return connection.execute(select(_VERSION.c.version_num)).scalar_one_or_none()

@@ -1,0 +1,467 @@
+"""Reads the store of a run: lists of episodes, one episode with everything, tasks, and rows that were trained on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec.structs import replace as changed
+from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy.engine import Connection
+
+from aworld_train.errors import UsageError
+from aworld_train.store import tables
+from aworld_train.store.compression import decompressed
+from aworld_train.store.conditions import searched, where
+from aworld_train.store.content import (
+    EpisodeContent,
+    StoredNode,
+    decoded_content,
+    decoded_shared,
+    unpacked_floats,
+)
+from aworld_train.store.database import Database, StorePlace, store_place
+
+_HIDDEN = ("figures", "key", "run")
+SORTS: Mapping[str, Any] = {
+    name: tables.episodes.c[name]
+    for name in (
+        "began",
+        "step",
+        "reward",
+        "accuracy",
+        "seconds",
+        "turns",
+        "tool_calls",
+        "tool_errors",
+        "sampled_tokens",
+        "advantage",
+        "outcome",
+    )
+} | {"index": tables.tasks.c.index}
+"""What a list of episodes can be sorted by."""
+
+
+@dataclass(frozen=True)
+class EpisodeHead:
+    """The figures of an episode, as a list shows it.
+
+    Attributes:
+        id: The episode.
+        task: The task's id.
+        index: The task's number in its dataset.
+        source: The task's data source.
+        question: The task's question.
+        correct_answer: The task's right answer.
+        status: ``running``, ``ended``, ``lost`` or ``superseded``.
+        step: The training step that it was played for.
+        phase: ``train``, ``val``, ``eval`` or ``rollout``.
+        attempt: Its number among the task's episodes in this step.
+        began: Unix time, seconds, as ``ended``.
+        figures: All other figures by name (see ``tables.episodes``): outcome, reward, turns, ...
+    """
+
+    id: str
+    task: str
+    index: int
+    source: str
+    question: str
+    correct_answer: str
+    status: str
+    step: int
+    phase: str
+    attempt: int
+    began: float
+    ended: float | None
+    figures: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as one flat object."""
+        own = {name: getattr(self, name) for name in _HEAD if name != "figures"}
+        return own | dict(self.figures)
+
+
+_HEAD = (
+    "id",
+    "task",
+    "index",
+    "source",
+    "question",
+    "correct_answer",
+    "status",
+    "step",
+    "phase",
+    "attempt",
+    "began",
+    "ended",
+    "figures",
+)
+
+
+@dataclass(frozen=True)
+class RowUse:
+    """How training used a row of an episode.
+
+    Attributes:
+        trained_step: The step that trained on it; None if none did.
+        position: Its place in that step's batch.
+        masked_in: How many of its tokens were under the mask then.
+        advantage: The mean over these.
+        advantages: Of each token of the response; empty where all under the mask are equal.
+    """
+
+    trained_step: int | None = None
+    position: int | None = None
+    masked_in: int | None = None
+    advantage: float | None = None
+    advantages: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class StoredEpisode:
+    """An episode with everything that is kept of it.
+
+    Attributes:
+        head: Its figures.
+        line: The whole line of ``traces/episodes.jsonl``; empty for one that has not ended.
+        task_row: The dataset's row of its task.
+        content: Its conversations, tool calls, rows and score; None where they are not kept. Nodes that it shares with
+            others are filled in.
+        rows: How training used its rows.
+        tools: The tools' schemas by digest, as the model calls name them.
+    """
+
+    head: EpisodeHead
+    line: Mapping[str, Any]
+    task_row: Mapping[str, Any] = field(repr=False)
+    content: EpisodeContent | None = field(repr=False)
+    rows: Sequence[RowUse]
+    tools: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class TaskHead:
+    """A task with the figures of its episodes in the store."""
+
+    id: str
+    index: int
+    source: str
+    scorer: str
+    question: str
+    answer: str
+    episodes: int
+    mean_reward: float | None
+    last_step: int
+
+
+class Store:
+    """The store of one run, open for reading: ``with Store(place) as store: store.episodes()``."""
+
+    def __init__(self, place: StorePlace):
+        self.place = place
+        self._database = Database(place, read_only=place.url is None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def count(self, condition: str = "", *, search: str = "", superseded: bool = False) -> int:
+        """The number of episodes that meet a condition (see ``conditions``) and contain a text.
+
+        Raises:
+            UsageError: The condition cannot be read.
+        """
+        query = self._joined(select(func.count())).where(*self._tests(condition, search, superseded))
+        with self._database.begin() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def episodes(
+        self,
+        condition: str = "",
+        *,
+        search: str = "",
+        superseded: bool = False,
+        sort: str = "began",
+        descending: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[EpisodeHead]:
+        """The episodes that meet a condition and contain a text, in an order.
+
+        Args:
+            condition: See ``conditions``; empty for all.
+            search: A text that they contain, in any case.
+            superseded: Also those that a resumed run has played again.
+            sort: One of ``SORTS``.
+            descending: The largest first.
+            limit: The most that are returned.
+            offset: How many are passed over.
+
+        Raises:
+            UsageError: The condition cannot be read, or there is no such order.
+        """
+        if sort not in SORTS:
+            raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
+        column = SORTS[sort]
+        query = (
+            self._joined(_head_query())
+            .where(*self._tests(condition, search, superseded))
+            .order_by(
+                column.desc().nulls_last() if descending else column.asc().nulls_last(), tables.episodes.c.id
+            )
+            .limit(limit)
+            .offset(offset)
+        )
+        with self._database.begin() as connection:
+            return [_head(dict(row)) for row in connection.execute(query).mappings()]
+
+    def values(self, name: str) -> dict[str, int]:
+        """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
+        with self._database.begin() as connection:
+            if name == "tool":
+                table = tables.tool_calls
+                query = (
+                    select(table.c.name, func.count())
+                    .join(tables.episodes, tables.episodes.c.id == table.c.episode)
+                    .where(tables.episodes.c.run == self.place.run)
+                    .group_by(table.c.name)
+                )
+            else:
+                column = tables.episodes.c[name]
+                query = (
+                    select(column, func.count())
+                    .where(
+                        tables.episodes.c.run == self.place.run,
+                        tables.episodes.c.status != "superseded",
+                        column.is_not(None),
+                    )
+                    .group_by(column)
+                )
+            return dict(sorted((row[0], row[1]) for row in connection.execute(query)))
+
+    def steps(self) -> list[tuple[str, int, int]]:
+        """Phase, step and number of episodes of every step, in order."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.phase, columns.step, func.count())
+            .where(columns.run == self.place.run, columns.status != "superseded")
+            .group_by(columns.phase, columns.step)
+            .order_by(columns.step, columns.phase)
+        )
+        with self._database.begin() as connection:
+            return [(phase, step, count) for phase, step, count in connection.execute(query)]
+
+    def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
+        """The tasks with the figures of their episodes, in the order of the dataset."""
+        task, episode = tables.tasks.c, tables.episodes.c
+        query = (
+            select(
+                task.id,
+                task.index,
+                task.source,
+                task.scorer,
+                task.question,
+                task.answer,
+                func.count(episode.id).label("episodes"),
+                func.avg(episode.reward).label("mean_reward"),
+                func.max(episode.step).label("last_step"),
+            )
+            .join(tables.episodes, and_(episode.run == task.run, episode.task == task.id))
+            .where(task.run == self.place.run, episode.status != "superseded")
+            .group_by(task.run, task.id)
+            .order_by(task.source, task.index)
+            .limit(limit)
+            .offset(offset)
+        )
+        with self._database.begin() as connection:
+            return [TaskHead(**row) for row in connection.execute(query).mappings()]
+
+    def tool_latencies(self) -> list[dict[str, Any]]:
+        """By phase, step and tool: number of calls, errors, mean and longest seconds."""
+        tool, episode = tables.tool_calls.c, tables.episodes.c
+        query = (
+            select(
+                episode.phase,
+                episode.step,
+                tool.name.label("tool"),
+                func.count().label("calls"),
+                func.count().filter(tool.is_error).label("errors"),
+                func.avg(tool.seconds).label("mean_seconds"),
+                func.max(tool.seconds).label("max_seconds"),
+            )
+            .join(tables.episodes, episode.id == tool.episode)
+            .where(episode.run == self.place.run, episode.status != "superseded")
+            .group_by(episode.phase, episode.step, tool.name)
+            .order_by(episode.step, tool.name)
+        )
+        with self._database.begin() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def episode(self, name: str) -> StoredEpisode:
+        """An episode with everything.
+
+        Args:
+            name: Its id, or the beginning of it, if it is the only one.
+
+        Raises:
+            UsageError: There is none, or there are several.
+        """
+        columns = tables.episodes.c
+        with self._database.begin() as connection:
+            matching = columns.id.startswith(name, autoescape=True) if name else columns.id == ""
+            query = (
+                self._joined(_head_query(figures=True))
+                .where(columns.run == self.place.run, matching)
+                .limit(2)
+            )
+            found = list(connection.execute(query).mappings())
+            if len(found) != 1:
+                which = "Several episodes begin with" if found else "There is no episode"
+                raise UsageError(
+                    f"{which} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
+                )
+            row = dict(found[0])
+            line = row.pop("figures") or {}
+            head = _head(row)
+            content = self._content(connection, head.id)
+            return StoredEpisode(
+                head,
+                line,
+                self._task_row(connection, head.task),
+                content,
+                _row_uses(connection, head.id),
+                self._tools(connection, content),
+            )
+
+    def blob(self, digest: str) -> bytes | None:
+        """The bytes of a blob, such as the file of an image; None where it is missing."""
+        with self._database.begin() as connection:
+            return self._database.blob(connection, digest)
+
+    def trained_row(self, step: int, position: int) -> tuple[StoredEpisode, int]:
+        """The row at a position of a step's batch: its episode, and its number among the episode's rows.
+
+        Raises:
+            UsageError: No such row was trained on.
+        """
+        columns = tables.rows.c
+        query = (
+            select(columns.episode, columns.number)
+            .join(tables.episodes, tables.episodes.c.id == columns.episode)
+            .where(
+                tables.episodes.c.run == self.place.run,
+                tables.episodes.c.status == "ended",
+                columns.trained_step == step,
+            )
+        )
+        with self._database.begin() as connection:
+            found = connection.execute(query.where(columns.position == position)).first()
+            if found is None:
+                count = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+                raise UsageError(
+                    f"Step {step} of {self.place.name} trained on {count} rows whose episodes are kept, and row "
+                    f"{position} is none of them. The first row is 0."
+                )
+        return self.episode(found.episode), int(found.number)
+
+    def _content(self, connection: Connection, episode: str) -> EpisodeContent | None:
+        table = tables.contents.c
+        data = connection.execute(select(table.data).where(table.episode == episode)).scalar_one_or_none()
+        if data is None:
+            return None
+        content = decoded_content(decompressed(data))
+        agents = tuple(
+            changed(agent, nodes=tuple(self._filled(connection, node) for node in agent.nodes))
+            for agent in content.agents
+        )
+        return changed(content, agents=agents)
+
+    def _filled(self, connection: Connection, node: StoredNode) -> StoredNode:
+        if not node.shared:
+            return node
+        data = self._database.blob(connection, node.shared)
+        if data is None:
+            return changed(node, redacted=True)
+        shared = decoded_shared(data)
+        return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
+
+    def _task_row(self, connection: Connection, task: str) -> dict[str, Any]:
+        table = tables.tasks.c
+        data = connection.execute(
+            select(table.row).where(table.run == self.place.run, table.id == task)
+        ).scalar_one()
+        value = json.loads(decompressed(data))
+        return value if isinstance(value, dict) else {}
+
+    def _tools(self, connection: Connection, content: EpisodeContent | None) -> dict[str, Any]:
+        digests = (
+            {call.tools for agent in content.agents for call in agent.calls} - {""} if content else set()
+        )
+        schemas = {digest: self._database.blob(connection, digest) for digest in digests}
+        return {digest: json.loads(data) for digest, data in schemas.items() if data is not None}
+
+    def _joined(self, query: Select[Any]) -> Select[Any]:
+        episode, task = tables.episodes.c, tables.tasks.c
+        return query.select_from(
+            tables.episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
+        )
+
+    def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
+        columns = tables.episodes.c
+        tests: list[ColumnElement[bool]] = [columns.run == self.place.run]
+        if not superseded:
+            tests.append(columns.status != "superseded")
+        if condition.strip():
+            tests.append(where(condition))
+        if search.strip():
+            tests.append(searched(search.strip()))
+        return tests
+
+
+def _head_query(*, figures: bool = False) -> Select[Any]:
+    task = tables.tasks.c
+    own = [column for column in tables.episodes.c if figures or column.name not in _HIDDEN]
+    return select(*own, task.index, task.source, task.question, task.answer.label("correct_answer"))
+
+
+def _head(row: Mapping[str, Any]) -> EpisodeHead:
+    values = dict(row)
+    own = {name: values.pop(name) for name in _HEAD if name != "figures"}
+    values.pop("key", None)
+    values.pop("run", None)
+    suspicions = values.pop("suspicions", None)
+    values["suspicions"] = suspicions.strip(",").split(",") if suspicions else []
+    return EpisodeHead(**own, figures=values)
+
+
+def _row_uses(connection: Connection, episode: str) -> list[RowUse]:
+    table = tables.rows.c
+    query = select(tables.rows).where(table.episode == episode).order_by(table.number)
+    return [
+        RowUse(
+            row.trained_step,
+            row.position,
+            row.masked_in,
+            row.advantage,
+            unpacked_floats(decompressed(row.advantages)) if row.advantages else (),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:
+    """The store of the run in a folder, open for reading; None where the run has none."""
+    place = store_place(run_folder, url=url)
+    if place is None or (url is None and not place.file.exists()):
+        return None
+    return Store(place)

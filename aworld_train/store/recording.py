@@ -1,0 +1,130 @@
+"""What a process reports to the store of its run: tasks, episodes, and what was trained on."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aworld_train.store.content import EpisodeContent
+from aworld_train.store.database import EVENTS_FOLDER, STORE_FOLDER
+from aworld_train.store.event_files import EventWriter
+from aworld_train.store.events import (
+    Blob,
+    EpisodeBegun,
+    EpisodeEnded,
+    Event,
+    GroupsLeftOut,
+    RowsTrained,
+    TaskSeen,
+    TrainedRow,
+)
+from aworld_train.store.keep import Keep
+from aworld_train.store.redaction import Redactor
+
+_MAX_KNOWN = 100_000
+_ID_LENGTH = 16
+
+
+class StoreRecorder:
+    """Reports episodes to the store of a run; one object serves a process.
+
+    Args:
+        run_folder: The run's folder.
+        keep: Of which episodes the content is kept.
+        redactor: Keeps secrets out of what is reported.
+    """
+
+    def __init__(self, run_folder: Path, keep: Keep, redactor: Redactor):
+        self.keep = keep
+        self.redactor = redactor
+        self._writer = EventWriter(run_folder / STORE_FOLDER / EVENTS_FOLDER)
+        # Digests of what this process has written, in order; the oldest are written again one day.
+        self._known: dict[str, None] = {}
+
+    def task(self, row: Mapping[str, Any]) -> str:
+        """Report a task, a row of a dataset; returns its id."""
+        info = row.get("extra_info") or {}
+        messages = row.get("raw_prompt") if row.get("raw_prompt") is not None else row.get("prompt")
+        plain = self.redactor.tree(
+            _plain({k: v for k, v in row.items() if k in _ROW_KEYS} | {"prompt": messages})
+        )
+        text = json.dumps(plain, ensure_ascii=False, sort_keys=True)
+        task = hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
+        if self._is_new(f"task {task}"):
+            question = "\n".join(
+                str(message.get("content") or "")
+                for message in plain["prompt"]
+                if message.get("role") == "user"
+            )
+            self._add(
+                TaskSeen(
+                    task,
+                    int(info.get("index") or 0),
+                    str(row.get("data_source") or ""),
+                    str(info.get("scorer") or ""),
+                    question,
+                    str((plain.get("reward_model") or {}).get("ground_truth") or ""),
+                    text,
+                )
+            )
+        return task
+
+    def begin(self, episode: str, task: str, *, step: int, phase: str, attempt: int, key: str) -> None:
+        """Report that an episode begins."""
+        self._add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
+
+    def blob(self, data: bytes) -> str:
+        """Report bytes that several episodes have in common; returns their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        if self._is_new(digest):
+            self._add(Blob(digest, data))
+        return digest
+
+    def end(self, episode: str, figures: Mapping[str, Any], content: EpisodeContent | None) -> None:
+        """Report that an episode is over; ``content`` is None for one that is not kept."""
+        self._add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
+
+    def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
+        """Report the rows that a training step has used, in their order."""
+        self._add(RowsTrained(step, tuple(rows)))
+
+    def left_out(self, keys: Sequence[str], reason: str) -> None:
+        """Report episodes, by the beginnings of their keys, that are not trained on."""
+        self._add(GroupsLeftOut(tuple(keys), reason))
+
+    def flush(self) -> bool:
+        """Wait until everything is written; returns whether it is."""
+        return self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def _add(self, event: Event) -> None:
+        self._writer.add(event)
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._known:
+            return False
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[name] = None
+        return True
+
+
+_ROW_KEYS = ("data_source", "agent_name", "reward_model", "extra_info")
+
+
+def _plain(value: Any) -> Any:
+    """Values of a dataset's row as JSON has them: arrays as lists, numbers as Python's."""
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)

@@ -1,0 +1,178 @@
+"""The tables of the store. Their newest form is here; ``migrations`` leads older databases to it.
+
+Figures that people filter by are columns. Texts and tokens are in ``contents``, one compressed value an episode; what
+episodes have in common (tasks' prompts, tools' schemas, images) is in ``blobs``, once.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData()
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("folder", String, nullable=False),
+    Column("created", Float, nullable=False),
+)
+
+event_files = Table(
+    "event_files",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String, primary_key=True),
+    # How many of its bytes are loaded.
+    Column("loaded", BigInteger, nullable=False),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("index", Integer, nullable=False),
+    Column("source", String, nullable=False),
+    Column("scorer", String, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    # The dataset's row: JSON, compressed.
+    Column("row", LargeBinary, nullable=False),
+)
+
+episodes = Table(
+    "episodes",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("task", String, nullable=False),
+    # running, ended, lost (its process ended first) or superseded (a resumed run has played its step again).
+    Column("status", String, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("phase", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    # What the training framework calls it; empty outside of training.
+    Column("key", String, nullable=False),
+    Column("began", Float, nullable=False),
+    Column("ended", Float),
+    Column("outcome", String),
+    Column("treatment", String),
+    Column("cause", Text),
+    Column("left_out", Text),
+    Column("reward", Float),
+    Column("accuracy", Float),
+    Column("scorer", String),
+    Column("scoring", String),
+    Column("turns", Integer),
+    Column("tool_calls", Integer),
+    Column("tool_errors", Integer),
+    Column("rows", Integer),
+    Column("prompt_tokens", Integer),
+    Column("response_tokens", Integer),
+    Column("sampled_tokens", Integer),
+    Column("seconds", Float),
+    Column("generate_seconds", Float),
+    Column("tool_seconds", Float),
+    Column("weights_first", Integer),
+    Column("weights_last", Integer),
+    # The step that trained on it; null for one that was not.
+    Column("trained_step", Integer),
+    Column("advantage", Float),
+    # Comma-separated, with a comma at both ends.
+    Column("suspicions", String),
+    Column("parts", JSON),
+    # The whole line of traces/episodes.jsonl.
+    Column("figures", JSON),
+    Column("has_content", Boolean, nullable=False, default=False),
+    ForeignKeyConstraint(["run", "task"], ["tasks.run", "tasks.id"], ondelete="CASCADE"),
+    Index("episodes_by_step", "run", "phase", "step"),
+    Index("episodes_by_task", "run", "task"),
+    Index("episodes_by_key", "run", "key"),
+    Index("episodes_by_status", "run", "status"),
+)
+
+contents = Table(
+    "contents",
+    metadata,
+    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
+    # What the model and the tools wrote, in lower case, for searches; long ones are cut.
+    Column("text", Text, nullable=False),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("began", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("finish_reason", String, nullable=False),
+    Column("malformed", Boolean, nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("sampled_tokens", Integer, nullable=False),
+    Column("temperature", Float, nullable=False),
+    Column("weights", Integer),
+    Column("delivered", Boolean, nullable=False),
+)
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("server", String, nullable=False),
+    Column("began", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("is_error", Boolean, nullable=False),
+    Column("replayed", Boolean, nullable=False),
+    Index("tool_calls_by_name", "name", "episode"),
+)
+
+rows = Table(
+    "rows",
+    metadata,
+    Column("episode", ForeignKey("episodes.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("agent", String, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("sampled_tokens", Integer, nullable=False),
+    # The step that trained on it, its place in that step's batch, and how many tokens were under the mask then.
+    Column("trained_step", Integer),
+    Column("position", Integer),
+    Column("masked_in", Integer),
+    Column("advantage", Float),
+    # Of each token of the response, packed; null where all under the mask are equal.
+    Column("advantages", LargeBinary),
+    Index("rows_by_position", "trained_step", "position"),
+)

@@ -1,0 +1,106 @@
+"""Finds where a token that was trained on comes from: its model call, its episode and its task."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import to_builtins
+
+from aworld_train.errors import UsageError
+from aworld_train.store.content import ModelCall, StoredMessage
+from aworld_train.store.reading import EpisodeHead, Store
+
+
+@dataclass(frozen=True)
+class TokenOrigin:
+    """A token of a training row, and everything that it comes from.
+
+    Attributes:
+        step: The step that trained on the row.
+        position: The row's place in the step's batch.
+        row: The row's number among its episode's.
+        token: The token's place in the row, prompt included.
+        token_id: Its id; None where a secret was redacted.
+        logprob: Its log-probability when it was sampled; None for context.
+        under_mask: Whether it was trained on.
+        advantage: Its advantage; None for context.
+        agent: The agent in whose conversation it is.
+        node: The number of the message node that it belongs to.
+        place: Its place among the node's tokens.
+        messages: The messages of the node.
+        call_number: The number of the model call that sampled it among its agent's; None for context.
+        call: That model call.
+        weights: First and last version of the weights that sampled its turn.
+        episode: The episode.
+    """
+
+    step: int
+    position: int
+    row: int
+    token: int
+    token_id: int | None
+    logprob: float | None
+    under_mask: bool
+    advantage: float | None
+    agent: str
+    node: int
+    place: int
+    messages: tuple[StoredMessage, ...]
+    call_number: int | None
+    call: ModelCall | None
+    weights: tuple[int, int] | None
+    episode: EpisodeHead
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain data."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "episode"}
+        plain: dict[str, Any] = to_builtins(own)
+        return plain | {"episode": self.episode.to_json()}
+
+
+def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrigin:
+    """Where a token of a row that was trained on comes from.
+
+    Args:
+        store: The run's store.
+        step: The training step.
+        position: The row's place in the step's batch, from 0.
+        token: The token's place in the row, prompt included, from 0.
+
+    Raises:
+        UsageError: There is no such row or token.
+    """
+    episode, number = store.trained_row(step, position)
+    content, use = episode.content, episode.rows[number]
+    assert content is not None  # a row is kept with the content of its episode
+    spans = list(content.spans(number))
+    span = next((span for span in spans if span.begin <= token < span.end), None)
+    if span is None or token < 0:
+        raise UsageError(
+            f"Row {position} of step {step} has {spans[-1].end} tokens, and {token} is none of them. The first is 0."
+        )
+    stored = content.rows[number]
+    agent, place = content.agents[stored.agent], token - span.begin
+    node = agent.nodes[span.node]
+    call_number = agent.call_of(span.node)
+    under_mask = span.own and episode.head.figures.get("treatment") == "trained"
+    advantage = use.advantage
+    if use.advantages:
+        advantage = use.advantages[token - stored.prompt_tokens] if token >= stored.prompt_tokens else None
+    return TokenOrigin(
+        step=step,
+        position=position,
+        row=number,
+        token=token,
+        token_id=None if node.redacted else node.token_ids[place],
+        logprob=node.token_logprobs[place] if node.sampled else None,
+        under_mask=under_mask,
+        advantage=advantage if under_mask else None,
+        agent=agent.name,
+        node=span.node,
+        place=place,
+        messages=node.messages,
+        call_number=call_number,
+        call=None if call_number is None else agent.calls[call_number],
+        weights=node.versions,
+        episode=episode.head,
+    )

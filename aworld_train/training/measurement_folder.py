@@ -1,0 +1,95 @@
+"""Folders of runs for what `eval` and `rollout` have played, so that their episodes can be read as those of training.
+
+Both play in a temporary folder. What has been played is entered afterwards: an evaluation into a folder of its own, the
+episodes of `rollout` into one folder for a recipe.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aworld_train.atomic import write_text
+from aworld_train.errors import StoreFailure
+from aworld_train.recipe import LoadedRecipe, dump
+from aworld_train.store.database import STORE_FOLDER, Database, StoreUnreachable, store_place
+from aworld_train.store.event_files import event_files
+from aworld_train.store.keep import parse_keep
+from aworld_train.store.loading import close_running, load
+
+
+def keep_evaluation(folder: Path, runs: Path, loaded: LoadedRecipe, report: Mapping[str, Any]) -> Path | None:
+    """Enter what an evaluation has played into a new folder below ``runs``.
+
+    Args:
+        folder: Where it was played.
+        runs: Where run folders are.
+        loaded: The recipe.
+        report: The result.
+
+    Returns:
+        The new folder; None if the recipe keeps no store.
+    """
+    if not parse_keep(loaded.recipe.store.keep).is_on:
+        return None
+    name = f"eval-{loaded.recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    target, number = runs / name, 1
+    while target.exists():
+        number += 1
+        target = runs / f"{name}-{number}"
+    accuracy = {name: report.get(name) for name in ("accuracy", "n", "errors")}
+    _write(target, loaded, {"val": {"before": None, "after": accuracy}, **report})
+    _enter(folder, target, loaded)
+    return target
+
+
+def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None:
+    """Enter what `rollout` has played into the folder for rollouts of a recipe; as ``keep_evaluation``."""
+    if not parse_keep(loaded.recipe.store.keep).is_on:
+        return None
+    target = runs / f"rollout-{loaded.recipe.name}"
+    _write(target, loaded, {})
+    _enter(folder, target, loaded)
+    return target
+
+
+def _write(target: Path, loaded: LoadedRecipe, summary: Mapping[str, Any]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    write_text(target / "recipe.yaml", dump(dict(loaded.unresolved) | {"name": target.name}))
+    facts = {"name": target.name, "status": "completed", "steps_done": 0, "steps_planned": 0, **summary}
+    write_text(target / "summary.json", json.dumps(facts, indent=2) + "\n")
+    started = {"attempts": [{"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "from_step": 0}]}
+    write_text(target / "manifest.json", json.dumps(started, indent=2) + "\n")
+
+
+def _enter(folder: Path, target: Path, loaded: LoadedRecipe) -> None:
+    """Move the events of a folder to another one and enter them there.
+
+    Raises:
+        StoreFailure: The database does not answer; the events are in the other folder.
+    """
+    played = store_place(folder, make=True)
+    url = loaded.recipe.store.url
+    place = store_place(target, url=None if url is None else str(url), make=True)
+    assert played is not None and place is not None
+    place.events.mkdir(mode=0o700, exist_ok=True)
+    for file in event_files(played.events):
+        # A name says machine, process and time, so it is the only one of its kind; the folders may be of two disks.
+        write = place.events / f"{file.name}.partial"
+        write.touch(mode=0o600)
+        write.write_bytes(file.read_bytes())
+        write.rename(place.events / file.name)
+        file.unlink()
+    try:
+        database = Database(place)
+        try:
+            load(database, final=True)
+            close_running(database)
+        finally:
+            database.close()
+    except StoreUnreachable as error:
+        raise StoreFailure(
+            f"The database of the store does not answer: {error}. The episodes are kept in {target / STORE_FOLDER}; "
+            "the next command that reads them there enters them."
+        ) from error

@@ -1,0 +1,142 @@
+"""The store of a run, filled while the run goes on, and opened afterwards."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aworld_train.errors import StoreFailure, UsageError
+from aworld_train.recipe.interpolation import resolved
+from aworld_train.recipe.schema import StoreSection
+from aworld_train.store.database import Database, StoreUnreachable, is_elsewhere, store_place
+from aworld_train.store.keep import parse_keep
+from aworld_train.store.loading import StoreLoader, close_running, load, supersede
+from aworld_train.store.reading import Store
+from aworld_train.store.retention import limit_size
+from aworld_train.training.recorded_run import RecordedRun
+from aworld_train.training.run_folder import is_in_use
+
+_LAST_SECONDS = 60.0  # how long the end of a run waits for a database that does not answer
+
+
+class RunStore:
+    """Loads the episodes of a run into its store while the run goes on: ``with RunStore(...):``.
+
+    Entering closes what an earlier attempt left, and sets aside the episodes that this attempt plays again.
+
+    Args:
+        run_folder: The run's folder.
+        section: The recipe's section ``store``.
+        note: Called with sentences for people.
+        from_step: The step of the checkpoint from which the run goes on; 0 without one.
+        validated: Whether the validation at that step is done.
+
+    Raises:
+        StoreFailure: The database does not answer.
+    """
+
+    def __init__(
+        self,
+        run_folder: Path,
+        section: StoreSection,
+        note: Callable[[str], None],
+        *,
+        from_step: int = 0,
+        validated: bool = False,
+    ):
+        self._folder, self._section, self._note = run_folder, section, note
+        self._from_step, self._validated = from_step, validated
+        self._loader: StoreLoader | None = None
+
+    def __enter__(self) -> Self:
+        if not parse_keep(self._section.keep).is_on:
+            return self
+        try:
+            database = self._open()
+            try:
+                load(database, final=True)
+                close_running(database)
+                supersede(database, self._from_step, validated=self._validated)
+            finally:
+                database.close()
+        except StoreUnreachable as error:
+            raise StoreFailure(
+                f"The database of the store does not answer: {error}. Start it, correct store.url, or leave that out "
+                "to keep episodes in the run's folder."
+            ) from error
+        self._loader = StoreLoader(self._open, self._note, loaded=self._after_load)
+        self._loader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loader is not None and not self._loader.close(max_seconds=_LAST_SECONDS):
+            self._note(
+                f"Some episodes are not in the store's database yet, because it does not answer. They are kept in "
+                f"{self._folder / 'store'}, and the next command that reads this run enters them."
+            )
+
+    def _open(self) -> Database:
+        url = self._section.url
+        place = store_place(self._folder, url=None if url is None else str(url), make=True)
+        assert place is not None
+        return Database(place)
+
+    def _after_load(self, database: Database) -> None:
+        if self._section.max_gb is not None:
+            limit_size(database, self._section.max_gb * 1e9)
+
+
+def open_run_store(run: RecordedRun) -> Store:
+    """The store of a recorded run, open for reading.
+
+    If no process works on the run, what a killed one has left is entered first.
+
+    Raises:
+        UsageError: The run has no store.
+        StoreFailure: Its database does not answer.
+    """
+    database = run_database(run)
+    if database is None:
+        raise UsageError(
+            f"The run {run.name} has no store: it was made with store.keep=off, by an earlier version, or it has not "
+            "begun."
+        )
+    place = database.place
+    database.close()
+    return Store(place)
+
+
+def run_database(run: RecordedRun) -> Database | None:
+    """The database of a recorded run, with everything that its processes have written; None without a store.
+
+    Raises:
+        StoreFailure: It does not answer.
+    """
+    place = store_place(run.path)
+    if place is None:
+        return None
+    if is_elsewhere(place):
+        place = store_place(run.path, url=_url(run))
+        assert place is not None
+    try:
+        database = Database(place)
+        if not is_in_use(run.path):
+            load(database, final=True)
+            close_running(database)
+        return database
+    except StoreUnreachable as error:
+        raise StoreFailure(
+            f"The database with the episodes of {run.name} does not answer: {error}."
+        ) from error
+
+
+def _url(run: RecordedRun) -> str:
+    section: Any = run.recipe.get("store")
+    url = section.get("url") if isinstance(section, dict) else None
+    if not url:
+        raise UsageError(
+            f"The episodes of {run.name} are in a database that its recipe does not name any more."
+        )
+    return str(resolved(url))

@@ -1,0 +1,297 @@
+"""Loading of events: each exactly once, whatever is killed and in whichever order files are read."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from aworld_train.store import tables
+from aworld_train.store.database import Database, StorePlace, store_place
+from aworld_train.store.event_files import FLUSH_SECONDS, event_files
+from aworld_train.store.events import EpisodeEnded, TrainedRow
+from aworld_train.store.keep import parse_keep
+from aworld_train.store.loading import StoreLoader, close_running, load, supersede
+from aworld_train.store.reading import Store
+from aworld_train.store.recording import StoreRecorder
+from aworld_train.store.redaction import Redactor
+from tests.postgres_server import PostgresServer
+from tests.stored_runs import make_stored_run, record_episode, task_row
+
+ROUNDS = 20
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
+    url = request.getfixturevalue("postgres").url if request.param == "postgresql" else None
+    found = store_place(tmp_path / "run", url=url, make=True)
+    assert found is not None
+    return found
+
+
+def recorder(place: StorePlace, keep: str = "all", *patterns: str) -> StoreRecorder:
+    return StoreRecorder(place.folder.parent, parse_keep(keep), Redactor(patterns))
+
+
+def record(recorder: StoreRecorder, attempt: int, step: int = 1, phase: str = "train", say: str = "") -> str:
+    row = task_row(0, 2, 3, say)
+    return record_episode(
+        recorder, random.Random(attempt), recorder.task(row), row, 2, 3, step, phase, 0, attempt, say
+    )
+
+
+def statuses(place: StorePlace) -> dict[str, int]:
+    with Store(place) as store:
+        counts: dict[str, int] = {}
+        for head in store.episodes(superseded=True):
+            counts[head.status] = counts.get(head.status, 0) + 1
+        return counts
+
+
+def test_loading_again_enters_nothing_twice(place: StorePlace) -> None:
+    writer = recorder(place)
+    record(writer, 0)
+    writer.close()
+    copy = place.folder / "copy"
+    shutil.copytree(place.events, copy)
+    database = Database(place)
+    assert load(database) > 0
+    assert load(database) == 0
+    load(database, final=True)
+    assert not event_files(place.events)
+    shutil.copytree(copy, place.events, dirs_exist_ok=True)
+    load(database, final=True)
+    database.close()
+    assert statuses(place) == {"ended": 1}
+
+
+def test_what_the_trainer_says_waits_for_what_the_players_say(place: StorePlace) -> None:
+    trainer, player = recorder(place), recorder(place)
+    database = Database(place)
+    trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
+    assert trainer.flush()
+    time.sleep(2 * FLUSH_SECONDS)
+    trainer.left_out(["uid1-9"], "too small")
+    trainer.close()
+    assert load(database) == 0
+    record(player, 0)
+    record(player, 1)
+    assert player.flush()
+    load(database)
+    with Store(place) as store:
+        assert [head.figures["advantage"] for head in store.episodes(sort="advantage")] == [-0.5, 0.5]
+        episode, number = store.trained_row(1, 1)
+        assert (episode.rows[number].advantage, episode.head.attempt) == (-0.5, 1)
+    # The group that nobody played holds nothing up at the end.
+    player.close()
+    load(database, final=True)
+    assert not event_files(place.events)
+    database.close()
+
+
+def test_groups_that_are_left_out_have_the_reason(place: StorePlace) -> None:
+    writer = recorder(place)
+    record(writer, 0)
+    writer.left_out(["uid1-0"], "too few")
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert [head.figures["left_out"] for head in store.episodes()] == ["too few"]
+
+
+def test_episodes_of_a_dead_process_are_closed(place: StorePlace) -> None:
+    writer = recorder(place)
+    task = writer.task(task_row(0, 2, 3))
+    writer.begin("abc", task, step=1, phase="train", attempt=0, key="uid_0")
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    assert close_running(database) == 1
+    database.close()
+    with Store(place) as store:
+        (head,) = store.episodes()
+        assert (head.status, head.figures["treatment"]) == ("lost", "dropped")
+        assert store.episode("abc").content is None
+
+
+def test_a_resumed_run_sets_aside_what_it_plays_again(place: StorePlace) -> None:
+    writer = recorder(place)
+    for attempt, (step, phase) in enumerate(
+        [(0, "val"), (1, "train"), (1, "val"), (2, "train"), (3, "train")]
+    ):
+        record(writer, attempt, step, phase)
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    assert supersede(database, 1, validated=True) == 2
+    assert supersede(database, 1, validated=False) == 1
+    assert supersede(database, 0, validated=False) == 2
+    assert supersede(database, 0, validated=False) == 0
+    database.close()
+    assert statuses(place) == {"superseded": 5}
+
+
+def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
+    run = place.folder.parent
+    make_stored_run(run.parent, "run", url=place.url)
+    with Store(place) as store:
+        assert store.count() == 64
+        for head in store.episodes("phase=train and treatment=trained"):
+            episode = store.episode(head.id)
+            assert episode.content is not None
+            assert sum(episode.content.row_mask(0)) == head.figures["sampled_tokens"]
+            assert episode.tools and episode.task_row["reward_model"]["ground_truth"] == head.correct_answer
+        positions = {(step, row): store.trained_row(step, row) for step in (1, 2, 3) for row in range(12)}
+        assert len({episode.head.id for episode, _ in positions.values()}) == 36
+
+
+def test_only_failures_keep_their_content(place: StorePlace) -> None:
+    writer = recorder(place, "failures")
+    ids = [record(writer, attempt) for attempt in range(4)]
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert [store.episode(each).content is not None for each in ids] == [False, False, True, True]
+        assert store.count() == 4
+
+
+def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
+    writer = recorder(place, "all", r"key-[0-9]+")
+    ids = [record(writer, attempt, say="the key-12345 \0 \ud800") for attempt in range(4)]
+    writer.close()
+    assert not any(b"key-12345" in file.read_bytes() for file in place.folder.rglob("*") if file.is_file())
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert store.count(search="key-12345") == 0
+        assert store.count(search="[redacted]") == 4
+        assert all("key-12345" not in repr(store.episode(each)) for each in ids)
+
+
+_RECORD = """
+import sys, itertools, time
+from pathlib import Path
+from aworld_train.store.database import store_place
+from tests.unit.store.test_loading import record, recorder
+place = store_place(Path(sys.argv[1]))
+writer = recorder(place)
+for attempt in itertools.count(int(sys.argv[2])):
+    record(writer, attempt)
+    writer.begin(f"unfinished {attempt}", writer.task({"prompt": []}), step=1, phase="train", attempt=0, key="")
+    print(attempt, flush=True)
+    time.sleep(0.01)
+"""
+_LOAD = """
+import sys, time
+from pathlib import Path
+from aworld_train.store.database import Database, store_place
+from aworld_train.store.loading import load
+database = Database(store_place(Path(sys.argv[1]), url=sys.argv[2] or None))
+print("loads", flush=True)
+while True:
+    load(database)
+"""
+
+
+def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePlace) -> None:
+    rng = random.Random(7)
+    run = str(place.folder.parent)
+    for number in range(ROUNDS):
+        writer = _started(_RECORD, run, str(number * 100_000))
+        loader = _started(_LOAD, run, place.url or "")
+        time.sleep(rng.uniform(0, 0.3))
+        for process in rng.sample([writer, loader], 2):
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+    database = Database(place)
+    load(database, final=True)
+    close_running(database)
+    assert not event_files(place.events)
+    with database.begin() as connection:
+        if place.url is None:
+            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
+        count = connection.execute(
+            select(func.count()).where(
+                tables.episodes.c.run == place.run, tables.episodes.c.status == "running"
+            )
+        ).scalar_one()
+    database.close()
+    assert count == 0
+    with Store(place) as store:
+        ended = store.episodes("status=ended")
+        assert len(ended) >= ROUNDS
+        for head in ended:
+            content = store.episode(head.id).content
+            assert content is not None
+            assert sum(content.row_mask(0)) == head.figures["sampled_tokens"]
+
+
+def _started(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdout is not None and process.stdout.readline()
+    return process
+
+
+def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
+    server = PostgresServer()
+    try:
+        place = store_place(tmp_path / "run", url=server.url, make=True)
+        assert place is not None
+        notes: list[str] = []
+        loader = StoreLoader(lambda: Database(place), notes.append, seconds=0.1)
+        loader.start()
+        writer = recorder(place)
+        for attempt in range(10):
+            record(writer, attempt)
+        server.crash()
+        for attempt in range(10, 20):
+            record(writer, attempt)
+        writer.close()
+        deadline = time.monotonic() + 60
+        while not notes:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert not loader.close(max_seconds=0.5)
+        assert event_files(place.events)
+        server.start()
+        again = StoreLoader(lambda: Database(place), notes.append, seconds=0.1)
+        assert again.close(max_seconds=30)
+        assert statuses(place) == {"ended": 20}
+        assert len(notes) == 1
+    finally:
+        server.close()
+
+
+def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StorePlace) -> None:
+    writer = recorder(place)
+    writer._add(EpisodeEnded("nobody", 0.0, {"outcome": "answered"}))
+    record(writer, 0)
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    assert statuses(place) == {"ended": 1}
