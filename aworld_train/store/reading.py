@@ -24,7 +24,7 @@ from aworld_train.store.content import (
 )
 from aworld_train.store.database import Database, StorePlace, store_place
 
-_HIDDEN = ("figures", "key", "run")
+_HIDDEN = ("figures", "key", "run", "spans_sent")
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name]
     for name in (

@@ -116,6 +116,8 @@ class InspectWriter:
                 "config": {"epochs": max(self._epochs.values(), default=1), "epochs_reducer": ["mean"]},
                 "packages": {"aworld-train": run.version} if run.version else {},
                 "metadata": {"recipe": run.recipe},
+                # Models and tools wrote it, so the viewer shows it as plain text and loads no image that it names.
+                "viewer": {"trust_content": False},
                 "scorers": [{"name": name, "metrics": metrics} for name in scorers],
             },
             "plan": {"name": "plan", "steps": [], "config": {}},
