@@ -20,15 +20,9 @@ def conversation_ends(agent: StoredAgent) -> list[int]:
 
     A turn that no client received ends none, as it makes no training row.
     """
-    continued: set[int] = set()
-    for number, node in enumerate(agent.nodes):
-        if node.sampled:
-            continued.update(agent.path(number)[:-1])
-    return [
-        number
-        for number, node in enumerate(agent.nodes)
-        if node.sampled and node.received and number not in continued
-    ]
+    turns = [number for number, node in enumerate(agent.nodes) if node.sampled and node.received]
+    continued = {before for turn in turns for before in agent.path(turn)[:-1]}
+    return [turn for turn in turns if turn not in continued]
 
 
 def messages_of(agent: StoredAgent, path: Sequence[int]) -> list[StoredMessage]:

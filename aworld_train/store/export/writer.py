@@ -45,11 +45,19 @@ class ExportWriter(Protocol):
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON (RFC 8259), which has no NaN and no infinities: they become null."""
+    """A value as JSON (RFC 8259) in one line, by any notion of a line.
+
+    JSON has no NaN and no infinities: they become null.
+    """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False)
+        text = json.dumps(_finite(value), ensure_ascii=False)
+    return text if text.isascii() else text.translate(_LINE_ENDS)
+
+
+# The ends of lines beside those that JSON escapes itself.
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
 def _finite(value: Any) -> Any:
