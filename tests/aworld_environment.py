@@ -44,8 +44,9 @@ CLIENTS = (
     "pydantic-ai-slim[anthropic,openai]==2.38.0",
     "smolagents[openai]==1.26.0",
 )
-# Harbor's models alone are used, which run on Python 3.11 too.
 INSPECT = ("inspect-ai==0.3.285",)
+# Harbor wants Python 3.12 and much else; its models of trajectories want Pydantic alone.
+HARBOR = ("--no-deps", "--ignore-requires-python", "harbor==0.25.0")
 TRL = ("trl==1.16.0",)
 MLFLOW = ("alembic==1.20.1", "mlflow-skinny==3.17.2", "sqlalchemy==2.1.9")
 _INSTALL_SECONDS = 600
@@ -105,6 +106,12 @@ def mlflow_python() -> Path:
 def inspect_python() -> Path:
     """An interpreter that has Inspect AI."""
     return _layered("inspect", list(INSPECT))
+
+
+@cache
+def harbor_python() -> Path:
+    """An interpreter that has Harbor's models of trajectories."""
+    return _layered("harbor", list(HARBOR))
 
 
 @cache

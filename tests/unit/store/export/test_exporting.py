@@ -144,7 +144,3 @@ def test_an_episode_is_found_by_its_id_or_the_beginning_of_it(
     assert store.episode(name).head.id == store.episode(name[:14]).head.id == name
     with pytest.raises(UsageError, match="There is no episode 'none'"):
         store.episode("none")
-    first = {each[0]: each for each in store.ids()}
-    if len(first) < 16:
-        with pytest.raises(UsageError, match="Several episodes begin with"):
-            store.episode(next(each[0] for each in store.ids() if each not in first.values()))
