@@ -87,6 +87,12 @@ class Preempted(AworldTrainError):
     kind = "preempted"
 
 
+class ExportError(AworldTrainError):
+    """An export that would hold nothing."""
+
+    kind = "export"
+
+
 class DiskFull(AworldTrainError):
     """The disk was full during a write."""
 

@@ -15,7 +15,7 @@ import httpx
 import msgspec
 from sqlalchemy import select, update
 
-from aworld_train.errors import UsageError
+from aworld_train.errors import DependencyMissing, UsageError
 from aworld_train.network import is_near
 from aworld_train.store import tables
 from aworld_train.store.database import Database, StoreUnreachable
@@ -50,7 +50,8 @@ class SpanSender:
         headers: Headers of each request; by default those of the standard variables.
 
     Raises:
-        UsageError: The address is none of HTTP, the headers cannot be read, or OTLP's messages are not installed.
+        UsageError: The address is none of HTTP, or the headers cannot be read.
+        DependencyMissing: OTLP's messages are not installed.
     """
 
     def __init__(
@@ -284,12 +285,12 @@ def check_otlp() -> None:
     """Check that OTLP's messages are installed.
 
     Raises:
-        UsageError: They are not.
+        DependencyMissing: They are not.
     """
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
     except ImportError:
-        raise UsageError(
+        raise DependencyMissing(
             "`store.otlp` needs OpenTelemetry's messages, which are not installed: pip install 'aworld-train[otlp]'."
         ) from None
 

@@ -1,4 +1,4 @@
-"""Exports are read by the programs that they are for: Inspect AI and its viewer, and Harbor's models."""
+"""Exports are read by the programs that they are for: Inspect AI and its viewer, Harbor, `datasets`."""
 
 import json
 import os
@@ -13,14 +13,29 @@ from typing import Any
 import httpx
 import pytest
 
+from aworld_train.store.content import (
+    EpisodeContent,
+    ModelCall,
+    StoredAgent,
+    StoredCall,
+    StoredImage,
+    StoredMessage,
+)
 from aworld_train.store.export.atif import AtifWriter
 from aworld_train.store.export.exporting import ExportCounts, export
 from aworld_train.store.export.formats import ExportFormat
+from aworld_train.store.export.messages import MessagesWriter
 from aworld_train.store.export.writer import ExportedRun
-from aworld_train.store.reading import open_store
+from aworld_train.store.reading import StoredEpisode, open_store
 from tests.aworld_environment import harbor_python, inspect_python, run_with
 from tests.browser import open_page
-from tests.stored_episodes import branching_episode, exported_run
+from tests.stored_episodes import (
+    branching_episode,
+    context_node,
+    exported_run,
+    sampled_node,
+    stored_episode,
+)
 from tests.stored_runs import make_stored_run
 
 # The first run installs what reads the exports.
@@ -187,3 +202,53 @@ def test_harbor_takes_every_trajectory(tmp_path: Path) -> None:
         run_with(harbor_python(), "-c", READ_TRAJECTORIES, str(tmp_path / "branches.jsonl")).stdout
     )
     assert [(steps, tokens) for _, steps, tokens, _ in found] == [(4, [2, 3]), (4, [2, 1])]
+
+
+def tool(name: str, **parameters: Any) -> dict[str, Any]:
+    """The schema of a tool."""
+    described = {"type": "object", "properties": parameters, "required": list(parameters)}
+    return {"type": "function", "function": {"name": name, "parameters": described}}
+
+
+def conversation(
+    arguments: str | None, *tools: dict[str, Any], images: tuple[StoredImage, ...] = ()
+) -> StoredEpisode:
+    """An episode whose first turn calls a tool with these arguments."""
+    called = () if arguments is None else (StoredCall("f", arguments, "c"),)
+    nodes = (
+        context_node(-1, [1], StoredMessage("user", "Go", images=images)),
+        sampled_node(0, "12", [2], *called),
+        context_node(1, [3], StoredMessage("tool", '{"x": 1}', call_id="c")),
+        sampled_node(2, "34", [4]),
+    )
+    calls = tuple(ModelCall(node, 1.0, 1.0, "stop", 1, 1.0, tools="all") for node in (1, 3))
+    return stored_episode(EpisodeContent((StoredAgent("a", nodes, calls),)), tools={"all": list(tools)})
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6), (6, 5, 4, 3, 2, 1, 0), (1, 1), (3, 1), (6, 0)])
+def test_datasets_loads_messages_as_they_were_written(order: tuple[int, ...], tmp_path: Path) -> None:
+    """Tools with other parameters, and arguments that are no object, stay what they are beside others."""
+    datasets = pytest.importorskip("datasets")
+    text, number = {"type": "string"}, {"type": "integer", "enum": [1, 2]}
+    episodes = [
+        conversation(None),
+        conversation('{"q": "a"}', tool("f", q=text), tool("g", n=number)),
+        conversation(
+            '{"n": 3, "deep": {"z": [1, "a", null]}}', tool("f", z={"type": "array", "items": text})
+        ),
+        conversation("no json", tool("f")),
+        conversation("[1]", tool("f", a={"type": ["string", "null"]})),
+        conversation("{}"),
+        conversation('{"q": 1.5}', tool("f"), images=(StoredImage(0, "picture"),)),
+    ]
+    file = tmp_path / "messages.jsonl"
+    writer = MessagesWriter(file, exported_run({"picture": b"\x89PNG"}.get))
+    for number_of_episode in order:
+        writer.add(episodes[number_of_episode])
+    writer.finish()
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    loaded = datasets.load_dataset(
+        "json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert [row["messages"] for row in loaded] == [line["messages"] for line in written]
+    assert [row["tools"] for row in loaded] == [line["tools"] for line in written]

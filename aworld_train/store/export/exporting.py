@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from aworld_train.errors import AworldTrainError, DiskFull, UsageError
+from aworld_train.errors import DiskFull, ExportError, UsageError
 from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.writer import ExportedRun, ExportWriter
 from aworld_train.store.reading import Store
@@ -21,12 +21,6 @@ _WRITERS = {
     ExportFormat.inspect: ("inspect_log", "InspectWriter"),
 }
 INSPECT_SUFFIX = ".eval"
-
-
-class NothingToExport(AworldTrainError):
-    """No episode meets the condition, or none of those has kept texts."""
-
-    kind = "nothing_to_export"
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ def export(
 
     Raises:
         UsageError: The condition cannot be read, or the file exists.
-        NothingToExport: There is nothing to write; no file is made.
+        ExportError: There is nothing to write; no file is made.
         DiskFull: The file cannot be written.
     """
     _check_file(file, form, force)
@@ -91,7 +85,7 @@ def export(
                     exported += bool(written)
                 progress(number, len(episodes))
             if not entries:
-                raise NothingToExport(_nothing(store, len(episodes), condition))
+                raise ExportError(_nothing(store, len(episodes), condition))
             writer.finish()
         except BaseException:
             # What is left to write when a file is closed may not fit on a full disk either.

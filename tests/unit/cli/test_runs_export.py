@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aworld_train.cli.runs import app
-from aworld_train.errors import UsageError
-from aworld_train.store.export.exporting import NothingToExport
+from aworld_train.errors import ExportError, UsageError
 from tests.stored_runs import make_stored_run, write_run_files
 
 
@@ -46,7 +45,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 
 def test_nothing_is_an_error() -> None:
     done = run("one", "--format", "messages", "--out", "a", "--where", "reward=7")
-    assert isinstance(done.exception, NothingToExport)
+    assert isinstance(done.exception, ExportError)
 
 
 def test_a_run_without_a_store_is_a_usage_error(runs: Path) -> None:

@@ -1,5 +1,6 @@
 """Spans reach an OTLP endpoint while a run goes on, and nothing waits for an endpoint that is away."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from aworld_train.errors import UsageError
+from aworld_train.errors import DependencyMissing, UsageError
 from aworld_train.store import tables
 from aworld_train.store.database import Database, store_place
 from aworld_train.store.loading import StoreLoader
@@ -241,3 +242,9 @@ def test_the_path_of_traces_is_added_and_the_name_has_no_secret(
 def test_an_address_of_something_else_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match=r"store\.otlp"):
         traces_url(url)
+
+
+def test_a_missing_package_is_said_at_once(notes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
+    with pytest.raises(DependencyMissing, match=r"aworld-train\[otlp\]"):
+        SpanSender("http://localhost:4318", notes.append)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aworld_train.errors import DiskFull, UsageError
-from aworld_train.store.export.exporting import NothingToExport, export
+from aworld_train.errors import DiskFull, ExportError, UsageError
+from aworld_train.store.export.exporting import export
 from aworld_train.store.export.formats import ExportFormat
 from aworld_train.store.export.messages import MessagesWriter
 from aworld_train.store.reading import Store, open_store
@@ -47,7 +47,7 @@ def test_a_condition_chooses_episodes(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_export_of_nothing_is_an_error_and_makes_no_file(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(NothingToExport, match="no episode that meets 'reward=7'") as error:
+    with pytest.raises(ExportError, match="no episode that meets 'reward=7'") as error:
         export(store, exported_run(), ExportFormat.parquet, tmp_path / "x", condition="reward=7")
     assert error.value.exit_code == 1
     assert list(tmp_path.iterdir()) == []
@@ -59,9 +59,7 @@ def test_episodes_whose_texts_are_not_kept_are_counted(tmp_path: Path) -> None:
     assert store is not None
     counts = export(store, exported_run(), ExportFormat.messages, tmp_path / "x")
     assert (counts.episodes, counts.without_content) == (4, 4)
-    with pytest.raises(
-        NothingToExport, match="of the 4 episodes of one that meet 'reward=1', the texts of none"
-    ):
+    with pytest.raises(ExportError, match="of the 4 episodes of one that meet 'reward=1', the texts of none"):
         export(store, exported_run(), ExportFormat.messages, tmp_path / "y", condition="reward=1")
 
 
