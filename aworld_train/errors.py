@@ -93,6 +93,12 @@ class StoreFailure(AworldTrainError):
     kind = "store"
 
 
+class ExportError(AworldTrainError):
+    """An export that would hold nothing."""
+
+    kind = "export"
+
+
 class DiskFull(AworldTrainError):
     """The disk was full during a write."""
 

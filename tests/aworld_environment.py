@@ -44,6 +44,10 @@ CLIENTS = (
     "pydantic-ai-slim[anthropic,openai]==2.38.0",
     "smolagents[openai]==1.26.0",
 )
+INSPECT = ("inspect-ai==0.3.285",)
+# Harbor wants Python 3.12 and much else; its models of trajectories want Pydantic alone.
+HARBOR = ("--no-deps", "--ignore-requires-python", "harbor==0.25.0")
+TRL = ("trl==1.16.0",)
 MLFLOW = ("alembic==1.20.1", "mlflow-skinny==3.17.2", "sqlalchemy==2.1.9")
 _INSTALL_SECONDS = 600
 
@@ -96,6 +100,24 @@ def clients_python() -> Path:
 def mlflow_python() -> Path:
     """An interpreter that has MLflow and what it needs to record into a file."""
     return _layered("mlflow", list(MLFLOW))
+
+
+@cache
+def inspect_python() -> Path:
+    """An interpreter that has Inspect AI."""
+    return _layered("inspect", list(INSPECT))
+
+
+@cache
+def harbor_python() -> Path:
+    """An interpreter that has Harbor's models of trajectories."""
+    return _layered("harbor", list(HARBOR))
+
+
+@cache
+def trl_python() -> Path:
+    """An interpreter that has TRL."""
+    return _layered("trl", list(TRL))
 
 
 def _layered(name: str, requirements: list[str]) -> Path:

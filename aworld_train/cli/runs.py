@@ -10,11 +10,13 @@ import typer
 
 from aworld_train.cli import runs_episodes
 from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.runs_export import export_run
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
 
 app = typer.Typer(no_args_is_help=True, help="Look at runs, compare them, and make one again.")
+app.command("export")(export_run)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")]
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Names of runs, or their folders.")]

@@ -24,7 +24,7 @@ from aworld_train.store.content import (
 )
 from aworld_train.store.database import Database, StorePlace, store_place
 
-_HIDDEN = ("figures", "key", "run")
+_HIDDEN = ("figures", "key", "run", "spans_sent")
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name]
     for name in (
@@ -225,6 +225,21 @@ class Store:
         with self._database.begin() as connection:
             return [_head(dict(row)) for row in connection.execute(query).mappings()]
 
+    def ids(self, condition: str = "") -> list[str]:
+        """The ids of all episodes that meet a condition, in the order in which they began.
+
+        Raises:
+            UsageError: The condition cannot be read.
+        """
+        columns = tables.episodes.c
+        query = (
+            self._joined(select(columns.id))
+            .where(*self._tests(condition, "", False))
+            .order_by(columns.began, columns.id)
+        )
+        with self._database.begin() as connection:
+            return list(connection.execute(query).scalars())
+
     def values(self, name: str) -> dict[str, int]:
         """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
         with self._database.begin() as connection:
@@ -318,13 +333,12 @@ class Store:
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
-            matching = columns.id.startswith(name, autoescape=True) if name else columns.id == ""
-            query = (
-                self._joined(_head_query(figures=True))
-                .where(columns.run == self.place.run, matching)
-                .limit(2)
-            )
-            found = list(connection.execute(query).mappings())
+            query = self._joined(_head_query(figures=True)).where(columns.run == self.place.run).limit(2)
+            # Most callers know the whole id, and only that is found by the index.
+            found = list(connection.execute(query.where(columns.id == name)).mappings())
+            if not found and name:
+                begins = columns.id.startswith(name, autoescape=True)
+                found = list(connection.execute(query.where(begins)).mappings())
             if len(found) != 1:
                 which = "Several episodes begin with" if found else "There is no episode"
                 raise UsageError(

@@ -106,11 +106,14 @@ episodes = Table(
     # The whole line of traces/episodes.jsonl.
     Column("figures", JSON),
     Column("has_content", Boolean, nullable=False, default=False),
+    # Unix time at which its spans were sent; 0 where they were refused, null until then.
+    Column("spans_sent", Float),
     ForeignKeyConstraint(["run", "task"], ["tasks.run", "tasks.id"], ondelete="CASCADE"),
     Index("episodes_by_step", "run", "phase", "step"),
     Index("episodes_by_task", "run", "task"),
     Index("episodes_by_key", "run", "key"),
     Index("episodes_by_status", "run", "status"),
+    Index("episodes_by_spans", "run", "spans_sent", "status"),
 )
 
 contents = Table(

@@ -7,6 +7,7 @@ from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, Preempted, TrainingFailure, TransientFailure
 from aworld_train.masking import mask
 from aworld_train.model.turns import TurnsCheck
+from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.first_prompt import FirstPromptCheck
@@ -103,6 +104,7 @@ class Attempt:
             lambda line: progress.note(mask(line)),
             from_step=self.from_step,
             validated=not self._record.validates_first,
+            model=shown(self._recipe.model.location or ""),
         )
 
     def _run_framework(self, environment: RunEnvironment, progress: Progress, placement: Placement) -> None:

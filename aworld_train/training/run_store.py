@@ -13,10 +13,12 @@ from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
 from aworld_train.store.reading import Store
 from aworld_train.store.retention import limit_size
+from aworld_train.store.span_sender import SpanSender
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_folder import is_in_use
 
 _LAST_SECONDS = 60.0  # how long the end of a run waits for a database that does not answer
+_LAST_SPANS_SECONDS = 15.0
 
 
 class RunStore:
@@ -30,9 +32,11 @@ class RunStore:
         note: Called with sentences for people.
         from_step: The step of the checkpoint from which the run goes on; 0 without one.
         validated: Whether the validation at that step is done.
+        model: The name of the model, for spans.
 
     Raises:
         StoreFailure: The database does not answer.
+        DependencyMissing: Spans are to be sent, and OpenTelemetry's messages are not installed.
     """
 
     def __init__(
@@ -43,10 +47,12 @@ class RunStore:
         *,
         from_step: int = 0,
         validated: bool = False,
+        model: str = "",
     ):
         self._folder, self._section, self._note = run_folder, section, note
-        self._from_step, self._validated = from_step, validated
+        self._from_step, self._validated, self._model = from_step, validated, model
         self._loader: StoreLoader | None = None
+        self._sender: SpanSender | None = None
 
     def __enter__(self) -> Self:
         if not parse_keep(self._section.keep).is_on:
@@ -64,6 +70,8 @@ class RunStore:
                 f"The database of the store does not answer: {error}. Start it, correct store.url, or leave that out "
                 "to keep episodes in the run's folder."
             ) from error
+        if self._section.otlp is not None:
+            self._sender = SpanSender(str(self._section.otlp), self._note, model=self._model)
         self._loader = StoreLoader(self._open, self._note, loaded=self._after_load)
         self._loader.start()
         return self
@@ -76,6 +84,8 @@ class RunStore:
                 f"Some episodes are not in the store's database yet, because it does not answer. They are kept in "
                 f"{self._folder / 'store'}, and the next command that reads this run enters them."
             )
+        if self._sender is not None and not self._sender.close(_LAST_SPANS_SECONDS):
+            self._note("Some spans could not be sent to store.otlp; they are sent when the run goes on.")
 
     def _open(self) -> Database:
         url = self._section.url
@@ -84,6 +94,8 @@ class RunStore:
         return Database(place)
 
     def _after_load(self, database: Database) -> None:
+        if self._sender is not None:
+            self._sender.send_new(database)
         if self._section.max_gb is not None:
             limit_size(database, self._section.max_gb * 1e9)
 

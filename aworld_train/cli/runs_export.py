@@ -1,0 +1,96 @@
+"""``aworld-train runs export``: episodes of a run in the formats of other programs."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aworld_train import __version__
+from aworld_train.cli.console import err, note, print_json
+from aworld_train.store.export.formats import ExportFormat
+
+_ENTRIES = {
+    ExportFormat.parquet: "model calls",
+    ExportFormat.messages: "conversations",
+    ExportFormat.atif: "trajectories",
+    ExportFormat.inspect: "samples",
+}
+_NOTE_SECONDS = 10.0
+
+
+def export_run(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.")],
+    form: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format",
+            help="parquet: a row for each model call, with tokens. messages: conversations for fine-tuning. atif: "
+            "Harbor's trajectories. inspect: a log for `inspect view`.",
+        ),
+    ],
+    target: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    condition: Annotated[
+        str, typer.Option("--where", help="Only episodes that meet a condition, such as 'reward=1'.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write episodes of a run into a file that other programs read.
+
+    Episodes of which no texts are kept, or which are still running, are left out. Exits with 1 if nothing is left.
+
+    Examples:
+
+        aworld-train runs export quickstart --format messages --where 'reward=1' --out right.jsonl
+
+        aworld-train runs export quickstart --format parquet --out calls.parquet
+
+        aworld-train runs export quickstart --format inspect --where 'phase=val' --out validation.eval
+    """
+    from aworld_train.store.export.exporting import export
+    from aworld_train.store.export.writer import ExportedRun
+    from aworld_train.training.recorded_run import open_run
+    from aworld_train.training.run_store import open_run_store
+
+    recorded = open_run(run, runs)
+    with open_run_store(recorded) as store:
+        model = recorded.manifest.get("model")
+        described = ExportedRun(
+            recorded.name,
+            store.place.run,
+            str(model.get("name") or "") if isinstance(model, dict) else "",
+            store.blob,
+            __version__,
+            recorded.recipe,
+        )
+        counts = export(
+            store, described, form, target, condition=condition, force=force, progress=_progress()
+        )
+    if as_json:
+        print_json({"file": str(target), "format": str(form), **counts.to_json()})
+        return
+    note(f"{target} has {counts.entries:,} {_ENTRIES[form]} of {counts.episodes:,} episodes.")
+    if counts.without_content:
+        note(f"{counts.without_content:,} episodes are left out, because nothing of their texts is kept.")
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Reports on stderr how far an export is, now and then; on a terminal in one line."""
+    began = last = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < (0.2 if err.is_terminal else _NOTE_SECONDS):
+            return
+        last = now
+        text = f"{done:,} of {total:,} episodes, {done / (now - began):,.0f} a second"
+        if err.is_terminal:
+            err.print(f"{text:<60}", end="\r", markup=False)
+        else:
+            note(text)
+
+    return report

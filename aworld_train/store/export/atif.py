@@ -1,0 +1,190 @@
+"""Harbor's Agent Trajectory Interchange Format (its RFC 0001): one trajectory a line, with token ids and logprobs.
+
+A trajectory is one conversation of one agent; those of an episode have its id as ``session_id``. What an earlier
+trajectory of the episode has already told is marked as copied context, so that nobody trains on it twice.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from aworld_train.store.content import StoredAgent, StoredMessage
+from aworld_train.store.export.conversations import (
+    ReadBlob,
+    arguments_object,
+    content_parts,
+    conversation_ends,
+    data_uri,
+    image_type,
+    path_tokens,
+)
+from aworld_train.store.export.json_lines import JsonLinesWriter
+from aworld_train.store.reading import StoredEpisode
+
+# As vLLM writes the logarithm of 0, which JSON cannot hold.
+_LEAST_LOGPROB = -9999.0
+VERSION = "ATIF-v1.7"
+"""Version 1.8 adds only audio."""
+
+
+class AtifWriter(JsonLinesWriter):
+    """A line for each conversation."""
+
+    def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
+        assert episode.content is not None
+        for agent in episode.content.agents:
+            told: set[int] = set()
+            for number, end in enumerate(conversation_ends(agent)):
+                path = agent.path(end)
+                steps = _Steps(agent, told, self.run.read_blob).of(path)
+                told.update(path)
+                yield self._trajectory(episode, agent, number, end, steps)
+
+    def _trajectory(
+        self, episode: StoredEpisode, agent: StoredAgent, number: int, end: int, steps: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        head = episode.head
+        call = agent.call_of(end)
+        tools = episode.tools.get(agent.calls[call].tools) if call is not None else None
+        own: dict[str, Any] = {"name": agent.name, "version": self.run.version or "unknown"}
+        if self.run.model:
+            own["model_name"] = self.run.model
+        if tools:
+            own["tool_definitions"] = tools
+        metrics = [step["metrics"] for step in steps if "metrics" in step]
+        extra = {
+            "run": self.run.name,
+            "source": head.source,
+            "task": head.task,
+            "index": head.index,
+            "phase": head.phase,
+            "step": head.step,
+            "attempt": head.attempt,
+            "correct_answer": head.correct_answer,
+            "outcome": head.figures.get("outcome"),
+            "treatment": head.figures.get("treatment"),
+            "reward": head.figures.get("reward"),
+            "accuracy": head.figures.get("accuracy"),
+            "answer": episode.content.answer if episode.content else "",
+        }
+        return {
+            "schema_version": VERSION,
+            "session_id": head.id,
+            "trajectory_id": f"{head.id}/{agent.name}/{number}",
+            "agent": own,
+            "steps": [{"step_id": place, **step} for place, step in enumerate(steps, 1)],
+            "final_metrics": {
+                "total_prompt_tokens": sum(each["prompt_tokens"] for each in metrics),
+                "total_completion_tokens": sum(each["completion_tokens"] for each in metrics),
+                "total_steps": len(steps),
+            },
+            "extra": extra,
+        }
+
+
+class _Steps:
+    """Makes the steps of one conversation."""
+
+    def __init__(self, agent: StoredAgent, told: set[int], read_blob: ReadBlob):
+        self._agent, self._told, self._read_blob = agent, told, read_blob
+        self._calls = {call.node: call for call in agent.calls}
+        self._steps: list[dict[str, Any]] = []
+
+    def of(self, path: Sequence[int]) -> list[dict[str, Any]]:
+        for place, number in enumerate(path):
+            begin = len(self._steps)
+            for message in self._agent.nodes[number].messages:
+                self._add(message)
+            if self._agent.nodes[number].sampled:
+                self._add_call(path[:place], number)
+            if number in self._told:
+                for step in self._steps[begin:]:
+                    step["is_copied_context"] = True
+        return self._steps
+
+    def _add(self, message: StoredMessage) -> None:
+        if message.role == "tool":
+            self._add_result(message)
+            return
+        step: dict[str, Any] = {
+            "source": _SOURCES.get(message.role, "user"),
+            "message": self._content(message),
+        }
+        if message.role == "assistant":
+            if message.reasoning:
+                step["reasoning_content"] = message.reasoning
+            if message.tool_calls:
+                step["tool_calls"] = [
+                    {
+                        "tool_call_id": call.call_id or f"call_{number}",
+                        "function_name": call.name,
+                        **_arguments(arguments_object(call), call.arguments),
+                    }
+                    for number, call in enumerate(message.tool_calls)
+                ]
+            # What the program wrote in the assistant's name; a call of the model says otherwise below.
+            step["is_copied_context"] = True
+        self._steps.append(step)
+
+    def _add_result(self, message: StoredMessage) -> None:
+        """Put a tool's result into the step that called it, or else into the last one of the agent."""
+        result: dict[str, Any] = {"content": self._content(message)}
+        step = next((each for each in reversed(self._steps) if each["source"] == "agent"), None)
+        if step is None:
+            step = {"source": "system", "message": ""}
+            self._steps.append(step)
+        if message.call_id in [call["tool_call_id"] for call in step.get("tool_calls", ())]:
+            result["source_call_id"] = message.call_id
+        if message.name:
+            result["extra"] = {"name": message.name}
+        step.setdefault("observation", {"results": []})["results"].append(result)
+
+    def _add_call(self, before: Sequence[int], number: int) -> None:
+        """Complete the step of a sampled node with what is known of its call."""
+        node, call, step = self._agent.nodes[number], self._calls.get(number), self._steps[-1]
+        del step["is_copied_context"]
+        step["llm_call_count"] = 1
+        if call is None:
+            return
+        step["timestamp"] = datetime.fromtimestamp(call.began, UTC).isoformat()
+        metrics: dict[str, Any] = {
+            "prompt_tokens": call.prompt_tokens,
+            "completion_tokens": node.token_count,
+            "logprobs": [max(each, _LEAST_LOGPROB) for each in node.token_logprobs],
+            "extra": {
+                "seconds": call.seconds,
+                "finish_reason": call.finish_reason,
+                "temperature": call.temperature,
+                "top_p": call.top_p,
+                "top_k": call.top_k,
+                "weights": list(node.versions) if node.versions else None,
+            },
+        }
+        for name, path in (("prompt_token_ids", before), ("completion_token_ids", [number])):
+            if (tokens := path_tokens(self._agent, path)) is not None:
+                metrics[name] = tokens
+        step["metrics"] = metrics
+
+    def _content(self, message: StoredMessage) -> str | list[Mapping[str, Any]]:
+        def part(image: Any) -> Mapping[str, Any]:
+            data = self._read_blob(image.digest)
+            if data is None:
+                return {"type": "text", "text": "[an image that is not kept]"}
+            return {"type": "image", "source": {"media_type": image_type(data), "path": data_uri(data)}}
+
+        return content_parts(message, part)
+
+
+_SOURCES = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
+
+
+def _arguments(arguments: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
+    """Arguments as the object that the format wants; a text that is none goes beside it."""
+    if arguments is not None:
+        return {"arguments": arguments}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    return {"arguments": {}, "extra": {"arguments": value}}

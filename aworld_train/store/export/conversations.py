@@ -1,0 +1,146 @@
+"""An agent's graph as what other formats have: conversations, each a list of messages."""
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
+
+_MAX_DEPTH = 32
+_MAX_INTEGER = 2**63 - 1
+ReadBlob = Callable[[str], bytes | None]
+"""Reads a blob of the store by its digest; see ``Store.blob``."""
+_IMAGE_TYPES = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+
+
+def conversation_ends(agent: StoredAgent) -> list[int]:
+    """The sampled nodes after which the model wrote no more: each ends one conversation.
+
+    A turn that no client received ends none, as it makes no training row.
+    """
+    turns = [number for number, node in enumerate(agent.nodes) if node.sampled and node.received]
+    continued = {before for turn in turns for before in agent.path(turn)[:-1]}
+    return [turn for turn in turns if turn not in continued]
+
+
+def messages_of(agent: StoredAgent, path: Sequence[int]) -> list[StoredMessage]:
+    """The messages of a path's nodes."""
+    return [message for node in path for message in agent.nodes[node].messages]
+
+
+def new_messages(agent: StoredAgent, node: int) -> list[StoredMessage]:
+    """The messages that a sampled node's call added to what the model had seen or written before."""
+    path = agent.path(node)[:-1]
+    begin = next((place + 1 for place in reversed(range(len(path))) if agent.nodes[path[place]].sampled), 0)
+    return messages_of(agent, path[begin:])
+
+
+def path_tokens(agent: StoredAgent, path: Sequence[int]) -> list[int] | None:
+    """The token ids of a path; None where those of a node are redacted or missing."""
+    nodes = [agent.nodes[number] for number in path]
+    if any(4 * node.token_count != len(node.tokens) for node in nodes):
+        return None
+    return [token for node in nodes for token in node.token_ids]
+
+
+def arguments_object(call: StoredCall) -> dict[str, Any] | None:
+    """A call's arguments as an object; None where they are anything else.
+
+    What the model wrote may also be an object that most readers of JSON refuse: numbers that a double cannot hold, or
+    hundreds of lists in one another.
+    """
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _is_plain(value, _MAX_DEPTH) else None
+
+
+def openai_message(
+    message: StoredMessage, image_part: Callable[[StoredImage], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A message in the form of OpenAI's chat API, as chat templates and trainers read it.
+
+    Arguments are an object, for which chat templates are written, or the text that the model wrote where that is none.
+    Thoughts are ``reasoning_content``, as vLLM, SGLang and chat templates call them.
+    """
+    value: dict[str, Any] = {"role": message.role, "content": content_parts(message, image_part)}
+    if message.reasoning:
+        value["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        value["tool_calls"] = [
+            {
+                "id": call.call_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.call_id:
+        value["tool_call_id"] = message.call_id
+    if message.name:
+        value["name"] = message.name
+    return value
+
+
+def content_parts(
+    message: StoredMessage,
+    image_part: Callable[[StoredImage], Mapping[str, Any]],
+    text_part: Callable[[str], Mapping[str, Any]] = lambda text: {"type": "text", "text": text},
+) -> str | list[Mapping[str, Any]]:
+    """A message's content: its text, or parts where it has images."""
+    if not message.images:
+        return message.content
+    parts: list[Mapping[str, Any]] = []
+    begin = 0
+    for image in message.images:
+        if text := message.content[begin : image.position]:
+            parts.append(text_part(text))
+        parts.append(image_part(image))
+        begin = max(begin, image.position)
+    if text := message.content[begin:]:
+        parts.append(text_part(text))
+    return parts
+
+
+def image_type(data: bytes) -> str:
+    """The media type of an image's file."""
+    return next((name for begin, name in _IMAGE_TYPES if data.startswith(begin)), "image/webp")
+
+
+def data_uri(data: bytes) -> str:
+    """An image's file as a ``data:`` URI (RFC 2397)."""
+    return f"data:{image_type(data)};base64,{base64.b64encode(data).decode()}"
+
+
+def digest_part(image: StoredImage) -> dict[str, Any]:
+    """An image by the SHA-256 of its file, for formats that would repeat it with every call."""
+    return {"type": "image", "sha256": image.digest}
+
+
+def embedded_part(read_blob: ReadBlob) -> Callable[[StoredImage], Mapping[str, Any]]:
+    """Images as OpenAI's chat API takes them, in the message itself."""
+
+    def part(image: StoredImage) -> Mapping[str, Any]:
+        data = read_blob(image.digest)
+        if data is None:
+            return {"type": "text", "text": "[an image that is not kept]"}
+        return {"type": "image_url", "image_url": {"url": data_uri(data)}}
+
+    return part
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return depth > 0 and all(_is_plain(item, depth - 1) for item in inner)
+    if isinstance(value, int):
+        return abs(value) <= _MAX_INTEGER
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _arguments(call: StoredCall) -> dict[str, Any] | str:
+    value = arguments_object(call)
+    return call.arguments if value is None else value

@@ -1,0 +1,12 @@
+"""The names of the formats, which the command line shows without loading what writes them."""
+
+from enum import StrEnum
+
+
+class ExportFormat(StrEnum):
+    """The formats of an export."""
+
+    parquet = "parquet"
+    messages = "messages"
+    atif = "atif"
+    inspect = "inspect"

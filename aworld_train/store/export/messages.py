@@ -1,0 +1,46 @@
+"""Conversations for supervised fine-tuning: one line each, in the form that `datasets` loads and TRL trains on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aworld_train.store.export.conversations import (
+    conversation_ends,
+    embedded_part,
+    messages_of,
+    openai_message,
+)
+from aworld_train.store.export.json_lines import JsonLinesWriter
+from aworld_train.store.reading import StoredEpisode
+
+
+class MessagesWriter(JsonLinesWriter):
+    """A line for each conversation; what belongs to the episode is under ``metadata``."""
+
+    def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
+        assert episode.content is not None
+        head, image = episode.head, embedded_part(self.run.read_blob)
+        for agent in episode.content.agents:
+            for end in conversation_ends(agent):
+                call = agent.call_of(end)
+                tools = episode.tools.get(agent.calls[call].tools) if call is not None else None
+                path = agent.path(end)
+                yield {
+                    "messages": [openai_message(message, image) for message in messages_of(agent, path)],
+                    "tools": tools or [],
+                    "metadata": {
+                        "run": self.run.name,
+                        "episode": head.id,
+                        "agent": agent.name,
+                        "source": head.source,
+                        "index": head.index,
+                        "phase": head.phase,
+                        "step": head.step,
+                        "attempt": head.attempt,
+                        "outcome": head.figures.get("outcome"),
+                        "reward": head.figures.get("reward"),
+                        "accuracy": head.figures.get("accuracy"),
+                        "answer": episode.content.answer,
+                        "correct_answer": head.correct_answer,
+                        "redacted": any(agent.nodes[node].redacted for node in path),
+                    },
+                }

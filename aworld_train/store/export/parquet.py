@@ -1,0 +1,187 @@
+"""One row for each model call, for DuckDB, pandas and other readers of Parquet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+
+from aworld_train.store.content import EpisodeContent, StoredAgent
+from aworld_train.store.export.conversations import digest_part, messages_of, openai_message, path_tokens
+from aworld_train.store.export.writer import ExportedRun, json_text
+from aworld_train.store.reading import RowUse, StoredEpisode
+
+# A call has the whole conversation before it, so some hundred are megabytes.
+_MAX_GROUP_ROWS = 512
+_MAX_GROUP_TOKENS = 1_000_000
+
+SCHEMA = pyarrow.schema(
+    [
+        pyarrow.field(name, kind)
+        for name, kind in {
+            "run": pyarrow.string(),
+            "episode": pyarrow.string(),
+            "step": pyarrow.int64(),
+            "phase": pyarrow.string(),
+            "source": pyarrow.string(),
+            "task": pyarrow.string(),
+            "task_index": pyarrow.int64(),
+            "attempt": pyarrow.int64(),
+            "outcome": pyarrow.string(),
+            "treatment": pyarrow.string(),
+            "reward": pyarrow.float64(),
+            "accuracy": pyarrow.float64(),
+            "agent": pyarrow.string(),
+            "call": pyarrow.int64(),
+            "messages_in": pyarrow.string(),
+            "message_out": pyarrow.string(),
+            "tools": pyarrow.string(),
+            "prompt_tokens": pyarrow.int64(),
+            "sampled_tokens": pyarrow.int64(),
+            "prompt_token_ids": pyarrow.list_(pyarrow.int32()),
+            "sampled_token_ids": pyarrow.list_(pyarrow.int32()),
+            "logprobs": pyarrow.list_(pyarrow.float64()),
+            "row": pyarrow.int64(),
+            "trained_step": pyarrow.int64(),
+            "row_position": pyarrow.int64(),
+            "mask": pyarrow.list_(pyarrow.int8()),
+            "advantage": pyarrow.float64(),
+            "advantages": pyarrow.list_(pyarrow.float64()),
+            "temperature": pyarrow.float64(),
+            "top_p": pyarrow.float64(),
+            "top_k": pyarrow.int64(),
+            "max_tokens": pyarrow.int64(),
+            "finish_reason": pyarrow.string(),
+            "malformed": pyarrow.bool_(),
+            "delivered": pyarrow.bool_(),
+            "weights_first": pyarrow.int64(),
+            "weights_last": pyarrow.int64(),
+            "began": pyarrow.float64(),
+            "seconds": pyarrow.float64(),
+        }.items()
+    ]
+)
+"""The columns; docs/how-to/export.md says what is in them."""
+
+
+class ParquetWriter:
+    """Writes row groups of some hundred calls.
+
+    Args:
+        file: The file to write.
+        run: The run.
+    """
+
+    def __init__(self, file: Path, run: ExportedRun):
+        self._run = run
+        self._writer = parquet.ParquetWriter(file, SCHEMA, compression="zstd")
+        self._rows: list[dict[str, Any]] = []
+        self._tokens = 0
+
+    def add(self, episode: StoredEpisode) -> int:
+        count = 0
+        for row in call_rows(episode, self._run.name):
+            self._rows.append(row)
+            self._tokens += row["prompt_tokens"] + row["sampled_tokens"]
+            count += 1
+            if len(self._rows) >= _MAX_GROUP_ROWS or self._tokens >= _MAX_GROUP_TOKENS:
+                self._write_group()
+        return count
+
+    def finish(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._rows:
+            self._writer.write_table(pyarrow.Table.from_pylist(self._rows, SCHEMA))
+        self._rows, self._tokens = [], 0
+
+
+def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
+    """The rows of an episode."""
+    content = episode.content
+    assert content is not None
+    head, figures = episode.head, episode.head.figures
+    of_episode = {
+        "run": run,
+        "episode": head.id,
+        "step": head.step,
+        "phase": head.phase,
+        "source": head.source,
+        "task": head.task,
+        "task_index": head.index,
+        "attempt": head.attempt,
+        **{name: figures.get(name) for name in ("outcome", "treatment", "reward", "accuracy")},
+    }
+    for index, agent in enumerate(content.agents):
+        uses = _uses_of_nodes(content, index, episode.rows)
+        for number in range(len(agent.calls)):
+            yield {
+                **of_episode,
+                **_call_row(agent, number, episode.tools),
+                **uses.get(agent.calls[number].node, {}),
+            }
+
+
+def _call_row(agent: StoredAgent, number: int, tools: Mapping[str, Any]) -> dict[str, Any]:
+    call = agent.calls[number]
+    node = agent.nodes[call.node]
+    *before, sampled = agent.path(call.node)
+    versions = node.versions or (None, None)
+    (message,) = messages_of(agent, [sampled]) or (None,)
+    return {
+        "agent": agent.name,
+        "call": number,
+        "messages_in": json_text([openai_message(each, digest_part) for each in messages_of(agent, before)]),
+        "message_out": json_text(openai_message(message, digest_part)) if message is not None else None,
+        "tools": json_text(tools[call.tools]) if call.tools in tools else None,
+        "prompt_tokens": call.prompt_tokens,
+        "sampled_tokens": node.token_count,
+        "prompt_token_ids": path_tokens(agent, before),
+        "sampled_token_ids": path_tokens(agent, [sampled]),
+        "logprobs": node.token_logprobs,
+        "temperature": call.temperature,
+        "top_p": call.top_p,
+        "top_k": call.top_k,
+        "max_tokens": call.max_tokens or None,
+        "finish_reason": call.finish_reason,
+        "malformed": call.malformed,
+        "delivered": node.received,
+        "weights_first": versions[0],
+        "weights_last": versions[1],
+        "began": call.began,
+        "seconds": call.seconds,
+    }
+
+
+def _uses_of_nodes(content: EpisodeContent, agent: int, uses: Sequence[RowUse]) -> dict[int, dict[str, Any]]:
+    """How training used the tokens of an agent's sampled nodes, by node."""
+    found: dict[int, dict[str, Any]] = {}
+    for number, (row, use) in enumerate(zip(content.rows, uses, strict=False)):
+        if row.agent != agent:
+            continue
+        for span in content.spans(number):
+            if span.own:
+                found[span.node] = {"row": number} | _use(
+                    use, span.begin - row.prompt_tokens, span.end - span.begin
+                )
+    return found
+
+
+def _use(use: RowUse, begin: int, count: int) -> dict[str, Any]:
+    """How training used the tokens of a row from place ``begin`` of its response."""
+    if use.trained_step is None:
+        return {}
+    # An episode is under the mask as a whole, or with its treatment not at all.
+    return {
+        "trained_step": use.trained_step,
+        "row_position": use.position,
+        "mask": [int(bool(use.masked_in))] * count,
+        "advantage": use.advantage,
+        "advantages": list(use.advantages[begin : begin + count]) or None,
+    }

@@ -1,0 +1,354 @@
+"""Episodes as OpenTelemetry spans, by its semantic conventions for generative AI.
+
+An episode is a trace: ``invoke_agent`` over it, below that a ``chat`` for each model call and an ``execute_tool`` for
+each tool call. A chat has only the messages that are new in its conversation, so a long episode is not sent many times
+over. Phoenix shows spans by the attributes of OpenInference, which are there too. Ids are made from the episode's, so
+an episode that is sent twice is the same trace.
+
+Conventions: opentelemetry.io/docs/specs/semconv/gen-ai, and OpenInference's spec/semantic_conventions.md.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredMessage, ToolUse
+from aworld_train.store.export.conversations import messages_of, new_messages
+from aworld_train.store.export.writer import json_text
+from aworld_train.store.reading import StoredEpisode
+
+PROVIDER = "aworld-train"
+_MAX_TEXT_CHARS = 32_000
+_FINISH_REASONS = {"tool_calls": "tool_call"}
+AttributeValue = str | bool | int | float | Sequence[str]
+
+
+class SpanKind(IntEnum):
+    """What a span stands for, with OTLP's numbers."""
+
+    internal = 1
+    client = 3
+
+
+@dataclass(frozen=True)
+class Span:
+    """One span.
+
+    Attributes:
+        name: Its name.
+        kind: What it stands for.
+        trace: The trace's id, 16 bytes.
+        id: Its id, 8 bytes.
+        parent: The id of the span around it; empty for a root.
+        began: Unix time, nanoseconds, as ``ended``.
+        attributes: Its attributes.
+        error: What failed; None where nothing did.
+    """
+
+    name: str
+    kind: SpanKind
+    trace: bytes
+    id: bytes
+    parent: bytes
+    began: int
+    ended: int
+    attributes: Mapping[str, AttributeValue] = field(repr=False)
+    error: str | None = None
+
+
+def episode_spans(episode: StoredEpisode, *, run: str, model: str = "") -> list[Span]:
+    """The spans of an episode that has ended, the root first.
+
+    Args:
+        episode: The episode.
+        run: The run's name.
+        model: The name of its model; empty where it is unknown.
+    """
+    return _Trace(episode, run, model or "model").spans()
+
+
+class _Trace:
+    def __init__(self, episode: StoredEpisode, run: str, model: str):
+        self._episode, self._head, self._run, self._model = episode, episode.head, run, model
+        self._trace = hashlib.sha256(f"trace {self._head.id}".encode()).digest()[:16]
+
+    def spans(self) -> list[Span]:
+        content = self._episode.content
+        agents = content.agents if content is not None else ()
+        root = self._root(content, agents)
+        spans = [root]
+        # With one agent the episode is its invocation; with several each has its own below it.
+        parents = [root.id] * len(agents)
+        if len(agents) > 1:
+            invocations = [self._invocation(root, index, agent) for index, agent in enumerate(agents)]
+            parents = [span.id for span in invocations]
+            spans += invocations
+        for index, agent in enumerate(agents):
+            spans += [
+                self._chat(parents[index], index, agent, number, call)
+                for number, call in enumerate(agent.calls)
+            ]
+        callers = {
+            call.call_id: index
+            for index, agent in enumerate(agents)
+            for node in agent.nodes
+            if node.sampled
+            for message in node.messages
+            for call in message.tool_calls
+            if call.call_id
+        }
+        for number, use in enumerate(content.tool_calls if content is not None else ()):
+            caller = callers.get(use.call_id)
+            spans.append(self._tool(root.id if caller is None else parents[caller], number, use))
+        return spans
+
+    def _root(self, content: EpisodeContent | None, agents: Sequence[StoredAgent]) -> Span:
+        head, figures = self._head, self._head.figures
+        agent = agents[0].name if len(agents) == 1 else self._run
+        outcome = figures.get("outcome") or ""
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": agent,
+            "gen_ai.conversation.id": head.id,
+            "gen_ai.request.model": self._model,
+            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for each in agents for call in each.calls),
+            "gen_ai.usage.output_tokens": figures.get("sampled_tokens"),
+            "gen_ai.input.messages": _messages([StoredMessage("user", head.question)]),
+            "gen_ai.output.messages": _messages([StoredMessage("assistant", content.answer)], "stop")
+            if content is not None
+            else None,
+            "openinference.span.kind": "AGENT",
+            "session.id": head.id,
+            "input.value": _cut(head.question),
+            "output.value": _cut(content.answer) if content is not None else None,
+            "aworld.run": self._run,
+            "aworld.episode": head.id,
+            "aworld.task": head.task,
+            "aworld.task.source": head.source,
+            "aworld.task.index": head.index,
+            "aworld.step": head.step,
+            "aworld.phase": head.phase,
+            "aworld.attempt": head.attempt,
+            "aworld.status": head.status,
+            "aworld.outcome": outcome,
+            "aworld.treatment": figures.get("treatment"),
+            "aworld.reward": figures.get("reward"),
+            "aworld.accuracy": figures.get("accuracy"),
+            "aworld.scorer": figures.get("scorer"),
+        }
+        if figures.get("reward") is not None:
+            attributes |= {
+                "gen_ai.evaluation.name": figures.get("scorer"),
+                "gen_ai.evaluation.score.value": figures["reward"],
+            }
+        error = None
+        if outcome != "answered":
+            attributes["error.type"] = outcome or head.status
+            error = str(figures.get("cause") or outcome or head.status)
+        ended = head.ended if head.ended is not None else head.began
+        began = min([head.began, *(call.began for each in agents for call in each.calls)])
+        return self._span(
+            f"invoke_agent {agent}", SpanKind.internal, "root", b"", began, ended, attributes, error
+        )
+
+    def _invocation(self, root: Span, index: int, agent: StoredAgent) -> Span:
+        calls = agent.calls
+        began = min((call.began for call in calls), default=root.began / 1e9)
+        ended = max((call.began + call.seconds for call in calls), default=began)
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": agent.name,
+            "gen_ai.conversation.id": self._head.id,
+            "gen_ai.request.model": self._model,
+            "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
+            "gen_ai.usage.output_tokens": sum(agent.nodes[call.node].token_count for call in calls),
+            "openinference.span.kind": "AGENT",
+            "session.id": self._head.id,
+        }
+        name = f"invoke_agent {agent.name}"
+        return self._span(name, SpanKind.internal, f"agent {index}", root.id, began, ended, attributes)
+
+    def _chat(self, parent: bytes, index: int, agent: StoredAgent, number: int, call: ModelCall) -> Span:
+        node = agent.nodes[call.node]
+        added, written = new_messages(agent, call.node), messages_of(agent, [call.node])
+        finish_reason = _FINISH_REASONS.get(call.finish_reason, call.finish_reason)
+        instructions = [message for message in added if message.role in ("system", "developer")]
+        others = [message for message in added if message not in instructions]
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": agent.name,
+            "gen_ai.conversation.id": self._head.id,
+            "gen_ai.request.model": self._model,
+            "gen_ai.response.model": self._model,
+            "gen_ai.request.temperature": call.temperature,
+            "gen_ai.request.top_p": call.top_p,
+            "gen_ai.request.top_k": call.top_k if call.top_k > 0 else None,
+            "gen_ai.request.max_tokens": call.max_tokens or None,
+            "gen_ai.response.finish_reasons": [call.finish_reason],
+            "gen_ai.usage.input_tokens": call.prompt_tokens,
+            "gen_ai.usage.output_tokens": node.token_count,
+            "gen_ai.system_instructions": json_text([_text_part(each.content) for each in instructions])
+            if instructions
+            else None,
+            "gen_ai.input.messages": _messages(others),
+            "gen_ai.output.messages": _messages(written, finish_reason),
+            # The tools are those of the conversation's first call, unless it says others.
+            "gen_ai.tool.definitions": self._tools(agent, number),
+            "openinference.span.kind": "LLM",
+            "session.id": self._head.id,
+            "llm.model_name": self._model,
+            "llm.token_count.prompt": call.prompt_tokens,
+            "llm.token_count.completion": node.token_count,
+            "llm.token_count.total": call.prompt_tokens + node.token_count,
+            **_openinference("llm.input_messages", added),
+            **_openinference("llm.output_messages", written),
+            "aworld.call": number,
+            "aworld.malformed": call.malformed,
+            "aworld.delivered": node.received,
+            "aworld.weights": node.versions[1] if node.versions else None,
+        }
+        return self._span(
+            f"chat {self._model}",
+            SpanKind.client,
+            f"call {index} {number}",
+            parent,
+            call.began,
+            call.began + call.seconds,
+            attributes,
+        )
+
+    def _tools(self, agent: StoredAgent, number: int) -> str | None:
+        digest = agent.calls[number].tools
+        if digest not in self._episode.tools or (number and agent.calls[number - 1].tools == digest):
+            return None
+        schemas = self._episode.tools[digest]
+        return json_text([{"type": "function", **_function(schema)} for schema in schemas])
+
+    def _tool(self, parent: bytes, number: int, use: ToolUse) -> Span:
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.conversation.id": self._head.id,
+            "gen_ai.tool.name": use.name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": use.call_id or None,
+            "gen_ai.tool.call.arguments": _cut(use.arguments),
+            "gen_ai.tool.call.result": _cut(use.result),
+            "openinference.span.kind": "TOOL",
+            "session.id": self._head.id,
+            "tool.name": use.name,
+            "input.value": _cut(use.arguments),
+            "output.value": _cut(use.result),
+            "aworld.tool.server": use.server or None,
+            "aworld.tool.replayed": use.replayed,
+            "error.type": "tool_error" if use.is_error else None,
+        }
+        return self._span(
+            f"execute_tool {use.name}",
+            SpanKind.internal,
+            f"tool {number}",
+            parent,
+            use.began,
+            use.began + use.seconds,
+            attributes,
+            _cut(use.result, 1_000) if use.is_error else None,
+        )
+
+    def _span(
+        self,
+        name: str,
+        kind: SpanKind,
+        place: str,
+        parent: bytes,
+        began: float,
+        ended: float,
+        attributes: Mapping[str, Any],
+        error: str | None = None,
+    ) -> Span:
+        span_id = hashlib.sha256(f"{self._head.id} {place}".encode()).digest()[:8]
+        begin = int(began * 1e9)
+        known = {key: value for key, value in attributes.items() if value is not None}
+        return Span(
+            name, kind, self._trace, span_id, parent, begin, max(begin, int(ended * 1e9)), known, error
+        )
+
+
+def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
+    """Messages in the form of the conventions' JSON schemas for inputs and outputs."""
+    values = []
+    for message in messages:
+        value: dict[str, Any] = {"role": message.role, "parts": _parts(message)}
+        if finish_reason is not None:
+            value["finish_reason"] = finish_reason
+        values.append(value)
+    return json_text(values)
+
+
+def _parts(message: StoredMessage) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        part = {"type": "tool_call_response", "response": _cut(message.content)}
+        return [part | ({"id": message.call_id} if message.call_id else {})]
+    parts: list[dict[str, Any]] = []
+    if message.reasoning:
+        parts.append({"type": "reasoning", "content": _cut(message.reasoning)})
+    if message.content:
+        parts.append(_text_part(message.content))
+    parts += [{"type": "image", "sha256": image.digest} for image in message.images]
+    parts += [
+        {
+            "type": "tool_call",
+            "id": call.call_id or None,
+            "name": call.name,
+            "arguments": _value(call.arguments),
+        }
+        for call in message.tool_calls
+    ]
+    return parts
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "content": _cut(text)}
+
+
+def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, Any]:
+    """Messages as OpenInference's flat attributes."""
+    flat: dict[str, Any] = {}
+    for number, message in enumerate(messages):
+        place = f"{prefix}.{number}.message"
+        content = (
+            f"{message.reasoning}\n\n{message.content}".strip() if message.reasoning else message.content
+        )
+        flat |= {f"{place}.role": message.role, f"{place}.content": _cut(content)}
+        if message.call_id:
+            flat[f"{place}.tool_call_id"] = message.call_id
+        if message.name:
+            flat[f"{place}.name"] = message.name
+        for index, call in enumerate(message.tool_calls):
+            of_call = f"{place}.tool_calls.{index}.tool_call"
+            flat[f"{of_call}.function.name"] = call.name
+            flat[f"{of_call}.function.arguments"] = _cut(call.arguments)
+            if call.call_id:
+                flat[f"{of_call}.id"] = call.call_id
+    return flat
+
+
+def _function(schema: Any) -> dict[str, Any]:
+    function = schema.get("function", schema) if isinstance(schema, dict) else {}
+    return function if isinstance(function, dict) else {}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text) if len(text) <= _MAX_TEXT_CHARS else _cut(text)
+    except (ValueError, RecursionError):
+        return _cut(text)
+
+
+def _cut(text: str, most: int = _MAX_TEXT_CHARS) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"

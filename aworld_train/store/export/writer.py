@@ -1,0 +1,68 @@
+"""Writes an export: every format has a writer of this form, which is given one episode after the other."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from aworld_train.store.export.conversations import ReadBlob
+from aworld_train.store.reading import StoredEpisode
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """What formats say of the run as a whole.
+
+    Attributes:
+        name: The run's name.
+        id: Its id in the store.
+        model: The name of its model; empty where it is unknown.
+        read_blob: Reads the file of an image by its digest.
+        version: The version of this package.
+        recipe: The unresolved recipe.
+    """
+
+    name: str
+    id: str
+    model: str
+    read_blob: ReadBlob = field(repr=False)
+    version: str = ""
+    recipe: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class ExportWriter(Protocol):
+    """Writes one file; ``add`` is called for each episode, then ``finish`` once."""
+
+    def add(self, episode: StoredEpisode) -> int:
+        """Write an episode, whose content is kept; returns the number of entries that it makes."""
+
+    def finish(self) -> None:
+        """Write what belongs to the end of the file."""
+
+    def abandon(self) -> None:
+        """Let go of what is open; the file is thrown away."""
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON (RFC 8259) in one line, by any notion of a line.
+
+    JSON has no NaN and no infinities: they become null.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False)
+    return text if text.isascii() else text.translate(_LINE_ENDS)
+
+
+# The ends of lines beside those that JSON escapes itself.
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
