@@ -39,6 +39,7 @@ CHAINS = {
         "tests/integration/test_gaia_broken.py",
     ),
     "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    "store": ("tests/e2e/test_store.py",),
     # Installs vLLM into an environment of its own.
     "vllm": ("tests/e2e/test_vllm.py",),
     # Jobs on clusters of this machine, and runs that are killed at every boundary.
