@@ -1,6 +1,7 @@
 """Reads the store of a run: lists of episodes, one episode with everything, tasks, and rows that were trained on."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,6 +286,80 @@ class Store:
         )
         with self._database.begin() as connection:
             return [TaskHead(**row) for row in connection.execute(query).mappings()]
+
+    def step_figures(self) -> list[dict[str, Any]]:
+        """By phase and step: number of episodes, and the means of their figures."""
+        columns = tables.episodes.c
+        means = ("reward", "accuracy", "turns", "tool_calls", "response_tokens", "sampled_tokens", "seconds")
+        query = (
+            select(
+                columns.phase,
+                columns.step,
+                func.count().label("episodes"),
+                func.count(columns.accuracy).label("measured"),
+                func.avg(columns.step - 1 - columns.weights_first).label("staleness"),
+                *(func.avg(columns[name]).label(name) for name in means),
+            )
+            .where(columns.run == self.place.run, columns.status != "superseded")
+            .group_by(columns.phase, columns.step)
+            .order_by(columns.step, columns.phase)
+        )
+        with self._database.begin() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def outcomes(self) -> list[tuple[str, int, str, int]]:
+        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still go on."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.phase, columns.step, columns.outcome, func.count())
+            .where(
+                columns.run == self.place.run, columns.status != "superseded", columns.outcome.is_not(None)
+            )
+            .group_by(columns.phase, columns.step, columns.outcome)
+            .order_by(columns.step, columns.phase, columns.outcome)
+        )
+        with self._database.begin() as connection:
+            return [(phase, step, outcome, n) for phase, step, outcome, n in connection.execute(query)]
+
+    def suspicions(self) -> dict[str, int]:
+        """The signs of reward hacking that episodes show, with the numbers of episodes."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.suspicions, func.count())
+            .where(
+                columns.run == self.place.run, columns.status != "superseded", columns.suspicions.is_not(None)
+            )
+            .group_by(columns.suspicions)
+        )
+        counts: Counter[str] = Counter()
+        with self._database.begin() as connection:
+            for names, count in connection.execute(query):
+                for name in names.strip(",").split(","):
+                    counts[name] += count
+        return dict(sorted(counts.items()))
+
+    def outline(self) -> list[tuple[str, str, int, str, float | None]]:
+        """Id, phase, step, outcome and accuracy of all episodes that have ended, in order of steps and ids."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.id, columns.phase, columns.step, columns.outcome, columns.accuracy)
+            .where(
+                columns.run == self.place.run, columns.status.in_(("ended", "lost")), columns.outcome.is_not(None)
+            )
+            .order_by(columns.step, columns.id)
+        )
+        with self._database.begin() as connection:
+            return [tuple(row) for row in connection.execute(query)]
+
+    def newest(self) -> tuple[int, float | None, float | None]:
+        """Number of episodes, and when the last one began and ended: what changes while a run goes on."""
+        columns = tables.episodes.c
+        query = select(func.count(), func.max(columns.began), func.max(columns.ended)).where(
+            columns.run == self.place.run
+        )
+        with self._database.begin() as connection:
+            count, began, ended = connection.execute(query).one()
+            return int(count), began, ended
 
     def tool_latencies(self) -> list[dict[str, Any]]:
         """By phase, step and tool: number of calls, errors, mean and longest seconds."""
