@@ -36,7 +36,7 @@ COMMANDS = (
     LazyCommand(
         "view",
         "aworld_train.cli.view:view",
-        "Show runs and their episodes in a browser, also while they go on: curves, conversations, tools, tokens, scores.",
+        "Show runs and their episodes in a browser: curves, conversations, tool calls, tokens, scores.",
     ),
     LazyCommand("env", "aworld_train.cli.env:app", "Start and stop tool environments."),
     LazyCommand("dataset", "aworld_train.cli.dataset:app", "Build, check and look at datasets of tasks."),

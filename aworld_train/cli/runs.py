@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aworld_train.cli.console import note, out, print_json
+from aworld_train.cli.runs_report import report
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
@@ -304,6 +305,9 @@ def reproduce(
     for change in changes:
         note(change)
     typer.echo(shlex.join(arguments))
+
+
+app.command("report")(report)
 
 
 def _folder(run: str, runs: Path) -> Path:

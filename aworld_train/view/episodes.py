@@ -58,14 +58,23 @@ def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[
     }
 
 
-_OF_LINE = ("branches", "branch_points", "format_misses", "undelivered", "retried", "look", "agents", "given_tokens")
+_OF_LINE = (
+    "branches",
+    "branch_points",
+    "format_misses",
+    "undelivered",
+    "retried",
+    "look",
+    "agents",
+    "given_tokens",
+)
 
 
 def tokens_json(episode: StoredEpisode, texts: "Mapping[int, str] | None" = None) -> dict[str, Any]:
     """The tokens of an episode: ids and log-probabilities by node, and how rows are made of them.
 
     Returns:
-        ``agents``: for each a list of nodes with ``ids``, ``logprobs`` (null for context) and ``count``; ``rows``: their
+        ``agents``: for each its nodes, with ``ids``, ``logprobs`` (null for context) and ``count``; ``rows``: their
         agent, path, own nodes, and advantages of the response's tokens; ``texts``: of each id, or null.
     """
     content = episode.content

@@ -14,7 +14,7 @@ from aworld_train.training.recorded_run import MANIFEST, METRICS, RECIPE, Record
 from aworld_train.training.summary import NAME as SUMMARY
 
 _MAX_STORES = 16
-_MAX_CACHED = 256
+_MAX_CACHED = 64
 _T = TypeVar("_T")
 
 
@@ -33,7 +33,8 @@ class RunsFolder:
         self.path = path
         self._lock = threading.Lock()
         self._stores: OrderedDict[str, Store] = OrderedDict()
-        self._cached: OrderedDict[tuple[str, ...], tuple[str, Any]] = OrderedDict()
+        self._making: dict[tuple[str, str], threading.Lock] = {}
+        self._cached: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
 
     def names(self) -> list[str]:
         """The names of the runs."""
@@ -97,19 +98,24 @@ class RunsFolder:
         return " ".join(parts)
 
     def cached(self, kind: str, name: str, make: Callable[[], _T]) -> _T:
-        """What ``make`` gives for a run, made again only after the run has changed."""
-        version, key = self.version(name), (kind, name)
+        """What ``make`` gives for a run, made again only after the run has changed, and once for all who wait."""
+        key = (kind, name)
         with self._lock:
-            found = self._cached.get(key)
-            if found is not None and found[0] == version:
-                self._cached.move_to_end(key)
-                value: _T = found[1]
-                return value
-        value = make()
-        with self._lock:
-            self._cached[key] = (version, value)
-            if len(self._cached) > _MAX_CACHED:
-                self._cached.popitem(last=False)
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            version = self.version(name)
+            with self._lock:
+                found = self._cached.get(key)
+                if found is not None and found[0] == version:
+                    self._cached.move_to_end(key)
+                    value: _T = found[1]
+                    return value
+            value = make()
+            with self._lock:
+                self._cached[key] = (version, value)
+                if len(self._cached) > _MAX_CACHED:
+                    oldest, _ = self._cached.popitem(last=False)
+                    self._making.pop(oldest, None)
         return value
 
     def close(self) -> None:

@@ -84,9 +84,7 @@ def comparison(runs: Sequence[RecordedRun]) -> dict[str, Any]:
         "runs": [overview(run) for run in runs],
         "differences": recipe_differences(runs),
         "series": {
-            name: lines
-            for name in names
-            if any(lines := [thinned(run.series(name)) for run in runs])
+            name: lines for name in names if any(lines := [thinned(run.series(name)) for run in runs])
         },
     }
 
@@ -100,7 +98,7 @@ def common_tasks(folder: RunsFolder, runs: Sequence[RecordedRun]) -> list[dict[s
             return []
         by_run.append({task.id: task for task in store.tasks()})
     shared = set(by_run[0]).intersection(*by_run[1:]) if by_run else set()
-    found = []
+    found: list[dict[str, Any]] = []
     for task in shared:
         heads = [tasks[task] for tasks in by_run]
         means = [head.mean_reward for head in heads if head.mean_reward is not None]
@@ -122,7 +120,12 @@ def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:
     accuracy, n = validation.get("accuracy"), validation.get("n")
     if accuracy is None:
         return None
-    return {"accuracy": accuracy, "n": n, "interval": interval(accuracy, n), "errors": validation.get("errors")}
+    return {
+        "accuracy": accuracy,
+        "n": n,
+        "interval": interval(accuracy, n),
+        "errors": validation.get("errors"),
+    }
 
 
 def _alarm(alarm: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -77,7 +78,11 @@ def one_run(folder: RunsFolder, parameters: _Parameters) -> Any:
         return {"facts": overview.facts(run), "curves": run_curves(run, store)}
 
     # The status is looked at each time: a process that is killed changes no file.
-    return {"run": overview.overview(run), **folder.cached("run", run.name, make), "has_store": store is not None}
+    return {
+        "run": overview.overview(run),
+        **folder.cached("run", run.name, make),
+        "has_store": store is not None,
+    }
 
 
 def series(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -97,16 +102,22 @@ def common(folder: RunsFolder, parameters: _Parameters) -> Any:
 
 def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     """A page of a run's episodes."""
-    store = _store(folder, _run(folder, parameters))
-    return {"episodes": episodes.episode_list(store, episode_filter(parameters))}
+    run = _run(folder, parameters)
+    store, wanted = _store(folder, run), episode_filter(parameters)
+    if not wanted.search.strip():
+        return {"episodes": episodes.episode_list(store, wanted)}
+    found = _found(folder, run, store, wanted)
+    heads = store.heads(found[wanted.offset : wanted.offset + wanted.limit])
+    return {"episodes": [episodes.head_json(head) for head in heads]}
 
 
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
     """The number of episodes that a filter leaves."""
     run = _run(folder, parameters)
     store, wanted = _store(folder, run), episode_filter(parameters)
-    key = f"count {wanted.superseded} {wanted.condition} / {wanted.search}"
-    return {"count": folder.cached(key, run.name, lambda: _count(store, wanted))}
+    if not wanted.search.strip():
+        return {"count": store.count(wanted.condition, superseded=wanted.superseded)}
+    return {"count": len(_found(folder, run, store, wanted))}
 
 
 def values(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -131,9 +142,7 @@ def tasks(folder: RunsFolder, parameters: _Parameters) -> Any:
 def task(folder: RunsFolder, parameters: _Parameters) -> Any:
     """A task's attempts across steps."""
     name = parameters.get("task", "")
-    wanted = EpisodeFilter(
-        f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS
-    )
+    wanted = EpisodeFilter(f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS)
     found = episodes.episode_list(_store(folder, _run(folder, parameters)), wanted)
     return {"task": name, "episodes": found}
 
@@ -258,5 +267,13 @@ def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -
     return name
 
 
-def _count(store: Store, wanted: EpisodeFilter) -> int:
-    return store.count(wanted.condition, search=wanted.search, superseded=wanted.superseded)
+def _found(folder: RunsFolder, run: RecordedRun, store: Store, wanted: EpisodeFilter) -> list[str]:
+    """The ids of all episodes that a search finds: it reads all texts, so a list, its count and its pages share it."""
+    of = replace(wanted, offset=0, limit=0)
+    return folder.cached(
+        f"search {of}",
+        run.name,
+        lambda: store.ids(
+            of.condition, search=of.search, superseded=of.superseded, sort=of.sort, descending=of.descending
+        ),
+    )

@@ -151,7 +151,9 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
         await web.TCPSite(runner, HOST, PREFERRED_PORT if port is None else port).start()
     except OSError as error:
         if port is not None:
-            raise UsageError(f"Port {port} cannot be listened on: {error.strerror}. Name another with --port.") from error
+            raise UsageError(
+                f"Port {port} cannot be used ({error.strerror}). Name another with --port."
+            ) from error
         await web.TCPSite(runner, HOST, 0).start()
     return int(runner.addresses[0][1])
 

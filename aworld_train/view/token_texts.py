@@ -27,7 +27,10 @@ def token_texts(run: RecordedRun, ids: Iterable[int]) -> tuple[dict[int, str] | 
     with _lock:
         tokenizer = _tokenizer(folder)
         if isinstance(tokenizer, str):
-            return None, f"The tokenizer in {folder} cannot be loaded ({tokenizer}), so tokens are shown as ids."
+            return (
+                None,
+                f"The tokenizer in {folder} cannot be loaded ({tokenizer}), so tokens are shown as ids.",
+            )
         return {token: _text(tokenizer, token) for token in ids}, ""
 
 

@@ -12,14 +12,15 @@ export function Chart({ title, lines, stacked = false, format = number, range = 
   const place = useRef(null);
   const key = JSON.stringify([lines, stacked]);
   useEffect(() => {
+    const element = place.current;
     let plot = null;
     const draw = () => {
       plot?.destroy();
-      plot = new uPlot(options(place.current, lines, stacked, format, range), columns(lines, stacked), place.current);
+      plot = new uPlot(options(element, lines, stacked, format, range), columns(lines, stacked), element);
     };
     draw();
-    const sizes = new ResizeObserver(() => plot.setSize({ width: place.current.clientWidth, height: HEIGHT }));
-    sizes.observe(place.current);
+    const sizes = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
+    sizes.observe(element);
     const scheme = matchMedia('(prefers-color-scheme: dark)');
     scheme.addEventListener('change', draw);
     return () => {
@@ -76,7 +77,7 @@ function options(element, lines, stacked, format, range) {
       width: stacked ? 1 : 1.75,
       fill: stacked ? `${stroke}a0` : undefined,
       spanGaps: true,
-      points: { show: !stacked && line.points.length < 40, size: 5 },
+      points: { show: !stacked && line.points.length < 40, size: 5, fill: colour('--card') },
       value: (plot, value, _, at) => format(stacked ? own.get(plot.data[0][at]) ?? null : value),
     });
     // The area of a line ends where the one below it begins.
@@ -84,7 +85,7 @@ function options(element, lines, stacked, format, range) {
     if (line.band) {
       bands.push({ series: [series.length, series.length + 1], fill: colour(`--band-${number % COLOURS}`) });
       for (const bound of ['high', 'low']) {
-        series.push({ label: `${line.label} ${bound}`, stroke: 'transparent', spanGaps: true, points: { show: false }, value: (_, value) => format(value) });
+        series.push({ label: `${line.label} ${bound}`, stroke: `${stroke}70`, width: 0.75, spanGaps: true, points: { show: line.points.length < 40, size: 3 }, value: (_, value) => format(value) });
       }
     }
   }
@@ -113,7 +114,7 @@ function spread(stacked) {
   return (_, low, high) => {
     if (!isNumber(low) || !isNumber(high)) return [0, 1];
     if (stacked) return [0, high || 1];
-    if (low === high) return [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
+    if (low === high) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
     const margin = 0.06 * (high - low);
     return [low >= 0 && low - margin < 0 ? 0 : low - margin, high + margin];
   };
