@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aworld_train.errors import UsageError
+from aworld_train.store.conditions import where
+from aworld_train.store.reading import SORTS
 
 PAGE_SIZE = 100
 _MAX_PAGE = 500
@@ -44,15 +46,16 @@ def episode_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
     ]
     if (free := parameters.get("where", "")).strip():
         # Read alone first, so that a mistake is reported as it was typed and a parenthesis cannot end the others.
-        from aworld_train.store.conditions import where
-
         where(free)
         tests.append(f"({free})")
+    sort = parameters.get("sort") or "began"
+    if sort not in SORTS:
+        raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
     return EpisodeFilter(
         " and ".join(tests),
         parameters.get("search", ""),
         parameters.get("superseded") == "1",
-        parameters.get("sort") or "began",
+        sort,
         parameters.get("order", "down") != "up",
         _count("offset", parameters.get("offset"), 0, _MAX_OFFSET),
         _count("limit", parameters.get("limit"), PAGE_SIZE, _MAX_PAGE),

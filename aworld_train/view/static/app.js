@@ -82,7 +82,7 @@ function key(event, setHelp) {
   else if (event.key === '/') document.querySelector('[data-search]')?.focus();
   else if (event.key === 'j' || event.key === 'k') step(event.key === 'j');
   else if (event.key === 'u') (document.querySelector('[data-list]') ?? [...document.querySelectorAll('.crumbs a')].at(-1))?.click();
-  else if (event.key === 'Enter' && event.target === document.body) document.querySelector('[data-row].current .question a, [data-row].current a')?.click();
+  else if (event.key === 'Enter' && event.target === document.body) (document.querySelector('.current .question a') ?? document.querySelector('.current a'))?.click();
   else return;
   event.preventDefault();
 }
@@ -97,6 +97,8 @@ function step(down) {
   const at = rows.findIndex((row) => row.classList.contains('current'));
   const next = rows[at < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, at + (down ? 1 : -1)))];
   rows[at]?.classList.remove('current');
+  // Enter opens the line, and not what was clicked before.
+  document.activeElement?.blur();
   next?.classList.add('current');
   next?.scrollIntoView({ block: 'nearest' });
 }

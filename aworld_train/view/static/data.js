@@ -54,17 +54,42 @@ export function useData(name, parameters, version = '') {
   // {data, error}: what was there stays while the same is read again.
   const key = name === null ? '' : `${name} ${JSON.stringify(parameters)}`;
   const [state, setState] = useState({ key: '', data: null, error: null });
-  useEffect(() => {
-    if (name === null) return undefined;
-    let over = false;
-    source.get(name, parameters).then(
-      (data) => over || setState({ key, data, error: null }),
-      (error) => over || setState((old) => ({ key, data: old.key === key ? old.data : null, error: error.message })),
-    );
-    return () => {
-      over = true;
+  const job = useRef(null);
+  const read = (own) => {
+    const began = performance.now();
+    const over = (result) => {
+      if (job.current !== own) return;
+      setState((old) => ({ key, data: old.key === key ? old.data : null, ...result }));
+      const wait = TOLERANCE * (performance.now() - began);
+      // What changed while it was read is read afterwards, and not while the server is busy with nothing else.
+      own.timer = setTimeout(() => {
+        own.busy = false;
+        if (own.again) restart(own);
+      }, own.again ? wait : 0);
     };
+    source.get(name, parameters).then((data) => over({ data, error: null }), (error) => over({ error: error.message }));
+  };
+  const restart = (own) => {
+    if (job.current !== own) return;
+    Object.assign(own, { busy: true, again: false });
+    read(own);
+  };
+  useEffect(() => {
+    if (name === null) return;
+    if (job.current?.key === key && job.current.busy) {
+      job.current.again = true;
+      return;
+    }
+    job.current = { key, busy: true, again: false, timer: 0 };
+    read(job.current);
   }, [key, version]);
+  useEffect(
+    () => () => {
+      clearTimeout(job.current?.timer);
+      job.current = null;
+    },
+    [],
+  );
   return state.key === key ? state : { key, data: null, error: null };
 }
 
