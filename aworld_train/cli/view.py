@@ -28,9 +28,9 @@ def view(
 ) -> None:
     """Show runs and their episodes in a browser: curves, conversations, tool calls, tokens, scores.
 
-    Also of runs that go on: the page follows them. The server listens on 127.0.0.1 only, and only reads. The address
-    has a token that works once, for one browser; from then on, addresses of the page can be kept and opened again
-    there. Ctrl-C ends it.
+    Also of runs that go on: the page follows them. The server listens on 127.0.0.1 only, and only reads; for another
+    machine's, forward its port (ssh -L 8642:127.0.0.1:8642 HOST). The address has a token that works once, for one
+    browser; from then on, addresses of the page can be kept and opened again there. Ctrl-C ends it.
 
     Examples:
 
@@ -38,7 +38,7 @@ def view(
 
         aworld-train view runs/quickstart
 
-        ssh -L 8642:127.0.0.1:8642 gpu-node aworld-train view --no-browser
+        aworld-train view --no-browser --port 8642
     """
     import asyncio
 

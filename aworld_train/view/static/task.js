@@ -17,7 +17,7 @@ export function TaskPage({ address }) {
   const choose = (key) => go(changed({ show: shown.includes(key) ? shown.filter((each) => each !== key) : [...shown, key].slice(-MOST) }), { replace: true });
   return div(
     h(Title, { run: runs[0], task }),
-    runs.map((run) => h(Attempts, { key: run, run, task, shown, choose })),
+    div({ class: 'attempts-of' }, runs.map((run) => h(Attempts, { key: run, run, task, shown, choose }))),
     shown.length ? div({ class: `beside of-${shown.length}` }, shown.map((key) => h(Attempt, { key, name: key, several: runs.length > 1 }))) : p({ class: 'dim' }, 'Choose up to three attempts to read them side by side.'),
   );
 }
