@@ -33,6 +33,11 @@ COMMANDS = (
         " time.",
     ),
     LazyCommand("runs", "aworld_train.cli.runs:app", "Look at runs, compare them, and make one again."),
+    LazyCommand(
+        "view",
+        "aworld_train.cli.view:view",
+        "Show runs and their episodes in a browser: curves, conversations, tool calls, tokens, scores.",
+    ),
     LazyCommand("env", "aworld_train.cli.env:app", "Start and stop tool environments."),
     LazyCommand("dataset", "aworld_train.cli.dataset:app", "Build, check and look at datasets of tasks."),
     LazyCommand("model", "aworld_train.cli.model:app", "Make models that need no download."),

@@ -11,6 +11,7 @@ import typer
 from aworld_train.cli import runs_episodes
 from aworld_train.cli.console import note, out, print_json
 from aworld_train.cli.runs_export import export_run
+from aworld_train.cli.runs_report import report
 
 if TYPE_CHECKING:
     from aworld_train.training.recorded_run import RecordedRun
@@ -312,6 +313,9 @@ def reproduce(
     for change in changes:
         note(change)
     typer.echo(shlex.join(arguments))
+
+
+app.command("report")(report)
 
 
 def _folder(run: str, runs: Path) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlalchemy import ColumnElement, and_, exists, false, func, not_, or_, select, true
+from sqlalchemy import ColumnElement, and_, false, func, not_, or_, select, true, tuple_
 
 from aworld_train.errors import UsageError, nearest
 from aworld_train.store import tables
@@ -88,11 +88,12 @@ def where(condition: str) -> ColumnElement[bool]:
 
 def searched(text: str) -> ColumnElement[bool]:
     """Whether an episode's texts, or its task's question, contain a text, in any case."""
-    own = select(tables.texts.c.episode).where(
-        tables.texts.c.episode == _episodes.id, tables.texts.c.text.contains(text.lower(), autoescape=True)
+    own = select(tables.texts.c.episode).where(tables.texts.c.text.contains(text.lower(), autoescape=True))
+    task = tables.tasks.alias("asked")
+    asked = select(task.c.run, task.c.id).where(
+        func.lower(task.c.question).contains(text.lower(), autoescape=True)
     )
-    question = func.lower(tables.tasks.c.question).contains(text.lower(), autoescape=True)
-    return or_(exists(own), question)
+    return or_(_episodes.id.in_(own), tuple_(_episodes.run, _episodes.task).in_(asked))
 
 
 class _Parser:
@@ -249,7 +250,7 @@ class _Parser:
     ) -> ColumnElement[bool]:
         """Whether any of an episode's calls is as told; with ``!=``, whether none is."""
         test = self._text(name, column, "=" if operator == "!=" else operator, value)
-        found = exists(select(table.c.episode).where(table.c.episode == _episodes.id, test, *more))
+        found = _episodes.id.in_(select(table.c.episode).where(test, *more))
         return not_(found) if operator == "!=" else found
 
     def _take(self, kind: str, text: str) -> bool:

@@ -27,6 +27,7 @@ _DATABASE = "episodes.db"
 _IDENTITY = "run.json"
 _BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10
+_READER_CACHE_KIB = 65_536
 _SCHEMA_LOCK = 7_310_201_117
 """Any number that other users of a PostgreSQL server do not take for an advisory lock."""
 
@@ -217,7 +218,9 @@ def _engine(place: StorePlace, read_only: bool) -> Engine:
     def configure(connection: Any, _: Any) -> None:
         cursor = connection.cursor()
         cursor.execute("PRAGMA foreign_keys=ON")
-        if not read_only:
+        if read_only:
+            cursor.execute(f"PRAGMA cache_size=-{_READER_CACHE_KIB}")
+        else:
             cursor.execute("PRAGMA journal_mode=WAL")
             cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.close()

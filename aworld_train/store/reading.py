@@ -1,6 +1,7 @@
 """Reads the store of a run: lists of episodes, one episode with everything, tasks, and rows that were trained on."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,8 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace as changed
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, Select, and_, func, select
 from sqlalchemy.engine import Connection
+from sqlalchemy.sql import visitors
 
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
@@ -181,9 +183,38 @@ class Store:
         Raises:
             UsageError: The condition cannot be read.
         """
-        query = self._joined(select(func.count())).where(*self._tests(condition, search, superseded))
+        query = self._matching(select(func.count()), self._tests(condition, search, superseded))
         with self._database.begin() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def ids(
+        self,
+        condition: str = "",
+        *,
+        search: str = "",
+        superseded: bool = False,
+        sort: str = "began",
+        descending: bool = False,
+    ) -> list[str]:
+        """The ids of the episodes that meet a condition and contain a text, in an order; see ``episodes``.
+
+        Raises:
+            UsageError: The condition cannot be read, or there is no such order.
+        """
+        query = self._matching(
+            select(tables.episodes.c.id), self._tests(condition, search, superseded), by_task=sort == "index"
+        ).order_by(*_order(sort, descending))
+        with self._database.begin() as connection:
+            return list(connection.execute(query).scalars())
+
+    def heads(self, ids: Sequence[str]) -> list[EpisodeHead]:
+        """The episodes with these ids, some hundreds at most, in their order."""
+        query = self._joined(_head_query()).where(
+            tables.episodes.c.run == self.place.run, tables.episodes.c.id.in_(ids)
+        )
+        with self._database.begin() as connection:
+            found = {head.id: head for head in (_head(dict(r)) for r in connection.execute(query).mappings())}
+        return [found[each] for each in ids if each in found]
 
     def episodes(
         self,
@@ -210,35 +241,22 @@ class Store:
         Raises:
             UsageError: The condition cannot be read, or there is no such order.
         """
-        if sort not in SORTS:
-            raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
-        column = SORTS[sort]
-        query = (
-            self._joined(_head_query())
-            .where(*self._tests(condition, search, superseded))
-            .order_by(
-                column.desc().nulls_last() if descending else column.asc().nulls_last(), tables.episodes.c.id
+        order = _order(sort, descending)
+        # What is sorted are ids: only the episodes of a page are read as a whole.
+        page = (
+            self._matching(
+                select(tables.episodes.c.id),
+                self._tests(condition, search, superseded),
+                by_task=sort == "index",
             )
+            .order_by(*order)
             .limit(limit)
             .offset(offset)
+            .subquery("page")
         )
+        query = self._joined(_head_query(), page).order_by(*order)
         with self._database.begin() as connection:
             return [_head(dict(row)) for row in connection.execute(query).mappings()]
-
-    def ids(self, condition: str = "") -> list[str]:
-        """The ids of all episodes that meet a condition, in the order in which they began.
-
-        Raises:
-            UsageError: The condition cannot be read.
-        """
-        columns = tables.episodes.c
-        query = (
-            self._joined(select(columns.id))
-            .where(*self._tests(condition, "", False))
-            .order_by(columns.began, columns.id)
-        )
-        with self._database.begin() as connection:
-            return list(connection.execute(query).scalars())
 
     def values(self, name: str) -> dict[str, int]:
         """The values that a text column of ``tables.episodes`` has, and tools' names as ``tool``, with their counts."""
@@ -279,6 +297,17 @@ class Store:
     def tasks(self, *, limit: int | None = None, offset: int = 0) -> list[TaskHead]:
         """The tasks with the figures of their episodes, in the order of the dataset."""
         task, episode = tables.tasks.c, tables.episodes.c
+        played = (
+            select(
+                episode.task,
+                func.count().label("episodes"),
+                func.avg(episode.reward).label("mean_reward"),
+                func.max(episode.step).label("last_step"),
+            )
+            .where(episode.run == self.place.run, episode.status != "superseded")
+            .group_by(episode.task)
+            .subquery("played")
+        )
         query = (
             select(
                 task.id,
@@ -287,19 +316,94 @@ class Store:
                 task.scorer,
                 task.question,
                 task.answer,
-                func.count(episode.id).label("episodes"),
-                func.avg(episode.reward).label("mean_reward"),
-                func.max(episode.step).label("last_step"),
+                played.c.episodes,
+                played.c.mean_reward,
+                played.c.last_step,
             )
-            .join(tables.episodes, and_(episode.run == task.run, episode.task == task.id))
-            .where(task.run == self.place.run, episode.status != "superseded")
-            .group_by(task.run, task.id)
-            .order_by(task.source, task.index)
+            .join(played, played.c.task == task.id)
+            .where(task.run == self.place.run)
+            .order_by(task.source, task.index, task.id)
             .limit(limit)
             .offset(offset)
         )
         with self._database.begin() as connection:
             return [TaskHead(**row) for row in connection.execute(query).mappings()]
+
+    def step_figures(self) -> list[dict[str, Any]]:
+        """By phase and step: number of episodes, and the means of their figures."""
+        columns = tables.episodes.c
+        means = ("reward", "accuracy", "turns", "tool_calls", "response_tokens", "sampled_tokens", "seconds")
+        query = (
+            select(
+                columns.phase,
+                columns.step,
+                func.count().label("episodes"),
+                func.count(columns.accuracy).label("measured"),
+                func.avg(columns.step - 1 - columns.weights_first).label("staleness"),
+                *(func.avg(columns[name]).label(name) for name in means),
+            )
+            .where(columns.run == self.place.run, columns.status != "superseded")
+            .group_by(columns.phase, columns.step)
+            .order_by(columns.step, columns.phase)
+        )
+        with self._database.begin() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def outcomes(self) -> list[tuple[str, int, str, int]]:
+        """Phase, step, outcome and number of episodes, in order of steps; without episodes that still go on."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.phase, columns.step, columns.outcome, func.count())
+            .where(
+                columns.run == self.place.run, columns.status != "superseded", columns.outcome.is_not(None)
+            )
+            .group_by(columns.phase, columns.step, columns.outcome)
+            .order_by(columns.step, columns.phase, columns.outcome)
+        )
+        with self._database.begin() as connection:
+            return [(phase, step, outcome, n) for phase, step, outcome, n in connection.execute(query)]
+
+    def suspicions(self) -> dict[str, int]:
+        """The signs of reward hacking that episodes show, with the numbers of episodes."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.suspicions, func.count())
+            .where(
+                columns.run == self.place.run, columns.status != "superseded", columns.suspicions.is_not(None)
+            )
+            .group_by(columns.suspicions)
+        )
+        counts: Counter[str] = Counter()
+        with self._database.begin() as connection:
+            for names, count in connection.execute(query):
+                for name in names.strip(",").split(","):
+                    counts[name] += count
+        return dict(sorted(counts.items()))
+
+    def outline(self) -> list[tuple[str, str, int, str, float | None]]:
+        """Id, phase, step, outcome and accuracy of all episodes that have ended, in order of steps and ids."""
+        columns = tables.episodes.c
+        query = (
+            select(columns.id, columns.phase, columns.step, columns.outcome, columns.accuracy)
+            .where(
+                columns.run == self.place.run,
+                columns.status.in_(("ended", "lost")),
+                columns.outcome.is_not(None),
+            )
+            .order_by(columns.step, columns.id)
+        )
+        with self._database.begin() as connection:
+            return [tuple(row) for row in connection.execute(query)]
+
+    def newest(self) -> tuple[int, float | None, float | None]:
+        """Number of episodes, and when the last one began and ended: what changes while a run goes on."""
+        columns = tables.episodes.c
+        query = select(func.count(), func.max(columns.began), func.max(columns.ended)).where(
+            columns.run == self.place.run
+        )
+        with self._database.begin() as connection:
+            count, began, ended = connection.execute(query).one()
+            return int(count), began, ended
 
     def tool_latencies(self) -> list[dict[str, Any]]:
         """By phase, step and tool: number of calls, errors, mean and longest seconds."""
@@ -424,11 +528,24 @@ class Store:
         schemas = {digest: self._database.blob(connection, digest) for digest in digests}
         return {digest: json.loads(data) for digest, data in schemas.items() if data is not None}
 
-    def _joined(self, query: Select[Any]) -> Select[Any]:
+    def _joined(self, query: Select[Any], page: FromClause | None = None) -> Select[Any]:
+        """A query over episodes and their tasks; with ``page`` only over those whose ids it has."""
         episode, task = tables.episodes.c, tables.tasks.c
+        own: FromClause = tables.episodes
+        if page is not None:
+            own = page.join(tables.episodes, episode.id == page.c.id)
         return query.select_from(
-            tables.episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
+            own.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
         )
+
+    def _matching(
+        self, query: Select[Any], tests: Sequence[ColumnElement[bool]], *, by_task: bool = False
+    ) -> Select[Any]:
+        """A query over the episodes that pass tests, joined with their tasks only where something needs these."""
+        by_task = by_task or any(
+            getattr(part, "table", None) is tables.tasks for test in tests for part in visitors.iterate(test)
+        )
+        return (self._joined(query) if by_task else query.select_from(tables.episodes)).where(*tests)
 
     def _tests(self, condition: str, search: str, superseded: bool) -> list[ColumnElement[bool]]:
         columns = tables.episodes.c
@@ -440,6 +557,23 @@ class Store:
         if search.strip():
             tests.append(searched(search.strip()))
         return tests
+
+
+def _order(sort: str, descending: bool) -> tuple[Any, Any]:
+    """An order, in which ids decide between equals.
+
+    Raises:
+        UsageError: There is no such order.
+    """
+    if sort not in SORTS:
+        raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
+    column, name = SORTS[sort], tables.episodes.c.id
+    if not column.nullable:
+        return (column.desc(), name.desc()) if descending else (column.asc(), name.asc())
+    # Where a figure is missing there is nothing to compare: at the end in both directions.
+    return (
+        (column.desc().nulls_last(), name.desc()) if descending else (column.asc().nulls_last(), name.asc())
+    )
 
 
 def _head_query(*, figures: bool = False) -> Select[Any]:

@@ -114,6 +114,36 @@ episodes = Table(
     Index("episodes_by_key", "run", "key"),
     Index("episodes_by_status", "run", "status"),
     Index("episodes_by_spans", "run", "spans_sent", "status"),
+    # What lists sort, filter and count by: these read it alone, in order of time, and none of the long rows.
+    Index(
+        "episodes_listed",
+        "run",
+        "began",
+        "id",
+        "status",
+        "step",
+        "phase",
+        "attempt",
+        "task",
+        "outcome",
+        "treatment",
+        "reward",
+        "accuracy",
+        "scorer",
+        "scoring",
+        "turns",
+        "tool_calls",
+        "tool_errors",
+        "response_tokens",
+        "sampled_tokens",
+        "seconds",
+        "weights_first",
+        "trained_step",
+        "advantage",
+        "suspicions",
+    ),
+    # For figures of tools by step.
+    Index("episodes_by_id", "id", "run", "status", "phase", "step"),
 )
 
 contents = Table(
@@ -159,7 +189,7 @@ tool_calls = Table(
     Column("seconds", Float, nullable=False),
     Column("is_error", Boolean, nullable=False),
     Column("replayed", Boolean, nullable=False),
-    Index("tool_calls_by_name", "name", "episode"),
+    Index("tool_calls_by_name", "name", "is_error", "episode", "seconds"),
 )
 
 rows = Table(

@@ -101,20 +101,33 @@ class RunStore:
 
 
 def open_run_store(run: RecordedRun) -> Store:
-    """The store of a recorded run, open for reading.
-
-    If no process works on the run, what a killed one has left is entered first.
+    """As ``find_run_store``, for what needs a store.
 
     Raises:
         UsageError: The run has no store.
         StoreFailure: Its database does not answer.
     """
-    database = run_database(run)
-    if database is None:
+    store = find_run_store(run)
+    if store is None:
         raise UsageError(
             f"The run {run.name} has no store: it was made with store.keep=off, by an earlier version, or it has not "
             "begun."
         )
+    return store
+
+
+def find_run_store(run: RecordedRun) -> Store | None:
+    """The store of a recorded run, open for reading; None where it has none.
+
+    If no process works on the run, what a killed one has left is entered first.
+
+    Raises:
+        UsageError: Its database is elsewhere, and the recipe does not say where.
+        StoreFailure: Its database does not answer.
+    """
+    database = run_database(run)
+    if database is None:
+        return None
     place = database.place
     database.close()
     return Store(place)

@@ -87,6 +87,8 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
         assert f"aworld_train/_recipes/{name}.yaml" in names
     assert "aworld_train/_recipes/agents/swarm.yaml" in names
     assert "aworld_train/launch/slurm/job.sbatch" in names
+    assert "aworld_train/view/static/index.html" in names
+    assert "aworld_train/view/static/vendor/LICENSE.preact.txt" in names
     assert "aworld_train/_docker/calculator-mcp-server/server.py" in names
     assert "aworld_train/_docker/gaia-mcp-server/gaia_tools/browser/page.js" in names
     assert "aworld_train/_docker/gaia-mcp-server/.env_template" in names

@@ -1,0 +1,125 @@
+"""The course of a run over its steps: what its metrics have, and what its episodes add."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aworld_train.evaluation.interval import wilson_interval
+from aworld_train.store.reading import Store
+from aworld_train.training.recorded_run import RecordedRun
+
+SHOWN = (
+    "reward",
+    "loss",
+    "kl",
+    "entropy",
+    "grad_norm",
+    "staleness",
+    "max_staleness",
+    "response_tokens",
+    "turns",
+    "seconds",
+    "tokens_per_second",
+)
+"""The figures of ``metrics.jsonl`` that a run's page shows without being asked."""
+_OF_EPISODES = ("reward", "turns", "response_tokens", "staleness")
+MAX_POINTS = 2_000
+"""The most points of a curve that are sent; of more, every n-th."""
+
+
+def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
+    """All that a run's page draws.
+
+    Returns:
+        ``series``: figures by name, each a list of [step, value]; ``validation``: accuracy with its 95 % interval;
+        ``outcomes``: the number of training episodes (of an evaluation: all) by outcome and step; ``tools``: calls,
+        errors, mean and longest seconds by tool and step; ``names``: all figures that ``metrics.jsonl`` has.
+    """
+    by_step = store.step_figures() if store else []
+    series = {name: points for name in SHOWN if (points := run.series(name))}
+    for name in _OF_EPISODES:
+        if name not in series:
+            points = [
+                (each["step"], float(each[name]))
+                for each in by_step
+                if each["phase"] == "train" and each[name] is not None
+            ]
+            if points:
+                series[name] = points
+    return {
+        "series": {name: thinned(points) for name, points in series.items()},
+        "validation": _validation(run, by_step),
+        "outcomes": _outcomes(run, store),
+        "tools": _tools(store),
+        "names": run.figure_names(),
+    }
+
+
+def thinned(points: Sequence[Any]) -> list[Any]:
+    """The points, of more than ``MAX_POINTS`` every n-th and the last."""
+    step = math.ceil(len(points) / MAX_POINTS)
+    return list(points) if step <= 1 else [*points[:-1:step], points[-1]]
+
+
+def interval(accuracy: Any, n: Any) -> tuple[float, float] | None:
+    """The 95 % interval of a measured accuracy; None where there is none."""
+    if not isinstance(accuracy, int | float) or not isinstance(n, int) or n <= 0 or not 0 <= accuracy <= 1:
+        return None
+    return wilson_interval(accuracy * n, n)
+
+
+def _validation(run: RecordedRun, by_step: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    counts = dict(run.series("val_n"))
+    points = [
+        (step, accuracy, int(counts[step]) if math.isfinite(counts.get(step, math.nan)) else None)
+        for step, accuracy in run.series("val_accuracy")
+    ]
+    if not points:
+        points = [
+            (each["step"], float(each["accuracy"]), int(each["measured"]))
+            for each in by_step
+            if each["phase"] in ("val", "eval") and each["accuracy"] is not None
+        ]
+    found = []
+    for step, accuracy, n in points:
+        low, high = interval(accuracy, n) or (None, None)
+        found.append({"step": step, "accuracy": accuracy, "n": n, "low": low, "high": high})
+    return thinned(found)
+
+
+def _outcomes(run: RecordedRun, store: Store | None) -> dict[str, list[tuple[int, int]]]:
+    counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in run.rows:
+        outcomes = row.get("outcomes")
+        for outcome, count in outcomes.items() if isinstance(outcomes, dict) else ():
+            if isinstance(count, int):
+                counts[str(outcome)].append((row["step"], count))
+    if not counts and store is not None:
+        stored = store.outcomes()
+        phases = {phase for phase, _, _, _ in stored}
+        for phase, step, outcome, count in stored:
+            if phase == "train" or "train" not in phases:
+                counts[outcome].append((step, count))
+    return {outcome: thinned(points) for outcome, points in sorted(counts.items())}
+
+
+def _tools(store: Store | None) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in store.tool_latencies() if store else ():
+        steps = found[row["tool"]]
+        if steps and steps[-1]["step"] == row["step"]:
+            # A step's training and validation are one point: the curve is of the tool, not of the model.
+            last, calls = steps[-1], steps[-1]["calls"] + row["calls"]
+            mean = (last["mean_seconds"] * last["calls"] + row["mean_seconds"] * row["calls"]) / calls
+            longest = max(last["max_seconds"], row["max_seconds"])
+            steps[-1] = {
+                "step": row["step"],
+                "calls": calls,
+                "errors": last["errors"] + row["errors"],
+                "mean_seconds": mean,
+                "max_seconds": longest,
+            }
+        else:
+            steps.append({name: value for name, value in row.items() if name not in ("phase", "tool")})
+    return {tool: thinned(points) for tool, points in found.items()}

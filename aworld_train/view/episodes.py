@@ -1,0 +1,219 @@
+"""Episodes as plain data: a list's rows, one with its conversations, and the tokens of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aworld_train.store.content import EpisodeContent, StoredAgent, StoredMessage, StoredNode, StoredScore
+from aworld_train.store.reading import EpisodeHead, RowUse, Store, StoredEpisode
+from aworld_train.view.filters import EpisodeFilter
+from aworld_train.view.plain import shortened
+
+MAX_CHARS = 200_000
+"""The longest text that is sent whole."""
+_QUESTION_CHARS = 300
+MAX_ATTEMPTS = 500
+"""The most attempts at one task that are shown."""
+
+
+def episode_list(store: Store, wanted: EpisodeFilter) -> list[dict[str, Any]]:
+    """The heads of the episodes of a page.
+
+    Raises:
+        UsageError: The condition cannot be read, or there is no such order.
+    """
+    heads = store.episodes(
+        wanted.condition,
+        search=wanted.search,
+        superseded=wanted.superseded,
+        sort=wanted.sort,
+        descending=wanted.descending,
+        limit=wanted.limit,
+        offset=wanted.offset,
+    )
+    return [head_json(head) for head in heads]
+
+
+def head_json(head: EpisodeHead) -> dict[str, Any]:
+    """An episode's figures, with the beginnings of long texts."""
+    plain = head.to_json()
+    for name in ("question", "correct_answer", "cause"):
+        if plain.get(name):
+            plain[name] = plain[name][:_QUESTION_CHARS]
+    return plain
+
+
+def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[str, Any]:
+    """An episode with everything but its tokens."""
+    content = episode.content
+    head = episode.head.to_json() | {"question": shortened(episode.head.question, max_chars)}
+    return {
+        "head": head,
+        "line": {key: value for key, value in episode.line.items() if key in _OF_LINE},
+        "content": None if content is None else _content(content, max_chars),
+        "rows": [
+            {name: getattr(use, name) for name in ("trained_step", "position", "masked_in", "advantage")}
+            for use in episode.rows
+        ],
+        "tools": dict(episode.tools),
+    }
+
+
+_OF_LINE = (
+    "branches",
+    "branch_points",
+    "format_misses",
+    "undelivered",
+    "retried",
+    "look",
+    "agents",
+    "given_tokens",
+)
+
+
+def tokens_json(episode: StoredEpisode, texts: "Mapping[int, str] | None" = None) -> dict[str, Any]:
+    """The tokens of an episode: ids and log-probabilities by node, and how rows are made of them.
+
+    Returns:
+        ``agents``: for each its nodes, with ``ids``, ``logprobs`` (null for context) and ``count``; ``rows``: their
+        agent, path, own nodes, and advantages of the response's tokens; ``texts``: of each id, or null.
+    """
+    content = episode.content
+    if content is None:
+        return {"agents": [], "rows": [], "texts": None}
+    agents = [
+        [
+            {
+                "ids": node.token_ids,
+                "logprobs": [round(value, 5) for value in node.token_logprobs] if node.sampled else None,
+                "count": node.token_count,
+            }
+            for node in agent.nodes
+        ]
+        for agent in content.agents
+    ]
+    return {"agents": agents, "rows": _token_rows(content, episode.rows), "texts": texts}
+
+
+def token_ids(episode: StoredEpisode) -> set[int]:
+    """All token ids of an episode."""
+    agents = episode.content.agents if episode.content else ()
+    return {token for agent in agents for node in agent.nodes for token in node.token_ids}
+
+
+def _token_rows(content: EpisodeContent, uses: Sequence[RowUse]) -> list[dict[str, Any]]:
+    rows = []
+    for number, row in enumerate(content.rows):
+        use = uses[number] if number < len(uses) else RowUse()
+        rows.append(
+            {
+                "agent": row.agent,
+                "path": row.path,
+                "own": row.own,
+                "prompt_tokens": row.prompt_tokens,
+                "trained_step": use.trained_step,
+                "advantage": use.advantage,
+                "advantages": list(use.advantages),
+            }
+        )
+    return rows
+
+
+def _content(content: EpisodeContent, max_chars: int) -> dict[str, Any]:
+    return {
+        "agents": [_agent(agent, max_chars) for agent in content.agents],
+        "tool_calls": [
+            {
+                "name": use.name,
+                "arguments": shortened(use.arguments, max_chars),
+                "result": shortened(use.result, max_chars),
+                "is_error": use.is_error,
+                "began": use.began,
+                "seconds": use.seconds,
+                "server": use.server,
+                "replayed": use.replayed,
+                "call_id": use.call_id,
+            }
+            for use in content.tool_calls
+        ],
+        "rows": [
+            {"agent": row.agent, "path": row.path, "own": row.own, "prompt_tokens": row.prompt_tokens}
+            for row in content.rows
+        ],
+        "score": None if content.score is None else _score(content.score, max_chars),
+        "answer": shortened(content.answer, max_chars),
+    }
+
+
+def _score(score: StoredScore, max_chars: int) -> dict[str, Any]:
+    return {
+        "score": score.score,
+        "scorer": score.scorer,
+        "outcome": score.outcome,
+        "extracted": None if score.extracted is None else shortened(score.extracted, max_chars),
+        "parts": dict(score.parts),
+        "steps": [shortened(step, max_chars) for step in score.steps],
+        "cause": score.cause,
+    }
+
+
+def _agent(agent: StoredAgent, max_chars: int) -> dict[str, Any]:
+    return {
+        "name": agent.name,
+        "nodes": [_node(node, max_chars) for node in agent.nodes],
+        "calls": [
+            {
+                name: getattr(call, name)
+                for name in (
+                    "node",
+                    "began",
+                    "seconds",
+                    "finish_reason",
+                    "malformed",
+                    "prompt_tokens",
+                    "temperature",
+                    "top_p",
+                    "top_k",
+                    "max_tokens",
+                    "tools",
+                    "misses",
+                )
+            }
+            for call in agent.calls
+        ],
+        "branches": [
+            {
+                name: getattr(branch, name)
+                for name in ("cause", "message", "role", "position", "recorded", "sent")
+            }
+            for branch in agent.branches
+        ],
+    }
+
+
+def _node(node: StoredNode, max_chars: int) -> dict[str, Any]:
+    return {
+        "parent": node.parent,
+        "messages": [_message(message, max_chars) for message in node.messages],
+        "tokens": node.token_count,
+        "sampled": node.sampled,
+        "ended": node.ended,
+        "stop": node.stop,
+        "received": node.received,
+        "versions": node.versions,
+        "redacted": node.redacted,
+    }
+
+
+def _message(message: StoredMessage, max_chars: int) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": shortened(message.content, max_chars),
+        "reasoning": shortened(message.reasoning, max_chars),
+        "tool_calls": [
+            {"name": call.name, "arguments": shortened(call.arguments, max_chars), "call_id": call.call_id}
+            for call in message.tool_calls
+        ],
+        "call_id": message.call_id,
+        "name": message.name,
+        "images": [image.digest for image in message.images],
+    }

@@ -1,0 +1,92 @@
+"""What a list of episodes is narrowed to: the parameters of an address as a condition on episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aworld_train.errors import UsageError
+from aworld_train.store.conditions import where
+from aworld_train.store.reading import SORTS
+
+PAGE_SIZE = 100
+_MAX_PAGE = 500
+_MAX_OFFSET = 10**9
+_EQUAL = ("phase", "outcome", "treatment", "status", "scorer", "tool", "suspicion", "task", "source")
+_BOUNDS = {"step_min": "step>=", "step_max": "step<=", "reward_min": "reward>=", "reward_max": "reward<="}
+
+
+@dataclass(frozen=True)
+class EpisodeFilter:
+    """Which episodes are listed, and in which order.
+
+    Attributes:
+        condition: See ``store.conditions``.
+        search: A text that they contain.
+        superseded: Also those that a resumed run has played again.
+    """
+
+    condition: str = ""
+    search: str = ""
+    superseded: bool = False
+    sort: str = "began"
+    descending: bool = True
+    offset: int = 0
+    limit: int = PAGE_SIZE
+
+
+def episode_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
+    """The filter that an address names.
+
+    Raises:
+        UsageError: A bound is no number, or a value cannot be written into a condition.
+    """
+    tests = [f"{name}={quoted(value)}" for name in _EQUAL if (value := parameters.get(name))]
+    tests += [f"step={_number('step', value)}" for value in [parameters.get("step")] if value]
+    tests += [
+        f"{test}{_number(name, value)}" for name, test in _BOUNDS.items() if (value := parameters.get(name))
+    ]
+    if (free := parameters.get("where", "")).strip():
+        # Read alone first, so that a mistake is reported as it was typed and a parenthesis cannot end the others.
+        where(free)
+        tests.append(f"({free})")
+    sort = parameters.get("sort") or "began"
+    if sort not in SORTS:
+        raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
+    return EpisodeFilter(
+        " and ".join(tests),
+        parameters.get("search", ""),
+        parameters.get("superseded") == "1",
+        sort,
+        parameters.get("order", "down") != "up",
+        _count("offset", parameters.get("offset"), 0, _MAX_OFFSET),
+        _count("limit", parameters.get("limit"), PAGE_SIZE, _MAX_PAGE),
+    )
+
+
+def quoted(value: str) -> str:
+    """A value as a condition has it.
+
+    Raises:
+        UsageError: It has both kinds of quotation marks, which a condition cannot hold.
+    """
+    for mark in ('"', "'"):
+        if mark not in value:
+            return f"{mark}{value}{mark}"
+    raise UsageError(f"A condition cannot compare with {value!r}, which has both kinds of quotation marks.")
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise UsageError(f"`{name}` is {value!r}, which is no number.") from None
+    if number != number or abs(number) == float("inf"):
+        raise UsageError(f"`{name}` is {value!r}, which is no finite number.")
+    return number
+
+
+def _count(name: str, value: str | None, default: int, most: int) -> int:
+    if not value:
+        return default
+    if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) > most:
+        raise UsageError(f"`{name}` is {value!r}; it must be a whole number from 0 to {most}.")
+    return int(value)

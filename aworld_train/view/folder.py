@@ -1,0 +1,134 @@
+"""The folder of runs that is looked at: its runs by name, with their stores, read again only when they changed."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.store.database import is_elsewhere, store_place
+from aworld_train.store.reading import Store
+from aworld_train.training.recorded_run import MANIFEST, METRICS, RECIPE, RecordedRun, open_run
+from aworld_train.training.run_store import find_run_store
+from aworld_train.training.summary import NAME as SUMMARY
+
+_MAX_STORES = 16
+_MAX_CACHED = 64
+_T = TypeVar("_T")
+
+
+class NoSuchRun(UsageError):
+    """The folder has no run of this name."""
+
+
+class RunsFolder:
+    """The runs below a folder.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._lock = threading.Lock()
+        self._stores: OrderedDict[str, Store] = OrderedDict()
+        self._making: dict[tuple[str, str], threading.Lock] = {}
+        self._cached: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
+
+    def names(self) -> list[str]:
+        """The names of the runs."""
+        try:
+            return sorted(entry.name for entry in self.path.iterdir() if (entry / RECIPE).is_file())
+        except OSError:
+            return []
+
+    def run(self, name: str) -> RecordedRun:
+        """A run by its name, which is that of a folder directly below this one.
+
+        Raises:
+            NoSuchRun: There is none.
+            UsageError: Its recipe cannot be read.
+        """
+        # What an address names is only ever compared with the names that are there.
+        if name not in self.names():
+            raise NoSuchRun(f"There is no run {name!r} in {self.path}.")
+        return open_run(str((self.path / name).absolute()), self.path)
+
+    def runs(self) -> Iterator[RecordedRun | tuple[str, str]]:
+        """All runs that can be read; of others the name and the reason."""
+        for name in self.names():
+            try:
+                yield self.run(name)
+            except AworldTrainError as error:
+                yield name, error.message
+
+    def store(self, run: RecordedRun) -> Store | None:
+        """The store of a run, open for reading; None where it has none (yet).
+
+        Raises:
+            UsageError: Its database is elsewhere, and the recipe does not say where.
+        """
+        key = str(run.path)
+        with self._lock:
+            if key in self._stores:
+                self._stores.move_to_end(key)
+                return self._stores[key]
+        store = find_run_store(run)
+        if store is None:
+            return None
+        with self._lock:
+            kept = self._stores.setdefault(key, store)
+            if len(self._stores) > _MAX_STORES:
+                # A query that still uses it keeps its own connection.
+                self._stores.popitem(last=False)[1].close()
+        return kept
+
+    def version(self, name: str) -> str:
+        """A text that changes whenever what is recorded of a run does."""
+        run = self.path / name
+        files = [run / each for each in (RECIPE, MANIFEST, METRICS, SUMMARY)]
+        parts = [_state(file) for file in files]
+        place = store_place(run)
+        if place is not None and is_elsewhere(place):
+            store = self.store(self.run(name))
+            parts.append(str(store.newest()) if store else "")
+        elif place is not None:
+            parts += [_state(place.file), _state(place.file.with_name(f"{place.file.name}-wal"))]
+        return " ".join(parts)
+
+    def cached(self, kind: str, name: str, make: Callable[[], _T]) -> _T:
+        """What ``make`` gives for a run, made again only after the run has changed, and once for all who wait."""
+        key = (kind, name)
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            version = self.version(name)
+            with self._lock:
+                found = self._cached.get(key)
+                if found is not None and found[0] == version:
+                    self._cached.move_to_end(key)
+                    value: _T = found[1]
+                    return value
+            value = make()
+            with self._lock:
+                self._cached[key] = (version, value)
+                if len(self._cached) > _MAX_CACHED:
+                    oldest, _ = self._cached.popitem(last=False)
+                    self._making.pop(oldest, None)
+        return value
+
+    def close(self) -> None:
+        """Close all stores."""
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()
+
+
+def _state(file: Path) -> str:
+    try:
+        status = file.stat()
+    except OSError:
+        return "-"
+    return f"{status.st_size}.{status.st_mtime_ns}.{status.st_ino}"

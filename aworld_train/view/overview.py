@@ -1,0 +1,141 @@
+"""Runs beside one another: what a list shows of each, and in what several differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aworld_train.training.recorded_run import RecordedRun, recipe_differences
+from aworld_train.view.curves import SHOWN, interval, thinned
+from aworld_train.view.folder import RunsFolder
+
+_SPARK_POINTS = 60
+_MAX_TASKS = 200
+
+
+def run_list(folder: RunsFolder) -> list[dict[str, Any]]:
+    """The runs, the one that began last first; of one that cannot be read the reason."""
+    found = []
+    for run in folder.runs():
+        if isinstance(run, RecordedRun):
+            found.append(overview(run))
+        else:
+            found.append({"name": run[0], "status": "unreadable", "error": run[1], "started": ""})
+    return sorted(found, key=lambda each: each["started"], reverse=True)
+
+
+def overview(run: RecordedRun) -> dict[str, Any]:
+    """What a list shows of a run."""
+    rewards = run.series("reward")
+    error = run.summary.get("error")
+    model = run.manifest.get("model")
+    section = run.recipe.get("model")
+    return {
+        "name": run.name,
+        "status": run.status,
+        "started": run.started,
+        "seconds": run.summary.get("seconds"),
+        "steps_done": run.summary.get("steps_done"),
+        "steps_planned": run.summary.get("steps_planned"),
+        "before": _accuracy(run.validation("before")),
+        "after": _accuracy(run.validation("after")),
+        "reward": rewards[-1][1] if rewards else None,
+        "rewards": _spark([value for _, value in rewards]),
+        "alarms": len(run.summary.get("alarms") or ()),
+        "error": error.get("message") if isinstance(error, dict) else None,
+        "model": (model.get("name") if isinstance(model, dict) else None)
+        or (section.get("path") if isinstance(section, dict) else None),
+        "has_store": (run.path / "store" / "run.json").is_file(),
+    }
+
+
+def facts(run: RecordedRun) -> dict[str, Any]:
+    """Where a run came from, and what became of it."""
+    attempts = run.manifest.get("attempts") or []
+    last: Mapping[str, Any] = attempts[-1] if attempts and isinstance(attempts[-1], dict) else {}
+    source = run.manifest.get("source") or {}
+    summary = run.summary
+    return {
+        "folder": str(run.path),
+        "command": last.get("command"),
+        "host": last.get("host"),
+        "gpus": last.get("gpus"),
+        "attempts": len(attempts),
+        "code": source.get("commit"),
+        "branch": source.get("branch"),
+        "changed_files": source.get("changed_files"),
+        "checkpoint": summary.get("checkpoint"),
+        "episodes": summary.get("episodes"),
+        "trained_episodes": summary.get("trained_episodes"),
+        "tool_calls": summary.get("tool_calls"),
+        "tool_errors": summary.get("tool_errors"),
+        "outcomes": summary.get("outcomes"),
+        "suspicions": summary.get("suspicions"),
+        "unscored": summary.get("unscored"),
+        "environment_losses": summary.get("environment_losses"),
+        "restarts": summary.get("restarts"),
+        "remark": summary.get("remark"),
+        "alarms": [_alarm(alarm) for alarm in summary.get("alarms") or ()],
+    }
+
+
+def comparison(runs: Sequence[RecordedRun]) -> dict[str, Any]:
+    """Several runs: their results, curves, and the recipe's keys in which they differ."""
+    names = [*SHOWN, "val_accuracy"]
+    return {
+        "runs": [overview(run) for run in runs],
+        "differences": recipe_differences(runs),
+        "series": {
+            name: lines for name in names if any(lines := [thinned(run.series(name)) for run in runs])
+        },
+    }
+
+
+def common_tasks(folder: RunsFolder, runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
+    """The tasks that all runs have episodes of, those first whose mean rewards differ most."""
+    by_run = []
+    for run in runs:
+        store = folder.store(run)
+        if store is None:
+            return []
+        by_run.append({task.id: task for task in store.tasks()})
+    shared = set(by_run[0]).intersection(*by_run[1:]) if by_run else set()
+    found: list[dict[str, Any]] = []
+    for task in shared:
+        heads = [tasks[task] for tasks in by_run]
+        means = [head.mean_reward for head in heads if head.mean_reward is not None]
+        found.append(
+            {
+                "id": task,
+                "index": heads[0].index,
+                "source": heads[0].source,
+                "question": heads[0].question[:300],
+                "rewards": [head.mean_reward for head in heads],
+                "episodes": [head.episodes for head in heads],
+                "spread": max(means) - min(means) if means else 0.0,
+            }
+        )
+    return sorted(found, key=lambda each: (-each["spread"], each["index"], each["id"]))[:_MAX_TASKS]
+
+
+def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:
+    accuracy, n = validation.get("accuracy"), validation.get("n")
+    if accuracy is None:
+        return None
+    return {
+        "accuracy": accuracy,
+        "n": n,
+        "interval": interval(accuracy, n),
+        "errors": validation.get("errors"),
+    }
+
+
+def _alarm(alarm: Any) -> dict[str, Any]:
+    return dict(alarm) if isinstance(alarm, dict) else {"text": str(alarm)}
+
+
+def _spark(values: Sequence[float]) -> list[float]:
+    """At most ``_SPARK_POINTS`` values; of more, each is the mean of its part."""
+    if len(values) <= _SPARK_POINTS:
+        return list(values)
+    bounds = [round(i * len(values) / _SPARK_POINTS) for i in range(_SPARK_POINTS + 1)]
+    parts = [values[bounds[i] : bounds[i + 1]] for i in range(_SPARK_POINTS)]
+    return [sum(part) / len(part) for part in parts]

@@ -1,0 +1,279 @@
+"""The data behind the page: each address below ``/api/`` is one query, run in a thread, answered as JSON.
+
+What an address asks wrongly is answered with 400 and the sentence that the command line would print; a run, an episode
+or an image that is not there with 404; a database that does not answer now with 503.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+from multidict import MultiMapping
+
+from aworld_train.errors import AworldTrainError, UsageError
+from aworld_train.masking import mask
+from aworld_train.store.database import StoreUnreachable
+from aworld_train.store.reading import SORTS, Store
+from aworld_train.training.recorded_run import RecordedRun
+from aworld_train.view import episodes, overview
+from aworld_train.view.curves import run_curves, thinned
+from aworld_train.view.filters import EpisodeFilter, episode_filter, quoted
+from aworld_train.view.folder import NoSuchRun, RunsFolder
+from aworld_train.view.plain import to_json
+from aworld_train.view.token_texts import token_texts
+
+FOLDER = web.AppKey("folder", RunsFolder)
+_SLOTS = web.AppKey("slots", asyncio.Semaphore)
+_MAX_QUERIES = 4
+"""Queries that run at once; others wait for them."""
+_MAX_COMPARED = 12
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_VALUES = ("phase", "outcome", "treatment", "status", "scorer", "tool")
+_Parameters = MultiMapping[str]
+_Query = Callable[[RunsFolder, _Parameters], Any]
+
+
+class NotFound(UsageError):
+    """What an address names is not there."""
+
+
+def add_routes(app: web.Application, folder: RunsFolder) -> None:
+    """Add the addresses below ``/api/``."""
+    app[FOLDER] = folder
+    app[_SLOTS] = asyncio.Semaphore(_MAX_QUERIES)
+    for name, query in QUERIES.items():
+        app.router.add_get(f"/api/{name}", _handler(query), allow_head=False)
+    app.router.add_get("/api/image", image, allow_head=False)
+
+
+def runs(folder: RunsFolder, _: _Parameters) -> Any:
+    """All runs."""
+    return {"folder": str(folder.path), "runs": overview.run_list(folder)}
+
+
+def version(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """A text that changes when the runs do that are named; without a name, when any does."""
+    names = parameters.getall("run", []) or folder.names()
+    known = set(folder.names())
+    text = "\n".join(f"{name} {folder.version(name) if name in known else ''}" for name in names)
+    return {"version": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]}
+
+
+def one_run(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """A run with its curves."""
+    run = _run(folder, parameters)
+    store = folder.store(run)
+
+    def make() -> dict[str, Any]:
+        return {"facts": overview.facts(run), "curves": run_curves(run, store)}
+
+    # The status is looked at each time: a process that is killed changes no file.
+    return {
+        "run": overview.overview(run),
+        **folder.cached("run", run.name, make),
+        "has_store": store is not None,
+    }
+
+
+def series(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """One figure of a run over its steps."""
+    return {"points": thinned(_run(folder, parameters).series(parameters.get("name", "")))}
+
+
+def compare(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """Several runs beside one another."""
+    return overview.comparison(_runs(folder, parameters))
+
+
+def common(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """The tasks that several runs have in common."""
+    return {"tasks": overview.common_tasks(folder, _runs(folder, parameters))}
+
+
+def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """A page of a run's episodes."""
+    run = _run(folder, parameters)
+    store, wanted = _store(folder, run), episode_filter(parameters)
+    if not wanted.search.strip():
+        return {"episodes": episodes.episode_list(store, wanted)}
+    found = _found(folder, run, store, wanted)
+    heads = store.heads(found[wanted.offset : wanted.offset + wanted.limit])
+    return {"episodes": [episodes.head_json(head) for head in heads]}
+
+
+def count(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """The number of episodes that a filter leaves."""
+    run = _run(folder, parameters)
+    store, wanted = _store(folder, run), episode_filter(parameters)
+    if not wanted.search.strip():
+        return {"count": store.count(wanted.condition, superseded=wanted.superseded)}
+    return {"count": len(_found(folder, run, store, wanted))}
+
+
+def values(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """What a run's episodes can be filtered by."""
+    run = _run(folder, parameters)
+    store = _store(folder, run)
+
+    def make() -> dict[str, Any]:
+        found: dict[str, Any] = {name: store.values(name) for name in _VALUES}
+        return found | {"suspicion": store.suspicions(), "steps": store.steps(), "sorts": list(SORTS)}
+
+    return folder.cached("values", run.name, make)
+
+
+def tasks(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """A page of a run's tasks."""
+    wanted = episode_filter(parameters)
+    found = _store(folder, _run(folder, parameters)).tasks(limit=wanted.limit, offset=wanted.offset)
+    return {"tasks": [vars(task) | {"question": task.question[:300]} for task in found]}
+
+
+def task(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """A task's attempts across steps."""
+    name = parameters.get("task", "")
+    wanted = EpisodeFilter(f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS)
+    found = episodes.episode_list(_store(folder, _run(folder, parameters)), wanted)
+    return {"task": name, "episodes": found}
+
+
+def one_episode(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """An episode with everything but its tokens."""
+    run = _run(folder, parameters)
+    return episodes.episode_json(_store(folder, run).episode(_episode_id(folder, run, parameters)))
+
+
+def tokens(folder: RunsFolder, parameters: _Parameters) -> Any:
+    """The tokens of an episode."""
+    run = _run(folder, parameters)
+    episode = _store(folder, run).episode(_episode_id(folder, run, parameters))
+    texts, why = token_texts(run, episodes.token_ids(episode))
+    return episodes.tokens_json(episode, texts) | {"note": why}
+
+
+QUERIES: Mapping[str, _Query] = {
+    "runs": runs,
+    "version": version,
+    "run": one_run,
+    "series": series,
+    "compare": compare,
+    "common": common,
+    "episodes": list_episodes,
+    "count": count,
+    "values": values,
+    "tasks": tasks,
+    "task": task,
+    "episode": one_episode,
+    "tokens": tokens,
+}
+
+
+async def image(request: web.Request) -> web.Response:
+    """An image of an episode; its type is read from its bytes, and anything else is no image."""
+    parameters, folder = request.query, request.app[FOLDER]
+
+    def read() -> bytes:
+        digest = parameters.get("digest", "")
+        if not _DIGEST.fullmatch(digest):
+            raise UsageError("`digest` must be a SHA-256 in lower case.")
+        data = _store(folder, _run(folder, parameters)).blob(digest)
+        if data is None or image_type(data) is None:
+            raise NotFound("There is no such image.")
+        return data
+
+    data = await _answer(request, read)
+    if isinstance(data, web.Response):
+        return data
+    return web.Response(body=data, content_type=str(image_type(data)))
+
+
+def image_type(data: bytes) -> str | None:
+    """The media type of an image that browsers show without running anything; None for all else, SVG included."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for begin, kind in _IMAGES if data.startswith(begin)), None)
+
+
+def _handler(query: _Query) -> Any:
+    async def handle(request: web.Request) -> web.Response:
+        folder, parameters = request.app[FOLDER], request.query
+        result = await _answer(request, lambda: to_json(query(folder, parameters)))
+        if isinstance(result, web.Response):
+            return result
+        etag = hashlib.sha256(result.encode()).hexdigest()[:32]
+        if any(each.value in (etag, "*") for each in request.if_none_match or ()):
+            return web.Response(status=304, headers={"ETag": f'"{etag}"'})
+        return web.Response(text=result, content_type="application/json", headers={"ETag": f'"{etag}"'})
+
+    return handle
+
+
+async def _answer(request: web.Request, query: Callable[[], Any]) -> Any:
+    """What a query returns, run in a thread; for one that fails, the response that says why."""
+    async with request.app[_SLOTS]:
+        try:
+            return await asyncio.to_thread(query)
+        except (NoSuchRun, NotFound) as error:
+            return failure(404, error.kind, error.message)
+        except AworldTrainError as error:
+            return failure(400, error.kind, error.message)
+        except StoreUnreachable as error:
+            return failure(503, "store", f"The store's database does not answer: {mask(str(error))}.")
+
+
+def failure(status: int, kind: str, message: str) -> web.Response:
+    """An error as JSON."""
+    text = to_json({"error": {"kind": kind, "message": message}})
+    return web.Response(status=status, text=text, content_type="application/json")
+
+
+def _run(folder: RunsFolder, parameters: _Parameters) -> RecordedRun:
+    return folder.run(parameters.get("run", ""))
+
+
+def _runs(folder: RunsFolder, parameters: _Parameters) -> list[RecordedRun]:
+    names = list(dict.fromkeys(parameters.getall("run", [])))
+    if not 1 <= len(names) <= _MAX_COMPARED:
+        raise UsageError(f"From 1 to {_MAX_COMPARED} runs can be compared, not {len(names)}.")
+    return [folder.run(name) for name in names]
+
+
+def _store(folder: RunsFolder, run: RecordedRun) -> Store:
+    store = folder.store(run)
+    if store is None:
+        raise NotFound(f"The run {run.name} has no store of episodes.")
+    return store
+
+
+def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -> str:
+    """The id of the episode that an address names.
+
+    Raises:
+        NotFound: There is none, or there are several whose ids begin so.
+    """
+    name = parameters.get("episode", "")
+    if not name or _store(folder, run).count(f"id={quoted(name)}", superseded=True) != 1:
+        raise NotFound(f"There is no episode {name!r} in {run.name}.")
+    return name
+
+
+def _found(folder: RunsFolder, run: RecordedRun, store: Store, wanted: EpisodeFilter) -> list[str]:
+    """The ids of all episodes that a search finds: it reads all texts, so a list, its count and its pages share it."""
+    of = replace(wanted, offset=0, limit=0)
+    return folder.cached(
+        f"search {of}",
+        run.name,
+        lambda: store.ids(
+            of.condition, search=of.search, superseded=of.superseded, sort=of.sort, descending=of.descending
+        ),
+    )

@@ -1,0 +1,169 @@
+"""The server of the page: on the loopback address, for one browser, reading only.
+
+Four things stand between it and other pages, users and machines: it listens on 127.0.0.1; data are given only to the
+cookie that the one-time token was exchanged for; a Host header of another name (DNS rebinding) and a request that
+another site's page makes are refused; and the page's policy lets it run and load nothing but this package's files.
+The files of the page itself hold no data and need no cookie, so that an address can be opened from anywhere.
+"""
+
+import asyncio
+import contextlib
+import mimetypes
+from collections.abc import AsyncIterator, Mapping
+from importlib import resources
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from aworld_train.errors import UsageError
+from aworld_train.view.folder import RunsFolder
+from aworld_train.view.routes import add_routes, failure
+from aworld_train.view.session import BrowserSession
+
+HOST = "127.0.0.1"
+PREFERRED_PORT = 8642
+"""The port that is taken if it is free, so that addresses stay the same."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HOST_NAMES = (HOST, "localhost", "::1")
+_OWN_SITE = ("same-origin", "none")
+_SECONDS_TO_END = 2.0
+
+
+class PageServer:
+    """The page's application.
+
+    Args:
+        runs: The folder of runs.
+    """
+
+    def __init__(self, runs: Path):
+        self.session = BrowserSession()
+        self.folder = RunsFolder(runs)
+        self.port = 0
+        self._files = static_files()
+
+    def application(self) -> web.Application:
+        """All addresses, behind the checks."""
+        app = web.Application(middlewares=[self._checks])
+        app.router.add_get("/", self.page, allow_head=False)
+        app.router.add_get("/static/{name:.+}", self.file, allow_head=False)
+        add_routes(app, self.folder)
+        app.on_response_prepare.append(_add_headers)
+        return app
+
+    @contextlib.asynccontextmanager
+    async def running(self, port: int | None = None) -> AsyncIterator[str]:
+        """Serve; gives the address with the token, which works once.
+
+        Args:
+            port: Where to listen; None for ``PREFERRED_PORT``, or any if that is taken; 0 for any.
+
+        Raises:
+            UsageError: The port is taken.
+        """
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_SECONDS_TO_END)
+        await runner.setup()
+        try:
+            self.port = await _listen(runner, port)
+            yield f"http://{HOST}:{self.port}/?token={self.session.token}"
+        finally:
+            await runner.cleanup()
+            await asyncio.to_thread(self.folder.close)
+
+    async def page(self, request: web.Request) -> web.Response:
+        """The page; the token is exchanged for the cookie first."""
+        if "token" not in request.query:
+            return _file("index.html", self._files["index.html"])
+        rest = request.rel_url.without_query_params("token")
+        response = web.Response(status=303, headers={"Location": f"/?{rest.query_string}".rstrip("?")})
+        cookie = self.session.redeem(request.query["token"])
+        if cookie is not None:
+            response.set_cookie(self._cookie_name, cookie, path="/", httponly=True, samesite="Strict")
+        elif not self._knows(request):
+            text = "This address has been used, or is of another start. Start `aworld-train view` again.\n"
+            return web.Response(status=403, text=text)
+        return response
+
+    async def file(self, request: web.Request) -> web.Response:
+        """A file of the page."""
+        name = request.match_info["name"]
+        data = self._files.get(name)
+        return failure(404, "usage", "There is no such file.") if data is None else _file(name, data)
+
+    @property
+    def _cookie_name(self) -> str:
+        # Cookies do not distinguish ports.
+        return f"aworld-train-view-{self.port}"
+
+    def _knows(self, request: web.Request) -> bool:
+        return self.session.knows(request.cookies.get(self._cookie_name, ""))
+
+    @web.middleware
+    async def _checks(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if _host_name(request.headers.get("Host", "")) not in _HOST_NAMES:
+            return failure(421, "usage", "This server answers to 127.0.0.1 and localhost only.")
+        if request.method != "GET":
+            return failure(405, "usage", "This server only answers GET.")
+        if request.path.startswith("/api/"):
+            if request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITE:
+                return failure(403, "usage", "Pages of other sites are not answered.")
+            if not self._knows(request):
+                return failure(401, "usage", "Open the address that `aworld-train view` printed, once.")
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            return failure(404, "usage", "There is no such address.")
+
+
+def static_files() -> dict[str, bytes]:
+    """The files of the page by their paths, such as ``main.js`` and ``vendor/preact.js``."""
+    folder = resources.files("aworld_train.view") / "static"
+    found = {}
+    for entry in folder.iterdir():
+        if entry.is_file():
+            found[entry.name] = entry.read_bytes()
+        elif entry.name == "vendor":
+            found |= {f"vendor/{each.name}": each.read_bytes() for each in entry.iterdir() if each.is_file()}
+    return found
+
+
+def _file(name: str, data: bytes) -> web.Response:
+    kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0] or "text/plain"
+    return web.Response(body=data, content_type=kind, charset="utf-8")
+
+
+async def _listen(runner: web.AppRunner, port: int | None) -> int:
+    try:
+        await web.TCPSite(runner, HOST, PREFERRED_PORT if port is None else port).start()
+    except OSError as error:
+        if port is not None:
+            raise UsageError(
+                f"Port {port} cannot be used ({error.strerror}). Name another with --port."
+            ) from error
+        await web.TCPSite(runner, HOST, 0).start()
+    return int(runner.addresses[0][1])
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)

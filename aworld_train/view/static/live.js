@@ -1,0 +1,6 @@
+// The page of the server.
+import { start } from './app.js';
+import { serverSource, setSource } from './data.js';
+
+setSource(serverSource());
+start();

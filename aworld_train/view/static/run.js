@@ -1,0 +1,179 @@
+// One run: its curves, episodes, tasks, and where it came from.
+import { h } from './vendor/preact.js';
+import { useState } from './vendor/hooks.js';
+import { a, div, h1, h2, label, li, option, p, section, select, small, span, table, tbody, td, th, thead, tr, ul } from './elements.js';
+import { Link, addressOf } from './address.js';
+import { isLive, reportFacts, useData, usePages, useVersion } from './data.js';
+import { Chart } from './charts.js';
+import { Episodes } from './episodes.js';
+import { accuracy, duration, number, percent } from './format.js';
+import { Badge, Facts, Failure, Tabs, Waiting, counts } from './parts.js';
+import { title } from './runs.js';
+
+const VIEWS = ['curves', 'episodes', 'tasks', 'about'];
+
+export function RunPage({ address }) {
+  const name = address.get('run');
+  const view = address.get('view') ?? 'curves';
+  const version = useVersion([name]);
+  const { data, error } = usePages('run', { run: name }, version);
+  if (error) return h(Failure, { message: error });
+  if (!data) return h(Waiting);
+  const { run, facts } = data;
+  const shown = VIEWS.filter((each) => each === 'curves' || each === 'about' || (data.has_store && (each !== 'tasks' || isLive())));
+  return div(
+    div(
+      { class: 'head' },
+      h1({ dir: 'auto' }, run.name),
+      h(Badge, { kind: run.status }),
+      small({ class: 'dim' }, [run.steps_planned ? `step ${number(run.steps_done)} of ${number(run.steps_planned)}` : '', run.seconds ? duration(run.seconds) : ''].filter(Boolean).join(' · ')),
+      h(
+        Tabs,
+        null,
+        shown.map((each) => h(Link, { key: each, to: { run: name, view: each === 'curves' ? null : each }, role: 'tab', 'aria-selected': String(each === view) }, each)),
+      ),
+    ),
+    (view === 'curves' || view === 'about') && h(Alarms, { alarms: facts.alarms, error: run.error }),
+    view === 'curves' && h(Curves, { name, data, version }),
+    view === 'episodes' && (data.has_store ? h(Episodes, { address, version }) : h(NoStore)),
+    view === 'tasks' && h(Tasks, { name, version, page: Number(address.get('page') ?? 0) }),
+    view === 'about' && h(About, { run, facts }),
+  );
+}
+
+function NoStore() {
+  return p({ class: 'dim' }, 'This run keeps no episodes: it was made with store.keep=off, by an earlier version, or it has not begun.');
+}
+
+function Alarms({ alarms, error }) {
+  if (!alarms.length && !error) return null;
+  return ul(
+    { class: 'alarms' },
+    error && li({ dir: 'auto' }, error),
+    alarms.map((alarm, i) => li({ key: i, dir: 'auto' }, alarm.step === undefined ? '' : span({ class: 'dim' }, `step ${alarm.step} · `), alarm.text)),
+  );
+}
+
+function Curves({ name, data, version }) {
+  const { series, validation, outcomes, tools, names } = data.curves;
+  const line = (key, label) => ({ label: label ?? key, points: series[key] ?? [] });
+  const staleness = ['staleness', 'max_staleness'].filter((key) => series[key]);
+  const own = ['reward', 'staleness', 'max_staleness', 'loss', 'kl'];
+  const others = Object.keys(series).filter((key) => !own.includes(key));
+  return div(
+    h(Results, { data }),
+    div(
+      { class: 'charts' },
+      series.reward && h(Chart, { title: 'Reward', lines: [line('reward')] }),
+      validation.length > 0 &&
+        h(Chart, {
+          title: 'Validation accuracy, 95 % interval',
+          lines: [{ label: 'accuracy', points: validation.map((each) => [each.step, each.accuracy]), band: validation.filter((each) => each.low !== null).map((each) => [each.step, each.low, each.high]) }],
+          format: percent,
+        }),
+      Object.keys(outcomes).length > 0 && h(Chart, { title: 'Episodes by outcome', stacked: true, lines: Object.entries(outcomes).map(([label, points]) => ({ label, points })) }),
+      series.loss && h(Chart, { title: title('loss'), lines: [line('loss')] }),
+      series.kl && h(Chart, { title: title('kl'), lines: [line('kl')] }),
+      staleness.length > 0 && h(Chart, { title: 'Staleness (steps)', lines: staleness.map((key) => line(key, key === 'staleness' ? 'mean' : 'greatest')) }),
+      Object.keys(tools).length > 0 &&
+        h(Chart, { title: 'Tool latency (mean seconds)', lines: Object.entries(tools).map(([label, points]) => ({ label, points: points.map((each) => [each.step, each.mean_seconds]) })), format: duration }),
+      Object.keys(tools).length > 0 &&
+        h(Chart, { title: 'Tool errors (share of calls)', lines: Object.entries(tools).map(([label, points]) => ({ label, points: points.map((each) => [each.step, each.errors / each.calls]) })), format: percent }),
+      others.map((key) => h(Chart, { key, title: title(key), lines: [line(key)] })),
+    ),
+    names.length > 0 && isLive() && h(OtherFigure, { name, names, version }),
+  );
+}
+
+function Results({ data }) {
+  const { run } = data;
+  const tiles = [
+    ['accuracy before', run.before && accuracy(run.before)],
+    ['accuracy after', run.after && accuracy(run.after)],
+    ['reward, last step', run.reward !== null && number(run.reward)],
+    ['episodes', data.facts.episodes !== undefined && data.facts.episodes !== null && number(data.facts.episodes)],
+    ['tool calls', data.facts.tool_calls !== undefined && data.facts.tool_calls !== null && `${number(data.facts.tool_calls)} (${number(data.facts.tool_errors)} failed)`],
+  ].filter(([, value]) => value);
+  return tiles.length ? div({ class: 'tiles' }, tiles.map(([name, value]) => div({ key: name, class: 'tile' }, small(name), span(value)))) : null;
+}
+
+function OtherFigure({ name, names, version }) {
+  const [figure, setFigure] = useState('');
+  const { data } = useData(figure ? 'series' : null, { run: name, name: figure }, version);
+  return section(
+    label(
+      { class: 'other' },
+      'Another figure of metrics.jsonl ',
+      select({ value: figure, onChange: (event) => setFigure(event.target.value) }, option({ value: '' }, ''), names.map((each) => option({ key: each, value: each }, each))),
+    ),
+    data && div({ class: 'charts' }, h(Chart, { title: figure, lines: [{ label: figure, points: data.points }] })),
+  );
+}
+
+function Tasks({ name, version, page }) {
+  const { data, error } = usePages('tasks', { run: name, offset: 100 * page }, version);
+  if (error) return h(Failure, { message: error });
+  if (!data) return h(Waiting);
+  return section(
+    table(
+      { class: 'list' },
+      thead(tr(['task', 'source', 'question', 'right answer', 'scorer'].map((each) => th(each)), ['episodes', 'mean reward', 'last step'].map((each) => th({ class: 'figure' }, each)))),
+      tbody(
+        data.tasks.map((task) =>
+          tr(
+            { key: task.id, 'data-row': true },
+            td(h(Link, { to: { run: name, task: task.id } }, `#${task.index}`)),
+            td({ dir: 'auto' }, task.source),
+            td({ class: 'question', dir: 'auto' }, task.question),
+            td({ class: 'answer', dir: 'auto' }, task.answer),
+            td(task.scorer),
+            td({ class: 'figure' }, number(task.episodes)),
+            td({ class: 'figure' }, number(task.mean_reward)),
+            td({ class: 'figure' }, number(task.last_step)),
+          ),
+        ),
+      ),
+    ),
+    div(
+      { class: 'pager' },
+      page > 0 && h(Link, { to: { run: name, view: 'tasks', page: page - 1 || null } }, '← earlier'),
+      data.tasks.length === 100 && h(Link, { to: { run: name, view: 'tasks', page: page + 1 } }, 'later →'),
+    ),
+  );
+}
+
+function About({ run, facts }) {
+  const report = reportFacts();
+  return section(
+    h2('What it came to'),
+    h(Facts, {
+      values: [
+        ['accuracy before', run.before && accuracy(run.before)],
+        ['accuracy after', run.after && accuracy(run.after)],
+        ['training episodes', facts.episodes && `${number(facts.episodes)}, ${number(facts.trained_episodes)} of them trained on`],
+        ['outcomes', counts(facts.outcomes)],
+        ['not scored', counts(facts.unscored)],
+        ['suspicions', counts(facts.suspicions)],
+        ['tool calls', facts.tool_calls && `${number(facts.tool_calls)}, ${number(facts.tool_errors)} of them failed`],
+        ['environments lost', facts.environment_losses],
+        ['restarts', facts.restarts?.length],
+        ['remark', facts.remark],
+        ['checkpoint', facts.checkpoint],
+      ],
+    }),
+    h2('Where it came from'),
+    h(Facts, {
+      values: [
+        ['model', run.model],
+        ['code', facts.code && `${facts.code.slice(0, 12)} on ${facts.branch}${facts.changed_files ? `, ${facts.changed_files} files changed` : ''}`],
+        ['machine', [facts.host, ...(facts.gpus ?? [])].filter(Boolean).join(', ')],
+        ['starts', facts.attempts],
+        ['command', facts.command],
+        ['began', run.started],
+        ['folder', facts.folder],
+        ['report', report && `${report.made}, aworld-train ${report.version}`],
+      ],
+    }),
+    isLive() && p(a({ href: addressOf({ compare: [run.name] }) }, 'This address compares it with others')),
+  );
+}
