@@ -437,13 +437,12 @@ class Store:
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
-            matching = columns.id.startswith(name, autoescape=True) if name else columns.id == ""
-            query = (
-                self._joined(_head_query(figures=True))
-                .where(columns.run == self.place.run, matching)
-                .limit(2)
-            )
-            found = list(connection.execute(query).mappings())
+            own = self._joined(_head_query(figures=True)).where(columns.run == self.place.run)
+            # A whole id is found by its key; the beginning of one is looked for among all.
+            found = list(connection.execute(own.where(columns.id == name)).mappings())
+            if not found and name:
+                beginning = columns.id.startswith(name, autoescape=True)
+                found = list(connection.execute(own.where(beginning).limit(2)).mappings())
             if len(found) != 1:
                 which = "Several episodes begin with" if found else "There is no episode"
                 raise UsageError(
