@@ -437,12 +437,12 @@ class Store:
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
-            query = self._joined(_head_query(figures=True)).where(columns.run == self.place.run).limit(2)
-            # Most callers know the whole id, and only that is found by the index.
-            found = list(connection.execute(query.where(columns.id == name)).mappings())
+            own = self._joined(_head_query(figures=True)).where(columns.run == self.place.run)
+            # A whole id is found by its key; the beginning of one is looked for among all.
+            found = list(connection.execute(own.where(columns.id == name)).mappings())
             if not found and name:
-                begins = columns.id.startswith(name, autoescape=True)
-                found = list(connection.execute(query.where(begins)).mappings())
+                beginning = columns.id.startswith(name, autoescape=True)
+                found = list(connection.execute(own.where(beginning).limit(2)).mappings())
             if len(found) != 1:
                 which = "Several episodes begin with" if found else "There is no episode"
                 raise UsageError(

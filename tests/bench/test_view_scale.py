@@ -4,7 +4,9 @@ import json
 import random
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.stored_runs import write_run_files
 
 EPISODES, TASKS, STEPS = 100_000, 2_000, 500
 MAX_SECONDS = 1.0
+ROUNDS = 3
 WORDS = [f"word{number}" for number in range(3_000)]
 RARE = "a needle in the haystack"
 REQUESTS = {
@@ -47,10 +50,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield runs
 
 
-@pytest.fixture
-async def page(large: Path) -> AsyncIterator[Any]:
-    """Asks the server for an address, and returns the answer with the seconds that it took."""
-    server = PageServer(large)
+@asynccontextmanager
+async def page(runs: Path) -> AsyncIterator[Any]:
+    """Asks a new server, which has nothing in its cache, and returns the answer with the seconds that it took."""
+    server = PageServer(runs)
     async with server.running(0) as address, aiohttp.ClientSession() as session:
         # The library's cookie jar keeps none of an address without a name.
         async with session.get(address, allow_redirects=False) as response:
@@ -68,18 +71,20 @@ async def page(large: Path) -> AsyncIterator[Any]:
 
 
 @pytest.mark.bench
-async def test_lists_filters_and_searches_of_100_000_episodes_take_less_than_a_second(page: Any) -> None:
-    seconds, slow = {}, {}
-    for name, query in REQUESTS.items():
-        body, seconds[name] = await page(query)
-        rows = body.get("count", len(body.get("episodes", ())))
-        print(f"{name}: {seconds[name]:.3f} s, {rows}")
-        if seconds[name] > MAX_SECONDS:
-            slow[name] = seconds[name]
-    for name in ("run", "values", "tasks"):
-        _, taken = await page(f"{name}?run=large")
-        print(f"{name}: {taken:.3f} s")
-    assert slow == {}
+async def test_lists_filters_and_searches_of_100_000_episodes_take_less_than_a_second(large: Path) -> None:
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for _ in range(ROUNDS):
+        async with page(large) as ask:
+            for name, query in REQUESTS.items():
+                _, taken = await ask(query)
+                seconds[name].append(taken)
+            for name in ("run", "values", "tasks"):
+                _, taken = await ask(f"{name}?run=large")
+                seconds[f"(not held to it) {name}"].append(taken)
+    for name, each in seconds.items():
+        print(f"{name}: {' '.join(f'{taken:.3f}' for taken in each)} s")
+    # The least of some rounds: what else the machine does makes none of them faster.
+    assert {name: min(seconds[name]) for name in REQUESTS if min(seconds[name]) > MAX_SECONDS} == {}
 
 
 def make_large_run(runs: Path) -> None:

@@ -1,0 +1,73 @@
+"""A database of the first form comes to the same indexes as a new one, and lists read an index alone."""
+
+from pathlib import Path
+
+import sqlalchemy
+from sqlalchemy import inspect, select
+
+from aworld_train.store import tables
+from aworld_train.store.database import Database, store_place
+from aworld_train.store.migrate import NEWEST, revision_of, upgrade
+from aworld_train.store.reading import open_store
+from tests.stored_runs import make_stored_run
+
+
+def test_a_database_of_the_first_form_gets_the_indexes_of_a_new_one(tmp_path: Path) -> None:
+    place = store_place(tmp_path, make=True)
+    assert place is not None
+    database = Database(place)
+    with database.engine.connect() as connection:
+        connection.execute(sqlalchemy.text("DROP INDEX episodes_listed"))
+        connection.execute(sqlalchemy.text("DROP INDEX episodes_by_id"))
+        connection.execute(sqlalchemy.text("DROP INDEX tool_calls_by_name"))
+        connection.execute(sqlalchemy.text("CREATE INDEX tool_calls_by_name ON tool_calls (name, episode)"))
+        connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num='0001'"))
+        connection.commit()
+        upgrade(connection)
+        assert revision_of(connection) == NEWEST
+        for table in tables.metadata.tables.values():
+            found = {
+                index["name"]: index["column_names"] for index in inspect(connection).get_indexes(table.name)
+            }
+            expected = {index.name: [column.name for column in index.columns] for index in table.indexes}
+            assert found == expected
+    database.close()
+
+
+def test_a_list_in_order_of_time_is_read_from_an_index_alone(tmp_path: Path) -> None:
+    folder = make_stored_run(tmp_path, "one", steps=1)
+    place = store_place(folder)
+    assert place is not None
+    database = Database(place)
+    columns = tables.episodes.c
+    query = (
+        select(columns.id)
+        .where(columns.run == place.run, columns.status != "superseded", columns.outcome == "timeout")
+        .order_by(columns.began.desc(), columns.id.desc())
+        .limit(100)
+    )
+    text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
+    with database.begin() as connection:
+        plan = [row.detail for row in connection.execute(sqlalchemy.text(f"EXPLAIN QUERY PLAN {text}"))]
+    database.close()
+    assert len(plan) == 1 and "COVERING INDEX episodes_listed" in plan[0], plan
+
+
+def test_pages_of_every_order_hold_each_episode_once_and_in_the_order_of_ids(tmp_path: Path) -> None:
+    folder = make_stored_run(tmp_path, "one", steps=2)
+    store = open_store(folder)
+    assert store is not None
+    with store:
+        for sort in ("began", "reward", "index", "outcome", "advantage"):
+            for descending in (False, True):
+                ids = store.ids(sort=sort, descending=descending)
+                pages = [
+                    head.id
+                    for offset in range(0, 48, 10)
+                    for head in store.episodes(sort=sort, descending=descending, limit=10, offset=offset)
+                ]
+                assert ids == pages and len(set(ids)) == 48
+                assert [head.id for head in store.heads(ids[5:9])] == ids[5:9]
+                rewards = [head.figures["reward"] for head in store.heads(ids)]
+                if sort == "reward":
+                    assert rewards[-12:] == [None] * 12
