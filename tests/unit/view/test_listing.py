@@ -1,37 +1,14 @@
-"""A database of the first form comes to the same indexes as a new one, and lists read an index alone."""
+"""Lists read an index alone, and pages hold in every order."""
 
 from pathlib import Path
 
 import sqlalchemy
-from sqlalchemy import inspect, select
+from sqlalchemy import select
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database, store_place
-from aworld_train.store.migrate import NEWEST, revision_of, upgrade
 from aworld_train.store.reading import open_store
 from tests.stored_runs import make_stored_run
-
-
-def test_a_database_of_the_first_form_gets_the_indexes_of_a_new_one(tmp_path: Path) -> None:
-    place = store_place(tmp_path, make=True)
-    assert place is not None
-    database = Database(place)
-    with database.engine.connect() as connection:
-        connection.execute(sqlalchemy.text("DROP INDEX episodes_listed"))
-        connection.execute(sqlalchemy.text("DROP INDEX episodes_by_id"))
-        connection.execute(sqlalchemy.text("DROP INDEX tool_calls_by_name"))
-        connection.execute(sqlalchemy.text("CREATE INDEX tool_calls_by_name ON tool_calls (name, episode)"))
-        connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num='0001'"))
-        connection.commit()
-        upgrade(connection)
-        assert revision_of(connection) == NEWEST
-        for table in tables.metadata.tables.values():
-            found = {
-                index["name"]: index["column_names"] for index in inspect(connection).get_indexes(table.name)
-            }
-            expected = {index.name: [column.name for column in index.columns] for index in table.indexes}
-            assert found == expected
-    database.close()
 
 
 def test_a_list_in_order_of_time_is_read_from_an_index_alone(tmp_path: Path) -> None:
