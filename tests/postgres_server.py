@@ -52,6 +52,8 @@ class PostgresServer:
     def start(self) -> None:
         """Start, and wait until it answers."""
         options = ("-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}")
+        # In the data folder, not in /dev/shm, where a crash leaves them.
+        options += ("-c", "dynamic_shared_memory_type=mmap")
         command = [str(self._programs / "postgres"), "-D", str(self._folder / "data"), "-p", str(self._port)]
         with (self._folder.with_suffix(".log")).open("ab") as log:
             self._process = subprocess.Popen(

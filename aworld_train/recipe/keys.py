@@ -14,6 +14,7 @@ from aworld_train.recipe.tree import KeyPath, dotted
 
 RAW = "raw"
 DEFAULT_FRAMEWORK = TrainerSection().framework
+_ALMOST_THE_SAME, _SIMILAR = 0.85, 0.6  # ratios of difflib
 
 
 def is_section(hint: Any) -> bool:
@@ -44,8 +45,8 @@ def known_keys(section: type = Recipe, path: KeyPath = ()) -> dict[KeyPath, Any]
 def suggestion(path: KeyPath) -> str | None:
     """The known key that the user probably meant by ``path``, dotted.
 
-    A key of the same name in another section comes before a similar name in the same section: ``steps`` at the top
-    level most likely means ``trainer.steps``.
+    A key of the same name in another section, or of almost the same, comes before a similar name in the same section:
+    ``step`` at the top level means ``trainer.steps`` rather than ``store``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
     same_name = sorted(
@@ -54,10 +55,10 @@ def suggestion(path: KeyPath) -> str | None:
     if same_name:
         return dotted(same_name[0])
     siblings = sorted(key[-1] for key in known_keys() if key[:-1] == parent)
-    sibling = next((key for key in siblings if key.startswith(f"{name}_")), None) or nearest(name, siblings)
-    if sibling:
-        return dotted((*parent, sibling))
-    anywhere = nearest(name, {key[-1] for key in known_keys()})
-    if anywhere:
-        return dotted(next(key for key in known_keys() if key[-1] == anywhere))
+    longer = next((key for key in siblings if key.startswith(f"{name}_")), None)
+    for cutoff in (_ALMOST_THE_SAME, _SIMILAR):
+        if sibling := longer or nearest(name, siblings, cutoff=cutoff):
+            return dotted((*parent, sibling))
+        if anywhere := nearest(name, {key[-1] for key in known_keys()}, cutoff=cutoff):
+            return dotted(next(key for key in known_keys() if key[-1] == anywhere))
     return nearest(dotted(path), {dotted(key) for key in known_keys()})
