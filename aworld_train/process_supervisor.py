@@ -9,7 +9,8 @@ Linux the program dies with the supervisor, and orphaned descendants become the 
 exits with COMMAND's exit code. With ``--detach LOG`` it first leaves the caller's session, prints its own pid, and
 writes the output of COMMAND to LOG; ``--record FILE`` is deleted if the owner ends first. With ``--stdin`` COMMAND
 inherits the standard input, and ``--grace SECONDS`` is the time between SIGTERM and SIGKILL. ``--remove FOLDER`` is
-deleted with its content once everything has ended. It imports only the standard library and psutil.
+deleted with its content once everything has ended, and so is shared memory that nobody but the descendants has used. It
+imports only the standard library and psutil.
 """
 
 import argparse
@@ -30,6 +31,8 @@ import psutil
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 _INTERVAL = 0.2
+_LOOK_SECONDS = 5.0  # between two looks for new shared memory
+_MAX_LOOKS = 6
 _SAME_START = 2.0
 """Seconds by which two readings of one creation time may differ when the system clock was set in between."""
 # From linux/prctl.h.
@@ -81,6 +84,7 @@ def main() -> int:
     owner = find_process(options.owner_pid, options.owner_started) if options.owner_pid is not None else None
     orphaned = options.owner_pid is not None and owner is None
     status: int | None = None
+    shared = SharedMemory()
     if not orphaned:
         program = _start(options.command, None if options.stdin else subprocess.DEVNULL)
         while not (orphaned or stopped() or status is not None):
@@ -88,7 +92,10 @@ def main() -> int:
             if status is None:
                 time.sleep(_INTERVAL)
                 orphaned = owner is not None and not lives(owner)
+                shared.look_now_and_then()
+    shared.look()
     _end_descendants(options.grace)
+    shared.remove()
     if orphaned and options.record is not None:
         # No owner is left to delete the record, and it may hold a secret.
         options.record.unlink(missing_ok=True)
@@ -151,6 +158,63 @@ def _reap() -> list[tuple[int, int]]:
         while (child := os.waitpid(-1, os.WNOHANG))[0] != 0:
             ended.append(child)
     return ended
+
+
+class SharedMemory:
+    """POSIX shared memory of the descendants, which stays in /dev/shm when they are killed: Linux removes none.
+
+    Names are random, so what is theirs is seen in what they have mapped. Only new names are looked for.
+    """
+
+    def __init__(self, folder: Path = Path("/dev/shm")):
+        self._folder = folder
+        self._known = self._names()
+        self._looks: dict[str, int] = {}
+        self._own: set[str] = set()
+        self._next = 0.0
+
+    def look_now_and_then(self) -> None:
+        """Look every few seconds."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LOOK_SECONDS
+            self.look()
+
+    def look(self) -> None:
+        """Find out which new names the descendants have mapped; a name that stays somebody else's is given up."""
+        new = {name for name in self._names() - self._known if self._looks.get(name, 0) < _MAX_LOOKS}
+        if not new:
+            return
+        # Not by `_descendants`, which would take the program's exit code.
+        descendants = psutil.Process().children(recursive=True)
+        found = {name for process in descendants for name in self._mapped(process.pid)} & new
+        self._own |= found
+        self._known |= found
+        for name in new - found:
+            self._looks[name] = self._looks.get(name, 0) + 1
+
+    def remove(self) -> None:
+        """Remove what the descendants had mapped and no living process has."""
+        own = self._own & self._names()
+        if own:
+            used = {name for pid in psutil.pids() for name in self._mapped(pid)}
+            for name in own - used:
+                with contextlib.suppress(OSError):
+                    (self._folder / name).unlink()
+
+    def _names(self) -> set[str]:
+        try:
+            return {path.name for path in self._folder.iterdir()}
+        except OSError:
+            return set()
+
+    def _mapped(self, pid: int) -> set[str]:
+        """The names that a process has mapped; none of one that has ended or is another user's."""
+        try:
+            lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        except OSError:
+            return set()
+        begin = f"{self._folder}/"
+        return {line.partition(begin)[2] for line in lines if begin in line}
 
 
 def _end_descendants(grace: float) -> None:
