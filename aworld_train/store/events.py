@@ -43,7 +43,7 @@ class EpisodeBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun")
         id: Unique among all runs.
         task: The task's id.
         step: The training step that it is played for.
-        phase: ``train``, ``val``, ``eval`` or ``rollout``.
+        phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the episodes of its task in this step.
         key: What the training framework calls it; its rows have an index after it.
         began: Unix time, seconds.

@@ -59,7 +59,7 @@ class EpisodeHead:
         correct_answer: The task's right answer.
         status: ``running``, ``ended``, ``lost`` or ``superseded``.
         step: The training step that it was played for.
-        phase: ``train``, ``val``, ``eval`` or ``rollout``.
+        phase: ``train``, ``val`` or ``rollout``.
         attempt: Its number among the task's episodes in this step.
         began: Unix time, seconds, as ``ended``.
         figures: All other figures by name (see ``tables.episodes``): outcome, reward, turns, ...

@@ -79,7 +79,7 @@ def _validation(run: RecordedRun, by_step: Sequence[Mapping[str, Any]]) -> list[
         points = [
             (each["step"], float(each["accuracy"]), int(each["measured"]))
             for each in by_step
-            if each["phase"] in ("val", "eval") and each["accuracy"] is not None
+            if each["phase"] == "val" and each["accuracy"] is not None
         ]
     found = []
     for step, accuracy, n in points:
