@@ -1,0 +1,161 @@
+"""Figures over attempts against enumeration, SciPy and simulation."""
+
+import itertools
+import random
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from aworld_train.evaluation.comparison import (
+    bootstrap_interval,
+    compare,
+    holm,
+    mcnemar,
+    sign_permutation,
+    smallest_difference,
+)
+from aworld_train.evaluation.statistics import (
+    average,
+    average_interval,
+    majority,
+    pass_all,
+    pass_at,
+)
+
+ATTEMPTS = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=7)
+COVERED = (0.93, 0.975)
+ROUNDS = 1500
+
+
+@given(ATTEMPTS, st.integers(1, 7))
+def test_pass_at_and_pass_all_are_those_of_all_choices(attempts: list[float], k: int) -> None:
+    choices = list(itertools.combinations(attempts, k))
+    if not choices:
+        assert pass_at({"a": attempts}, k) is None and pass_all({"a": attempts}, k) is None
+        return
+    assert pass_at({"a": attempts}, k) == pytest.approx(fmean(any(choice) for choice in choices))
+    assert pass_all({"a": attempts}, k) == pytest.approx(fmean(all(choice) for choice in choices))
+
+
+def test_tasks_with_fewer_attempts_than_k_are_left_out() -> None:
+    assert pass_at({"a": [1.0], "b": [0.0, 0.0]}, 2) == 0.0
+
+
+@given(st.lists(ATTEMPTS, min_size=1, max_size=5))
+def test_a_task_counts_once_however_many_attempts_it_has(tasks: list[list[float]]) -> None:
+    scores = {str(number): attempts for number, attempts in enumerate(tasks)}
+    assert average(scores) == pytest.approx(fmean(fmean(attempts) for attempts in tasks))
+    low, high = average_interval(scores)
+    assert 0 <= low <= average(scores) <= high <= 1
+
+
+@pytest.mark.parametrize(("correct", "n"), [(0, 10), (1, 10), (7, 30), (150, 300), (300, 300)])
+def test_with_one_attempt_the_interval_is_wilsons(correct: int, n: int) -> None:
+    scores = {str(number): [float(number < correct)] for number in range(n)}
+    expected = stats.binomtest(correct, n).proportion_ci(0.95, method="wilson")
+    assert average_interval(scores) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("tasks", [30, 100, 300])
+def test_the_interval_covers_the_true_average_as_often_as_it_says(tasks: int, k: int) -> None:
+    rng = random.Random(f"{tasks} {k}")
+    true, covered = 0.6, 0
+    for _ in range(ROUNDS):
+        # Tasks differ in difficulty: Beta(1.2, 0.8) has the mean 0.6 and most of its weight at both ends.
+        difficulties = [rng.betavariate(1.2, 0.8) for _ in range(tasks)]
+        scores = {str(n): [float(rng.random() < p) for _ in range(k)] for n, p in enumerate(difficulties)}
+        low, high = average_interval(scores)
+        covered += low <= true <= high
+    assert COVERED[0] <= covered / ROUNDS <= COVERED[1]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "share"),
+    [
+        ([("4", 1.0), ("4", 1.0), ("5", 0.0)], 1.0),
+        ([("5", 0.0), ("5", 0.0), ("4", 1.0)], 0.0),
+        ([("4", 1.0), ("5", 0.0)], 0.5),
+        ([(None, 0.0), (None, 0.0), ("4", 1.0)], 1.0),
+        ([(None, 0.0)], 0.0),
+    ],
+)
+def test_the_majority_counts_and_ties_count_in_part(
+    attempts: list[tuple[str | None, float]], share: float
+) -> None:
+    assert majority({"a": attempts}, len(attempts)) == share
+    assert majority({"a": attempts}, len(attempts) + 1) is None
+
+
+def test_no_score_at_all_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no task"):
+        average({"a": []})
+    with pytest.raises(ValueError, match="no task"):
+        compare({"a": [1.0]}, {"b": [1.0]})
+
+
+@pytest.mark.parametrize(("won", "lost"), [(0, 0), (5, 0), (3, 9), (10, 10), (40, 20)])
+def test_mcnemar_is_the_exact_binomial_test(won: int, lost: int) -> None:
+    expected = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert mcnemar(won, lost) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n", [8, 40])
+def test_the_permutation_test_agrees_with_scipys(n: int) -> None:
+    rng = random.Random(n)
+    values = [rng.gauss(0.2, 1) for _ in range(n)]
+    expected = stats.permutation_test(
+        (values,), lambda x, axis: x.mean(axis=axis), permutation_type="samples", n_resamples=20_000, rng=1
+    ).pvalue
+    assert sign_permutation(values) == pytest.approx(expected, abs=0.02)
+
+
+def test_the_bootstrap_agrees_with_scipys() -> None:
+    rng = random.Random(0)
+    values = [rng.choice([-1.0, 0.0, 0.0, 1.0]) + rng.random() / 10 for _ in range(200)]
+    expected = stats.bootstrap(
+        (values,), fmean, vectorized=False, method="percentile", rng=1
+    ).confidence_interval
+    assert bootstrap_interval(values) == pytest.approx((expected.low, expected.high), abs=0.01)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_equal_agents_are_found_different_in_at_most_six_of_a_hundred(k: int) -> None:
+    rng = random.Random(k)
+    found = 0
+    for _ in range(300):
+        difficulties = [rng.betavariate(1.2, 0.8) for _ in range(60)]
+
+        def play(difficulties: list[float] = difficulties) -> dict[str, list[float]]:
+            return {str(n): [float(rng.random() < p) for _ in range(k)] for n, p in enumerate(difficulties)}
+
+        differences = [fmean(b) - fmean(a) for a, b in zip(play().values(), play().values(), strict=True)]
+        if k == 1:
+            p_value = mcnemar(sum(each > 0 for each in differences), sum(each < 0 for each in differences))
+        else:
+            p_value = sign_permutation(differences, 400)
+        found += p_value < 0.05
+    assert found / 300 <= 0.06
+
+
+def test_a_comparison_is_of_the_tasks_in_common() -> None:
+    first = {"a": [1.0], "b": [0.0], "c": [0.0], "only": [1.0]}
+    second = {"a": [1.0], "b": [1.0], "c": [1.0], "other": [0.0]}
+    result = compare(first, second)
+    assert (result.tasks, result.won, result.lost) == (3, 2, 0)
+    assert result.difference == pytest.approx(2 / 3)
+    assert result.p_value == mcnemar(2, 0)
+
+
+def test_the_smallest_difference_falls_with_the_root_of_the_tasks() -> None:
+    few, many = [-1.0, 0.0, 1.0, 0.0] * 10, [-1.0, 0.0, 1.0, 0.0] * 40
+    assert smallest_difference(few) == pytest.approx(2 * smallest_difference(many))
+
+
+def test_holm_corrects_as_published() -> None:
+    # The example of Holm's procedure in Aickin and Gensler 1996.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
