@@ -13,7 +13,7 @@ from tests.e2e.conftest import Workspace
 from tests.stored_episodes import exported_run
 from tests.stored_runs import TOOLS, make_stored_run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 FINE_TUNE = """
 import json, sys

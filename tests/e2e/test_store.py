@@ -114,6 +114,7 @@ def test_trained_tokens_lead_back_to_what_the_engine_gave_after_kills_too(worksp
             assert sampled.token_logprobs[origin.place] == origin.logprob
 
 
+@pytest.mark.slow
 def test_a_database_server_that_restarts_in_mid_run_loses_nothing(workspace: Workspace) -> None:
     server = PostgresServer()
     try:
