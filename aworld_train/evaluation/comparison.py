@@ -91,7 +91,7 @@ def bootstrap_interval(values: Sequence[float], resamples: int = RESAMPLES) -> t
 def mcnemar(won: int, lost: int) -> float:
     """McNemar's exact two-sided test: the chance that a fair coin is at least so uneven (McNemar 1947)."""
     n = won + lost
-    tail = sum(math.comb(n, each) for each in range(min(won, lost) + 1)) / 2**n
+    tail: float = sum(math.comb(n, each) for each in range(min(won, lost) + 1)) / 2**n
     return min(1.0, 2 * tail)
 
 

@@ -3,7 +3,7 @@
 import math
 
 
-def wilson_interval(correct: float, n: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson_interval(correct: float, n: float, z: float = 1.959964) -> tuple[float, float]:
     """95 % score interval of a share (Wilson 1927, JASA 22, 209-212)."""
     share = correct / n
     centre = share + z * z / (2 * n)

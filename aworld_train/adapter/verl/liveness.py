@@ -4,15 +4,17 @@ VeRL hands a batch to its agent-loop workers and does not wait for their calls: 
 and again. A worker that the kernel killed for its memory puts nothing there, and clients of a queue whose storage is
 gone try for minutes. A thread therefore holds a call to each of these processes; Ray ends the call with an error when
 the process dies. The trainer raises that where it waits for episodes; in another place the supervisor of the run learns
-it from what this process waits for.
+it from what this process waits for. At the end of training VeRL ends the queue itself, and then nothing is watched.
 """
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
+import transfer_queue
 from transfer_queue import interface as queue
 
 from aworld_train import waits
@@ -20,6 +22,7 @@ from aworld_train import waits
 _LOOK_SECONDS = 1.0
 _MAX_REASON_CHARS = 300
 _death: str | None = None
+_is_over = False
 
 
 def watch(calls: Mapping[str, Callable[[], Any]]) -> None:
@@ -28,7 +31,21 @@ def watch(calls: Mapping[str, Callable[[], Any]]) -> None:
     Args:
         calls: For each process its name and a function that calls it; when a call ends, the next one is made.
     """
+    _end_with_the_queue()
     threading.Thread(target=_watch_always, args=(dict(calls),), name="liveness", daemon=True).start()
+
+
+def _end_with_the_queue() -> None:
+    """Have the watch end when VeRL closes the queue, which kills the queue's processes."""
+    close = transfer_queue.close
+
+    @functools.wraps(close)
+    def end_watch_and_close() -> None:
+        global _is_over
+        _is_over = True
+        close()
+
+    transfer_queue.close = end_watch_and_close
 
 
 def check() -> None:
@@ -64,6 +81,8 @@ def _watch_always(calls: dict[str, Callable[[], Any]]) -> None:
             try:
                 ray.get(reference)
             except ray.exceptions.RayError as error:
+                if _is_over:
+                    return
                 _death = f"{name} died: {_reason(error)}"
                 waits.report_loss(_death)
                 return
