@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from aworld_train.store.content import (
 )
 from aworld_train.store.database import Database, StorePlace, store_place
 
+_ROWS_AT_ONCE = 1000
 _HIDDEN = ("figures", "key", "run", "spans_sent")
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name]
@@ -141,6 +142,28 @@ class StoredEpisode:
     content: EpisodeContent | None = field(repr=False)
     rows: Sequence[RowUse]
     tools: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class EpisodeKey:
+    """Which episode of which task it is, and its Unix times in seconds."""
+
+    id: str
+    task: str
+    attempt: int
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class TaskKey:
+    """Which task it is, its question and its right answer."""
+
+    id: str
+    index: int
+    source: str
+    question: str
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -328,6 +351,35 @@ class Store:
         )
         with self._database.begin() as connection:
             return [TaskHead(**row) for row in connection.execute(query).mappings()]
+
+    def ended_lines(self, phase: str) -> Iterator[tuple[EpisodeKey, dict[str, Any]]]:
+        """The episodes of a phase that have ended, in order of their begin: which they are, and their whole lines.
+
+        A line is that of ``traces/episodes.jsonl``. Episodes that were played again are not among them.
+        """
+        columns = tables.episodes.c
+        query = (
+            select(columns.id, columns.task, columns.attempt, columns.began, columns.ended, columns.figures)
+            .where(columns.run == self.place.run, columns.phase == phase, columns.status == "ended")
+            .order_by(columns.began, columns.id)
+        )
+        with self._database.begin() as connection:
+            for row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
+                yield EpisodeKey(row.id, row.task, row.attempt, row.began, row.ended), row.figures or {}
+
+    def task_rows(self) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
+        """The tasks, in the order of the dataset: which they are, and their dataset's rows."""
+        columns = tables.tasks.c
+        query = (
+            select(columns.id, columns.index, columns.source, columns.question, columns.answer, columns.row)
+            .where(columns.run == self.place.run)
+            .order_by(columns.source, columns.index, columns.id)
+        )
+        with self._database.begin() as connection:
+            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).mappings()
+            for fields in rows:
+                row = json.loads(decompressed(fields["row"]))
+                yield TaskKey(**{name: fields[name] for name in fields if name != "row"}), row
 
     def step_figures(self) -> list[dict[str, Any]]:
         """By phase and step: number of episodes, and the means of their figures."""

@@ -114,7 +114,7 @@ class StoreRecorder:
         return True
 
 
-_ROW_KEYS = ("data_source", "agent_name", "reward_model", "extra_info")
+_ROW_KEYS = ("data_source", "agent_name", "ability", "reward_model", "extra_info")
 
 
 def _plain(value: Any) -> Any:

@@ -26,6 +26,7 @@ from aworld_train.rollout.outcome import Outcome
 from aworld_train.store.recording import StoreRecorder
 
 RUN_DIR_VARIABLE = "AWORLD_TRAIN_RUN_DIR"
+_MAX_EXTRACTED_CHARS = 1_000
 
 
 class EpisodeRecord:
@@ -129,6 +130,7 @@ class EpisodeRecord:
         if score.value is None:
             self.line |= {"treatment": EpisodeUse.dropped.value, "cause": result.cause}
             return False
+        self.line["extracted"] = None if result.extracted is None else result.extracted[:_MAX_EXTRACTED_CHARS]
         self.reward(score.value, score.figures())
         self._suspect(score, task)
         return True

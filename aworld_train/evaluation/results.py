@@ -1,0 +1,239 @@
+"""The results of an evaluation: every attempt at every task, as its run folder records them.
+
+An attempt without a score is an error: something failed that the agent did not bring about. It is counted apart and is
+in no average. Everything else is scored, whatever the agent did.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aworld_train.errors import UsageError
+from aworld_train.evaluation.statistics import Scores
+from aworld_train.store.reading import EpisodeKey, Store, TaskKey
+from aworld_train.training.recorded_run import RecordedRun, open_run
+from aworld_train.training.run_store import find_run_store
+
+PHASE = "eval"
+"""The phase of an evaluation's episodes in the store."""
+SETTINGS = "eval"
+"""The key of ``manifest.json`` under which an evaluation's settings are."""
+
+
+@dataclass(frozen=True)
+class EvalTask:
+    """A task of an evaluation.
+
+    Attributes:
+        id: SHA-256 of its dataset's row, shortened: the same task has the same id in every evaluation.
+        index: Its number in the dataset.
+        name: Its id in the benchmark; empty where it has none.
+        source: Its data source, by which tasks are grouped.
+        question: The text of its user messages.
+        correct_answer: The right answer.
+        level: Its level of difficulty; empty where it has none.
+        scorer: The scorer that it names; empty where it names none.
+        tags: Its other labels: the dataset's ``ability``, and ``extra_info.tags``.
+    """
+
+    id: str
+    index: int
+    name: str
+    source: str
+    question: str
+    correct_answer: str
+    level: str = ""
+    scorer: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a task.
+
+    Attributes:
+        episode: Its episode in the store.
+        task: The task's id.
+        number: Its number among the task's attempts, from 0.
+        seed: The seed of its sampling; None where it was greedy.
+        score: From 0 to 1; None for an error.
+        outcome: How it ended (see ``rollout.outcome``).
+        cause: Why it failed; None if it did not.
+        answer: The answer that the scorer found; None where it found none.
+        scorer: What scored it; empty for an error.
+        turns: Model calls.
+        tool_calls: Tool calls.
+        tool_errors: How many of these returned an error.
+        prompt_tokens: Tokens of all prompts, as they were given to the model.
+        sampled_tokens: Tokens that the model wrote.
+        seconds: Its duration.
+        model_seconds: How much of it the model took.
+        tool_seconds: How much of it tools took.
+        cost: Its price by the recipe's table; None without prices for its model.
+        parts: Parts of the score by name.
+        suspicions: Signs of reward hacking.
+        faults: Failed requests to the model's endpoint that were sent again, by kind.
+    """
+
+    episode: str
+    task: str
+    number: int
+    seed: int | None
+    score: float | None
+    outcome: str
+    cause: str | None
+    answer: str | None
+    scorer: str
+    turns: int
+    tool_calls: int
+    tool_errors: int
+    prompt_tokens: int
+    sampled_tokens: int
+    seconds: float
+    model_seconds: float
+    tool_seconds: float
+    cost: float | None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    suspicions: tuple[str, ...] = ()
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it could not be scored."""
+        return self.score is None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation, finished or not.
+
+    Attributes:
+        run: Its folder.
+        settings: What was measured and how (see ``evaluation.settings``), as plain data.
+        tasks: Its tasks by id, in the order of the dataset; those that have been begun.
+        attempts: The attempts that have ended, each once.
+    """
+
+    run: RecordedRun
+    settings: Mapping[str, Any]
+    tasks: Mapping[str, EvalTask]
+    attempts: Sequence[Attempt]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.run.name
+
+    @property
+    def expected(self) -> int:
+        """How many attempts it shall have."""
+        return int(self.settings["tasks"]) * int(self.settings["attempts"])
+
+    @property
+    def errors(self) -> Sequence[Attempt]:
+        """The attempts that could not be scored."""
+        return [attempt for attempt in self.attempts if attempt.is_error]
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of each task's attempts, by the task's id, in the order of the attempts."""
+        ordered = sorted(self.attempts, key=lambda attempt: attempt.number)
+        scores: dict[str, list[float]] = {task: [] for task in self.tasks}
+        for attempt in ordered:
+            if attempt.score is not None:
+                scores[attempt.task].append(attempt.score)
+        return scores
+
+    @cached_property
+    def attempts_by_task(self) -> Mapping[str, Sequence[Attempt]]:
+        """The attempts at each task, by the task's id, in their order."""
+        found: dict[str, list[Attempt]] = defaultdict(list)
+        for attempt in sorted(self.attempts, key=lambda each: each.number):
+            found[attempt.task].append(attempt)
+        return found
+
+
+def open_evaluation(name: str, runs: Path) -> Evaluation:
+    """The evaluation of this name below ``runs``, or the one in this folder.
+
+    Raises:
+        UsageError: There is none, or the run of that name is no evaluation.
+    """
+    return evaluation_of(open_run(name, runs))
+
+
+def evaluation_of(run: RecordedRun) -> Evaluation:
+    """The evaluation that a run is.
+
+    Raises:
+        UsageError: It is none.
+        StoreFailure: The database of its episodes does not answer.
+    """
+    settings = run.manifest.get(SETTINGS)
+    store = find_run_store(run) if isinstance(settings, dict) else None
+    if store is None or not isinstance(settings, dict):
+        raise UsageError(f"{run.path} is no evaluation. `aworld-train eval RECIPE` makes one.")
+    with store:
+        return Evaluation(run, settings, _tasks(store), _attempts(store))
+
+
+def _tasks(store: Store) -> dict[str, EvalTask]:
+    return {key.id: _task(key, row) for key, row in store.task_rows()}
+
+
+def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
+    info = row.get("extra_info") or {}
+    tags = info.get("tags") or ()
+    labels = [row.get("ability"), *([tags] if isinstance(tags, str) else tags)]
+    return EvalTask(
+        key.id,
+        key.index,
+        str(info.get("id") or ""),
+        key.source,
+        key.question,
+        key.answer,
+        str(info.get("level") or ""),
+        str(info.get("scorer") or ""),
+        tuple(dict.fromkeys(str(label) for label in labels if label)),
+    )
+
+
+def _attempts(store: Store) -> list[Attempt]:
+    return [attempt_of(key, line) for key, line in store.ended_lines(PHASE)]
+
+
+def attempt_of(key: EpisodeKey, line: Mapping[str, Any]) -> Attempt:
+    """The attempt that an episode was.
+
+    Args:
+        key: Which episode it is.
+        line: Its line of ``traces/episodes.jsonl``.
+    """
+    reward = line.get("reward")
+    accuracy = (line.get("scores") or {}).get("acc", reward)
+    return Attempt(
+        key.id,
+        key.task,
+        key.attempt,
+        line.get("seed"),
+        None if accuracy is None else float(accuracy),
+        str(line.get("outcome") or ""),
+        line.get("cause"),
+        line.get("extracted"),
+        str(line.get("scorer") or "") if accuracy is not None else "",
+        int(line.get("turns") or 0),
+        int(line.get("tool_calls") or 0),
+        int(line.get("tool_errors") or 0),
+        int(line.get("given_tokens") or 0),
+        int(line.get("sampled_tokens") or 0),
+        float(line.get("seconds") or 0.0),
+        float(line.get("generate_seconds") or 0.0),
+        float(line.get("tool_seconds") or 0.0),
+        line.get("cost"),
+        line.get("parts") or {},
+        tuple(line.get("suspicions") or ()),
+        line.get("faults") or {},
+    )
