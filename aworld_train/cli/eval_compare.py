@@ -150,18 +150,8 @@ def _table(summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comp
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("evaluation", overflow="fold")
-    for column in (
-        "accuracy",
-        "tasks",
-        "errors",
-        "difference",
-        "95 % interval",
-        "p",
-        "won",
-        "lost",
-        "can show",
-    ):
+    table.add_column("evaluation", overflow="fold", min_width=12)
+    for column in ("accuracy", "tasks", "errors", "difference (95 %)", "p", "won", "lost"):
         table.add_column(column, justify="right", no_wrap=True)
     for number, summary in enumerate(summaries):
         accuracy = "–" if summary.accuracy is None else f"{summary.accuracy:.1%}"

@@ -25,7 +25,8 @@ class Calibration:
     Attributes:
         n: Answers with a confidence.
         rms_error: Root mean square, over the bins with the weight of their answers, of confidence minus accuracy
-            (Hendrycks et al. 2019, arXiv:1812.04606, with bins of equal mass), as Humanity's Last Exam reports it.
+            (Hendrycks et al. 2019, arXiv:1812.04606, with bins of equal mass), as Humanity's Last Exam reports it. The
+            authors' script has bins of 100 answers and leaves out the last; here are ten, and all count.
         brier: Mean square of confidence minus score (Brier 1950); 0.25 for a model that always says 0.5.
         bins: At most ten, of as equal numbers of answers as possible, in the order of confidence.
     """

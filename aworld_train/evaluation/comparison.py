@@ -47,8 +47,13 @@ class Difference:
     smallest: float
 
 
-def compare(first: Scores, second: Scores) -> Difference:
+def compare(first: Scores, second: Scores, *, resamples: int = RESAMPLES) -> Difference:
     """Compare two agents in pairs.
+
+    Args:
+        first: The scores of the first, by task.
+        second: Those of the second.
+        resamples: How many the bootstrap and the permutation test draw.
 
     Raises:
         ValueError: They have no task in common.
@@ -68,8 +73,8 @@ def compare(first: Scores, second: Scores) -> Difference:
         first=fmean(before for before, _ in pairs),
         second=fmean(after for _, after in pairs),
         difference=fmean(differences),
-        interval=bootstrap_interval(spread),
-        p_value=mcnemar(won, lost) if binary else sign_permutation(differences),
+        interval=bootstrap_interval(spread, resamples),
+        p_value=mcnemar(won, lost) if binary else sign_permutation(differences, resamples),
         won=won,
         lost=lost,
         smallest=smallest_difference(spread),
