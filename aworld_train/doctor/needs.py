@@ -82,7 +82,8 @@ class Needs:
 
     def environment_url(self, machine: Machine) -> str:
         """The address of the tool environment that the run is pointed at; empty if it starts its own, or has none."""
-        if self.recipe is not None and self.recipe.env.docker_dir is not None:
+        section = self.recipe.env if self.recipe is not None else None
+        if section is not None and (section.docker_dir is not None or section.backend is EnvBackend.none):
             return ""
         if self.recipe is not None and self.recipe.env.url is not None:
             return self.recipe.env.url

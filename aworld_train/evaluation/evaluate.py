@@ -71,7 +71,7 @@ def evaluate(
         raise
     finally:
         evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
-        figures = figures_of(evaluation)
+        figures = figures_of(evaluation, seconds=run.seconds)
         folder.write_summary(_summary(folder, status, run.seconds, figures.to_json(), error))
     return evaluation, figures
 

@@ -17,6 +17,7 @@ from aworld_train.recipe.schema import (
     AgentSection,
     CassetteMode,
     ContextPolicy,
+    EnvBackend,
     LauncherName,
     Offload,
     Recipe,
@@ -81,6 +82,9 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "cluster.gpus_per_node",
             "cluster.slurm.cpus_per_node",
             "cluster.slurm.save_before",
+            "eval.attempts",
+            "eval.concurrency",
+            "eval.max_tokens",
         ],
     ),
     (
@@ -98,6 +102,9 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.grad_clip",
             "trainer.stall_timeout",
             "store.max_gb",
+            "eval.request_timeout",
+            "eval.max_seconds",
+            "eval.max_cost",
         ],
     ),
     (
@@ -118,12 +125,15 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
             "trainer.warmup_steps",
             "trainer.weight_decay",
             "trainer.seed",
+            "eval.temperature",
+            "eval.seed",
+            "eval.max_errors",
         ],
     ),
     (
         "must be above 0 and at most 1",
         lambda value: 0 < value <= 1,
-        ["rollout.top_p", "rollout.val_top_p", "rollout.gpu_memory"],
+        ["rollout.top_p", "rollout.val_top_p", "rollout.gpu_memory", "eval.top_p"],
     ),
     ("must be above 1", lambda value: value > 1, ["algorithm.clip_c"]),
     (
@@ -132,7 +142,11 @@ _RULES: list[tuple[str, _Test, list[str]]] = [
         ["agent.repetition.turns", "agent.repetition.loops"],
     ),
     ("must be -1 (all) or at least 1", lambda value: value == -1 or value >= 1, ["dataset.val_limit"]),
-    ("must be -1 (off) or at least 1", lambda value: value == -1 or value >= 1, ["rollout.top_k"]),
+    (
+        "must be -1 (off) or at least 1",
+        lambda value: value == -1 or value >= 1,
+        ["rollout.top_k", "eval.top_k"],
+    ),
     (
         "must be letters, digits, `.`, `_` and `-`, begin with a letter or digit, and be at most 100 long",
         lambda value: bool(_FOLDER_NAME.fullmatch(value)),
@@ -179,6 +193,7 @@ def problems(recipe: Recipe, faulty: Collection[KeyPath] = ()) -> Iterator[tuple
     yield from _cluster_environment(recipe)
     yield from _cluster(recipe)
     yield from _store(recipe)
+    yield from _evaluation(recipe)
     if not any(path[0] in _SIZED for path in faulty_keys):
         yield from _sizes(recipe)
         yield from _parallel(recipe)
@@ -213,6 +228,28 @@ def _store(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
                 ("store", "max_gb"),
                 "`store.max_gb` is for the database in a run's folder; with `store.url` use `aworld-train runs prune`",
             )
+
+
+def _evaluation(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
+    section = recipe.eval
+    for model, prices in section.prices.items():
+        named = prices if isinstance(prices, dict) else {}
+        if named.keys() != {"input", "output"} or not all(map(_is_price, named.values())):
+            yield (
+                ("eval", "prices", model),
+                f"`eval.prices.{model}` must be {{input: PRICE, output: PRICE}} of a million tokens, it is {prices!r}",
+            )
+    if section.max_cost is not None and not section.prices:
+        yield (
+            ("eval", "max_cost"),
+            "`eval.max_cost` needs the price of the model's tokens in `eval.prices`",
+        )
+
+
+def _is_price(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    )
 
 
 def missing_for_training(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
@@ -274,6 +311,15 @@ def _environment(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
             ("env", "url"),
             "set `env.docker_dir` (start one) or `env.url` (use one that is up) and the other to null",
         )
+    if env.backend is EnvBackend.none:
+        others = {
+            "docker_dir": env.docker_dir is not None,
+            "url": env.url is not None,
+            "servers": bool(env.servers),
+            "cassette": env.cassette.mode is not CassetteMode.off,
+        }
+        for name in (name for name, is_set in others.items() if is_set):
+            yield ("env", name), f"`env.{name}` is set, and `env.backend` is none: the agent has no tools"
     # Server names travel in an HTTP header as a comma-separated list.
     if any(not server.strip() or "," in server for server in env.servers):
         yield ("env", "servers"), "`env.servers` must hold names without commas, none of them empty"

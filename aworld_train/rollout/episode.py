@@ -400,7 +400,7 @@ class Episode(ABC):
         if sampling.seed is not None:
             # Each turn has random numbers of its own.
             pending = sum(record.pending for record in self.agents.values())
-            sampling = replace(sampling, seed=sampling.seed + self.turns + pending)
+            sampling = replace(sampling, seed=sampling.seed + self.turns + pending - 1)
         if request.stop or request.top_logprobs:
             sampling = replace(sampling, stop=request.stop, top_logprobs=request.top_logprobs)
         return sampling

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aworld_train import env
-from aworld_train.errors import EnvironmentFailure
+from aworld_train.errors import EnvironmentFailure, RewardError
 from aworld_train.recipe.call_times import call_time_note, server_limits
 from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
@@ -76,6 +76,11 @@ def _tools(
     """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
     if section.backend is EnvBackend.none:
+        if runs_code(recipe, scorers):
+            raise RewardError(
+                "The scorer code_tests runs answers in the tool environment, and env.backend is none. Name an "
+                "environment that runs Python, as env.docker_dir=gaia-mcp-server."
+            )
         yield RunEnvironment(_UNUSED_URL, "", replayed=True)
         return
     if section.cassette.mode is CassetteMode.replay:
