@@ -155,7 +155,7 @@ export function Figures({ data: { head, line }, children }) {
         ['branches', counts(line.branches)],
         ['format misses', counts(line.format_misses)],
         ['seed', line.seed],
-        ['cost', line.cost && number(line.cost, 6)],
+        ['cost', line.cost && line.cost.toFixed(6)],
         ['requests sent again', counts(line.faults)],
         ['began', time(head.began)],
         ['status', head.status],

@@ -24,8 +24,8 @@ export function AttemptPage({ data, task, address }) {
   });
   return div(
     h(Head, { data, task, filter, chosen: attempt?.number ?? null }),
-    h(Question, { task }),
-    attempt ? h(Attempt, { key: attempt.episode, attempt }) : p({ class: 'dim' }, 'No attempt at this task has ended.'),
+    h(Question, { task, open: !attempt?.readable }),
+    attempt ? h(Attempt, { key: attempt.episode, task, attempt }) : p({ class: 'dim' }, 'No attempt at this task has ended.'),
   );
 }
 
@@ -46,11 +46,11 @@ function Head({ data, task, filter, chosen }) {
   );
 }
 
-function Question({ task }) {
-  return details({ class: 'card asked', open: task.question.length < 400 }, summary('Question'), h(Text, null, task.question), p({ class: 'expected' }, span({ class: 'dim' }, 'right answer '), span({ dir: 'auto' }, task.answer)));
+function Question({ task, open }) {
+  return details({ class: 'asked', open }, summary('Question ', span({ class: 'beginning', dir: 'auto' }, task.question.slice(0, 200))), h(Text, { class: 'quoted' }, task.question));
 }
 
-function Attempt({ attempt }) {
+function Attempt({ task, attempt }) {
   const result = resultOf(attempt.score);
   const { data, error } = useData(attempt.readable ? 'episode' : null, { episode: attempt.episode });
   return div(
@@ -61,6 +61,7 @@ function Attempt({ attempt }) {
       attempt.outcome !== 'answered' && h(Badge, { kind: attempt.outcome }),
       attempt.cause && span({ class: 'bad-text', dir: 'auto' }, attempt.cause),
       attempt.answer !== null && span(span({ class: 'dim' }, 'answer '), span({ class: `answered ${result}`, dir: 'auto' }, attempt.answer)),
+      task.answer && span(span({ class: 'dim' }, 'right answer '), span({ class: 'answered', dir: 'auto' }, task.answer)),
     ),
     !attempt.readable && p({ class: 'dim' }, 'The conversation of this attempt is not in this file.'),
     h(Failure, { message: error }),

@@ -1,13 +1,12 @@
 // The first page of an evaluation's report: the result and how sure it is, where it fails, and the list of tasks.
 import { h } from './vendor/preact.js';
-import { useState } from './vendor/hooks.js';
 import { button, details, div, h1, h2, h3, p, section, small, span, summary, table, tbody, td, th, thead, tr } from './elements.js';
 import { changed, go } from './address.js';
 import { duration, number, percent, plural } from './format.js';
 import { GROUPINGS, NONE, filterOf, resultOf } from './eval_filter.js';
 import { CalibrationPlot, Curves, Histogram, Interval, Shares } from './eval_plots.js';
 import { TaskList } from './eval_tasks.js';
-import { Facts, counts } from './parts.js';
+import { Facts } from './parts.js';
 
 export function Overview({ data, address }) {
   const { figures } = data;
@@ -50,9 +49,16 @@ function Result({ figures }) {
     h2(figures.attempts_per_task > 1 ? `Accuracy, avg@${figures.attempts_per_task}` : 'Accuracy'),
     div({ class: 'large' }, percent(accuracy), span({ class: 'margin' }, `${percent(interval[0])} to ${percent(interval[1])}`)),
     h(Interval, { value: accuracy, interval, label: 'Accuracy' }),
-    div({ class: 'scale dim' }, ['0', '25', '50', '75', '100 %'].map((each) => span({ key: each }, each))),
+    div({ class: 'scale dim' }, [0, 25, 50, 75, 100].map((each) => span({ key: each, style: { left: `${each}%` } }, String(each)))),
     p({ class: 'dim' }, `95 % interval over ${plural(n, 'task')}`),
+    h(SeveralAttempts, { figures }),
   );
+}
+
+function SeveralAttempts({ figures }) {
+  const k = figures.attempts_per_task;
+  const shares = [['pass@', figures.pass_at, 'one of them is right'], ['maj@', figures.majority, 'the most frequent answer is right'], ['pass^', figures.pass_all, 'all of them are right']].filter(([, values]) => k > 1 && values[k] !== undefined);
+  return div({ class: 'several' }, shares.map(([name, values, meaning]) => span({ key: name, title: `Of ${k} attempts, ${meaning}` }, span({ class: 'dim' }, `${name}${k} `), percent(values[k]))));
 }
 
 function Tiles({ figures }) {
@@ -60,7 +66,7 @@ function Tiles({ figures }) {
   const tiles = [
     ['tasks', number(figures.n), figures.n < figures.tasks ? `of ${number(figures.tasks)}` : 'all scored'],
     ['attempts', number(figures.attempts), figures.attempts < figures.attempts_expected ? `of ${number(figures.attempts_expected)}` : 'all made'],
-    ['without a score', number(figures.errors), figures.attempts ? percent(figures.errors / figures.attempts) : '', figures.errors > 0 ? 'bad-text' : ''],
+    ['errors', number(figures.errors), figures.errors ? `${percent(figures.errors / figures.attempts)}, in no average` : 'every attempt has a score', figures.errors > 0 ? 'bad-text' : ''],
     ['tool calls', number(figures.tool_calls), plural(figures.tool_errors, 'error')],
     ['turns', turns ? number(turns.mean, 1) : '–', turns ? `at most ${turns.max}` : ''],
     ['time of an attempt', latency ? duration(latency.median) : '–', latency ? `p90 ${duration(latency.p90)}` : ''],
@@ -84,18 +90,16 @@ function money(value) {
 
 function Groups({ figures, filter }) {
   const names = GROUPINGS.filter((name) => figures.groups[name]);
-  const [chosen, setChosen] = useState(names[0]);
   if (!names.length) return null;
   return section(
     { class: 'card groups' },
-    div(
-      { class: 'bar-head' },
-      h2('Where it fails'),
-      div({ class: 'tabs', role: 'tablist' }, names.map((name) => button({ key: name, class: 'tab', role: 'tab', 'aria-selected': String(name === chosen), onClick: () => setChosen(name) }, `by ${name}`))),
-    ),
+    h2('Where it fails'),
     div(
       { class: 'group-rows' },
-      Object.entries(figures.groups[chosen]).map(([label, group]) => h(Group, { key: label, grouping: chosen, label: label || NONE, group, isChosen: filter[chosen] === (label || NONE) })),
+      names.map((name) => [
+        h3({ key: name }, `by ${name}`),
+        Object.entries(figures.groups[name]).map(([label, group]) => h(Group, { key: `${name} ${label}`, grouping: name, label: label || NONE, group, isChosen: filter[name] === (label || NONE) })),
+      ]),
     ),
   );
 }
@@ -103,7 +107,7 @@ function Groups({ figures, filter }) {
 function Group({ grouping, label, group, isChosen }) {
   return button(
     { class: isChosen ? 'group chosen' : 'group', 'aria-pressed': String(isChosen), title: 'Show these tasks', onClick: () => go(changed({ [grouping]: isChosen ? null : label }), { replace: true }) },
-    span({ class: 'label', dir: 'auto' }, label),
+    span({ class: 'label', dir: 'auto', title: label }, label),
     h(Interval, { value: group.accuracy, interval: group.interval, label }),
     span({ class: 'value' }, percent(group.accuracy)),
     span({ class: 'dim between' }, group.interval ? `${Math.round(100 * group.interval[0])}–${Math.round(100 * group.interval[1])}` : ''),
@@ -122,7 +126,7 @@ function Attempts({ data: { tasks, figures } }) {
     if (!scores.length) continue;
     solved[scores.every((score) => score >= 1) ? 'always' : scores.some((score) => score >= 1) ? 'sometimes' : 'never'] += 1;
   }
-  const parts = [['right', results.right, 'right'], ['partly right', results.partly, 'partly'], ['wrong', results.wrong, 'wrong'], ['without a score', results.error, 'error'], ['not made yet', missing, 'missing']];
+  const parts = [['right', results.right, 'right'], ['partly right', results.partly, 'partly'], ['wrong', results.wrong, 'wrong'], ['errors', results.error, 'error'], ['not made yet', missing, 'missing']];
   const ofTasks = [['always right', solved.always, 'right'], ['sometimes', solved.sometimes, 'partly'], ['never right', solved.never, 'wrong']];
   return section(
     { class: 'card' },
@@ -134,14 +138,18 @@ function Attempts({ data: { tasks, figures } }) {
     figures.attempts_per_task > 1 && h(Legend, { parts: ofTasks }),
     h(Facts, {
       values: [
-        ['outcomes', counts(figures.outcomes)],
-        ['right with a tool', figures.correct_with_tool !== null && percent(figures.correct_with_tool)],
+        ['outcomes', tally(figures.outcomes)],
+        ['right answers with a tool', figures.correct_with_tool !== null && percent(figures.correct_with_tool)],
         ['time', figures.latency && `${percent(figures.latency.model_share)} model, ${percent(figures.latency.tool_share)} tools`],
-        ['sent again', counts(figures.faults)],
-        ['suspicious', counts(figures.suspicions)],
+        ['requests sent again', tally(figures.faults)],
+        ['suspicious', tally(figures.suspicions)],
       ],
     }),
   );
+}
+
+function tally(values) {
+  return Object.entries(values).map(([name, count]) => `${number(count)} × ${name}`).join(', ');
 }
 
 function Legend({ parts }) {
@@ -161,7 +169,7 @@ function Charts({ data: { tasks, figures } }) {
     Object.keys(figures.pass_at).length > 1 && h(Curves, { title: 'With more attempts, %', series }),
     h(Histogram, { title: 'Seconds of an attempt', values: scored.map((attempt) => attempt.seconds), format: (value) => number(value, 1), line: 0 }),
     h(Histogram, { title: 'Tokens sampled in an attempt', values: scored.map((attempt) => attempt.tokens), format: (value) => compact(Math.round(value)), line: 4 }),
-    figures.calibration && h(CalibrationPlot, { title: `Stated confidence: RMS error ${percent(figures.calibration.rms_error)}, Brier ${number(figures.calibration.brier)}`, bins: figures.calibration.bins }),
+    figures.calibration && h(CalibrationPlot, { title: `Calibration: RMS error ${percent(figures.calibration.rms_error)}, Brier ${number(figures.calibration.brier, 2)}`, bins: figures.calibration.bins }),
   );
 }
 

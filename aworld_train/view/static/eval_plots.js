@@ -15,16 +15,16 @@ export function Interval({ value, interval, label = '' }) {
   );
 }
 
-const WIDTH = 360;
-const HEIGHT = 172;
-const LEFT = 34;
-const BOTTOM = 24;
-const TOP = 10;
+const WIDTH = 300;
+const HEIGHT = 160;
+const LEFT = 30;
+const BOTTOM = 22;
+const TOP = 8;
 
 export function Curves({ title, series }) {
   // series: [{label, line, values: {k: share}}]; the ks stand at equal distances, as each doubles the one before.
   const ks = Object.keys(series[0].values).map(Number);
-  const right = WIDTH - 62;
+  const right = WIDTH - 68;
   const x = (i) => LEFT + 8 + ((right - LEFT - 16) * i) / Math.max(1, ks.length - 1);
   const y = (share) => TOP + (HEIGHT - BOTTOM - TOP) * (1 - share);
   const lines = series.map(({ label, line, values }) => {
@@ -70,7 +70,9 @@ export function Histogram({ title, values, format = number, line = 0 }) {
   const width = (WIDTH - LEFT - 8) / shown.length;
   const x = (value) => LEFT + Math.min(shown.length, (value - low) / step) * width;
   const floor = HEIGHT - BOTTOM;
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => low + share * count * step);
+  const end = low + shown.length * step;
+  const apart = niceStep((end - low) / 5);
+  const ticks = Array.from({ length: Math.floor((end - low) / apart) + 1 }, (_, i) => low + i * apart);
   return figure(
     title,
     `${title}. ${sorted.length} attempts, median ${format(at(0.5))}, 90th percentile ${format(at(0.9))}`,
@@ -81,12 +83,17 @@ export function Histogram({ title, values, format = number, line = 0 }) {
       const name = i === count ? `${format(low + i * step)} and more` : `${format(low + i * step)} to ${format(low + (i + 1) * step)}`;
       return h('rect', { key: i, class: `bar fill-${line}`, x: LEFT + i * width + 0.5, y: floor - size, width: Math.max(1, width - 1), height: size }, h('title', null, `${name}: ${number(height)}`));
     }),
-    ticks.map((value, i) => text({ x: x(value), y: HEIGHT - 8, class: `tick ${i === 0 ? '' : i === 4 ? 'right-end' : 'middle'}` }, format(value))),
+    ticks.map((value, i) => text({ key: value, x: x(value), y: HEIGHT - 8, class: `tick ${i ? (x(value) > WIDTH - 20 ? 'right-end' : 'middle') : ''}` }, format(value))),
     [
       ['median', at(0.5)],
       ['p90', at(0.9)],
-    ].map(([name, value]) => [h('line', { key: name, class: 'marker', x1: x(value), x2: x(value), y1: TOP + 6, y2: floor }), text({ x: x(value) + 4, y: name === 'p90' ? TOP + 14 : TOP + 2, class: 'note' }, `${name} ${format(value)}`)]),
+    ].map(([name, value]) => [h('line', { key: name, class: 'marker', x1: x(value), x2: x(value), y1: TOP + 6, y2: floor }), text({ ...beside(x(value)), y: name === 'p90' ? TOP + 13 : TOP + 2 }, `${name} ${format(value)}`)]),
   );
+}
+
+function beside(x) {
+  // A note stands to the right of its line, unless it would end outside.
+  return x > WIDTH - 70 ? { x: x - 4, class: 'note right-end' } : { x: x + 4, class: 'note' };
 }
 
 function niceStep(step) {
@@ -96,7 +103,7 @@ function niceStep(step) {
 
 export function CalibrationPlot({ title, bins }) {
   const size = HEIGHT - BOTTOM - TOP;
-  const left = LEFT + 60;
+  const left = LEFT + 30;
   const x = (share) => left + size * share;
   const y = (share) => TOP + size * (1 - share);
   const most = Math.max(...bins.map((bin) => bin.n));
@@ -112,8 +119,8 @@ export function CalibrationPlot({ title, bins }) {
     h('line', { class: 'ideal', x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
     h('path', { class: 'curve stroke-0', d: path(bins.map((bin) => [x(bin.confidence), y(bin.accuracy)])) }),
     bins.map((bin, i) => h('circle', { key: i, class: 'fill-0', cx: x(bin.confidence), cy: y(bin.accuracy), r: 2.5 + 2.5 * Math.sqrt(bin.n / most) }, h('title', null, `${number(bin.n)} answers: stated ${percent(bin.confidence)}, right ${percent(bin.accuracy)}`))),
-    text({ x: x(1) + 12, y: y(0) - 2, class: 'note' }, 'stated confidence →'),
-    text({ x: x(1) + 12, y: y(1) + 8, class: 'note' }, '↑ share right'),
+    text({ x: x(1) + 12, y: y(0) - 2, class: 'note' }, 'stated →'),
+    text({ x: x(1) + 12, y: y(1) + 8, class: 'note' }, '↑ right'),
   );
 }
 

@@ -99,13 +99,18 @@ function Row({ task, groups, most, filter }) {
     groups.source && td({ class: 'source', dir: 'auto' }, task.source),
     td({ class: 'question', dir: 'auto' }, h(Link, { to, title: task.question }, task.question || task.id)),
     td({ class: 'answer', dir: 'auto' }, task.answer),
-    td({ class: 'marks' }, h(Marks, { task, filter })),
-    most > 1 && td({ class: 'figure' }, number(meanScore(task), 2)),
-    td({ class: 'figure' }, number(SORTS.turns(task), 1)),
-    td({ class: 'figure' }, number(SORTS.tools(task), 1)),
-    td({ class: 'figure' }, number(Math.round(SORTS.tokens(task)))),
-    td({ class: 'figure' }, number(SORTS.seconds(task), 1)),
+    td({ class: most > 8 ? 'marks many' : 'marks' }, h(Marks, { task, filter })),
+    most > 1 && td({ class: 'figure' }, fixed(meanScore(task), 2)),
+    td({ class: 'figure' }, fixed(SORTS.turns(task))),
+    td({ class: 'figure' }, fixed(SORTS.tools(task))),
+    td({ class: 'figure' }, fixed(SORTS.tokens(task), 0)),
+    td({ class: 'figure' }, fixed(SORTS.seconds(task))),
   );
+}
+
+function fixed(value, digits = 1) {
+  // As many digits in every row, so that figures stand below each other.
+  return value === null ? '–' : value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 export function Marks({ task, filter, chosen = null }) {
