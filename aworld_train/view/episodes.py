@@ -67,6 +67,9 @@ _OF_LINE = (
     "look",
     "agents",
     "given_tokens",
+    "seed",
+    "cost",
+    "faults",
 )
 
 

@@ -1,12 +1,5 @@
-"""A run as one HTML file that needs no server and no network: its figures and curves, and a sample of its episodes.
+"""A run as one HTML file that needs no server and no network: its figures and curves, and a sample of its episodes."""
 
-The file's policy lets it run the one script and the one style sheet that are in it, known by their hashes, and load
-nothing. What models and tools wrote stands in it as JSON in which ``<`` is escaped, so nothing of it ends the element.
-"""
-
-import base64
-import hashlib
-import html
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,38 +13,17 @@ from aworld_train.store.content import EpisodeContent
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.training.run_store import find_run_store
-from aworld_train.view.bundle import bundled
 from aworld_train.view.curves import run_curves
 from aworld_train.view.episodes import episode_json, token_ids, tokens_json
 from aworld_train.view.overview import facts, overview
+from aworld_train.view.page_file import PageImages, page
 from aworld_train.view.plain import to_json
-from aworld_train.view.routes import image_type
-from aworld_train.view.server import static_files
 from aworld_train.view.token_texts import token_texts
 
 MAX_CHARS = 10_000
 """The longest text of a sampled episode."""
 MAX_TOKENS = 300_000
 """Of how many tokens a report has ids and log-probabilities: some 5 MB."""
-MAX_IMAGE_BYTES = 10_000_000
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>{style}</style>
-</head>
-<body>
-<div id="page"></div>
-<script type="application/json" id="report">{data}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +55,7 @@ def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
     finally:
         if store:
             store.close()
-    text = page(run.name, to_json(data))
+    text = page(run.name, to_json(data), entry="report.js", styles=("vendor/uplot.css", "view.css"))
     write_text(file, text)
     return Report(file, len(text.encode()), len(chosen), len(outline))
 
@@ -109,33 +81,11 @@ def sampled(outline: Sequence[tuple[str, str, int, str, float | None]], most: in
     ]
 
 
-def page(title: str, data: str) -> str:
-    """The file: the data, as JSON, with the page's own modules and styles."""
-    files = {
-        name: content.decode() for name, content in static_files().items() if name.endswith((".js", ".css"))
-    }
-    script = "\n" + bundled(files, "report.js")
-    style = f"\n{files['vendor/uplot.css']}\n{files['view.css']}"
-    if "</" in style or "</script" in script.lower() or "<!--" in script:
-        raise ValueError("The page's own files would end the element that holds them.")
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return _PAGE.format(
-        policy=policy,
-        title=html.escape(f"{title} · aworld-train"),
-        style=style,
-        data=data.replace("<", "\\u003c"),
-        script=script,
-    )
-
-
 def _data(run: RecordedRun, store: Store | None, chosen: Sequence[str], of: int) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     tokens: dict[str, Any] = {}
-    images: dict[str, str] = {}
-    left, image_bytes = MAX_TOKENS, MAX_IMAGE_BYTES
+    images = PageImages()
+    left = MAX_TOKENS
     for name in chosen if store else ():
         assert store is not None
         episode = store.episode(name)
@@ -145,12 +95,7 @@ def _data(run: RecordedRun, store: Store | None, chosen: Sequence[str], of: int)
             left -= count
             texts, why = token_texts(run, token_ids(episode))
             tokens[episode.head.id] = tokens_json(episode, texts) | {"note": why}
-        for digest in _image_digests(episode.content) - images.keys():
-            data = store.blob(digest) or b""
-            kind = image_type(data)
-            if kind and len(data) <= image_bytes:
-                image_bytes -= len(data)
-                images[digest] = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        images.add(store, episode.content)
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return {
         "report": {"made": made, "version": __version__, "episodes": len(found), "of": of},
@@ -162,23 +107,9 @@ def _data(run: RecordedRun, store: Store | None, chosen: Sequence[str], of: int)
         },
         "episodes": found,
         "tokens": tokens,
-        "images": images,
+        "images": images.addresses,
     }
 
 
 def _agents(content: EpisodeContent | None) -> Sequence[Any]:
     return content.agents if content else ()
-
-
-def _image_digests(content: EpisodeContent | None) -> set[str]:
-    return {
-        image.digest
-        for agent in _agents(content)
-        for node in agent.nodes
-        for message in node.messages
-        for image in message.images
-    }
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -2,9 +2,11 @@
 
 The file is a ZIP archive: ``header.json``, ``summaries.json``, ``reductions.json`` and one file a sample below
 ``samples/``, in version 2 of the log's schema (inspect.aisi.org.uk/eval-logs.html). It is written without Inspect AI,
-which pins much. A sample is an episode; a task's episodes are its epochs, numbered through all steps.
+which pins much. A sample is an episode; a task's episodes are its epochs. Those of an evaluation have the number of the
+attempt, others are numbered through all steps.
 """
 
+import math
 import tempfile
 import zipfile
 from collections import Counter, defaultdict
@@ -28,6 +30,7 @@ _MAX_SUMMARY_CHARS = 1_000
 _STOP_REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_tokens"}
 # Outcomes that Inspect AI calls limits; the others but an answer are its errors.
 _LIMITS = {"max_turns": "turn", "overlong": "token", "timeout": "time"}
+_EVALUATION = "eval"  # the phase of an evaluation's episodes
 _NO_ERRORS = ("answered", "format", "repetition", *_LIMITS)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
@@ -46,7 +49,7 @@ class InspectWriter:
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
         # An archive takes one member at a time, so what is said of all samples waits beside it.
         self._summaries = tempfile.TemporaryFile("w+", encoding="utf-8", dir=file.parent)  # noqa: SIM115
-        self._epochs: Counter[str] = Counter()
+        self._epochs: dict[str, set[int]] = defaultdict(set)
         self._scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._began, self._ended = float("inf"), 0.0
         self._usage: Counter[str] = Counter()
@@ -55,8 +58,7 @@ class InspectWriter:
     def add(self, episode: StoredEpisode) -> int:
         head = episode.head
         name = sample_id(head)
-        self._epochs[name] += 1
-        sample = sample_of(episode, self._epochs[name], self._model, self._run.read_blob)
+        sample = sample_of(episode, self._next_epoch(name, head), self._model, self._run.read_blob)
         self._archive.writestr(f"samples/{name}_epoch_{sample['epoch']}.json", json_text(sample))
         separator = "," if self._count > 1 else ""
         self._summaries.write(separator + json_text(_summary(sample)))
@@ -87,14 +89,24 @@ class InspectWriter:
 
     @property
     def _count(self) -> int:
-        return self._epochs.total()
+        return sum(map(len, self._epochs.values()))
+
+    def _next_epoch(self, name: str, head: EpisodeHead) -> int:
+        """The number of an episode among those of its task."""
+        taken = self._epochs[name]
+        epoch = head.attempt + 1 if head.phase == _EVALUATION else len(taken) + 1
+        while epoch in taken:
+            epoch += 1
+        taken.add(epoch)
+        return epoch
 
     def _header(self) -> dict[str, Any]:
-        run, scorers = self._run, sorted(self._scores)
-        metrics = [{"name": "mean"}]
+        run, scorers, evaluation = self._run, sorted(self._scores), self._run.evaluation
+        metrics = [{"name": "mean"}, {"name": "stderr"}]
+        last = max((max(epochs) for epochs in self._epochs.values()), default=1)
         return {
             "version": SCHEMA_VERSION,
-            "status": "success",
+            "status": "success" if evaluation is None or evaluation.is_complete else "cancelled",
             "eval": {
                 "eval_id": run.id,
                 "run_id": run.id,
@@ -105,15 +117,16 @@ class InspectWriter:
                 "task_attribs": {},
                 "task_args": {},
                 "dataset": {
-                    "name": run.name,
-                    "samples": len(self._epochs),
+                    "name": evaluation.dataset if evaluation else run.name,
+                    "samples": evaluation.tasks if evaluation else len(self._epochs),
                     "sample_ids": list(self._epochs),
                     "shuffled": False,
                 },
                 "model": self._model,
-                "model_generate_config": {},
+                **({"model_base_url": evaluation.model_url} if evaluation and evaluation.model_url else {}),
+                "model_generate_config": _generate_config(evaluation.sampling) if evaluation else {},
                 "model_args": {},
-                "config": {"epochs": max(self._epochs.values(), default=1), "epochs_reducer": ["mean"]},
+                "config": {"epochs": evaluation.attempts if evaluation else last, "epochs_reducer": ["mean"]},
                 "packages": {"aworld-train": run.version} if run.version else {},
                 "metadata": {"recipe": run.recipe},
                 # Models and tools wrote it, so the viewer shows it as plain text and loads no image that it names.
@@ -137,7 +150,8 @@ class InspectWriter:
     def _result(self, scorer: str) -> dict[str, Any]:
         by_task = self._scores[scorer]
         scored = sum(map(len, by_task.values()))
-        mean = sum(map(_mean, by_task.values())) / len(by_task)
+        means = [_mean(values) for values in by_task.values()]
+        figures = {"mean": _mean(means), "stderr": _standard_error(means)}
         return {
             "name": scorer,
             "scorer": scorer,
@@ -145,7 +159,9 @@ class InspectWriter:
             "scored_samples": scored,
             "unscored_samples": self._count - scored,
             "params": {},
-            "metrics": {"mean": {"name": "mean", "value": mean, "params": {}}},
+            "metrics": {
+                name: {"name": name, "value": value, "params": {}} for name, value in figures.items()
+            },
         }
 
     def _reductions(self) -> list[dict[str, Any]]:
@@ -223,6 +239,8 @@ def _scores(episode: StoredEpisode) -> dict[str, Any]:
     """The score by its scorer; empty for an episode that has none."""
     figures, score = episode.head.figures, episode.content.score if episode.content else None
     value = figures.get("reward")
+    if episode.head.phase == _EVALUATION and figures.get("accuracy") is not None:
+        value = figures["accuracy"]
     if value is None:
         return {}
     return {
@@ -509,6 +527,18 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         elif end > begin:
             merged.append((begin, end))
     return merged
+
+
+def _generate_config(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sampling.items() if name != "top_k" or value > 0}
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    """Inspect AI's ``stderr``: of the mean over tasks."""
+    mean = _mean(values)
+    if len(values) < 2:
+        return 0.0
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def _mean(values: Sequence[float]) -> float:

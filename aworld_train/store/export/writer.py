@@ -11,6 +11,27 @@ from aworld_train.store.reading import StoredEpisode
 
 
 @dataclass(frozen=True)
+class ExportedEvaluation:
+    """What formats say of a run that is an evaluation.
+
+    Attributes:
+        dataset: The files of its tasks.
+        tasks: How many tasks it shall have.
+        attempts: Attempts at each.
+        sampling: Temperature, top_p, top_k and seed, as far as they are set.
+        model_url: The model's endpoint; None where it had none.
+        is_complete: Whether all attempts have ended.
+    """
+
+    dataset: str
+    tasks: int
+    attempts: int
+    sampling: Mapping[str, Any]
+    model_url: str | None
+    is_complete: bool
+
+
+@dataclass(frozen=True)
 class ExportedRun:
     """What formats say of the run as a whole.
 
@@ -21,6 +42,7 @@ class ExportedRun:
         read_blob: Reads the file of an image by its digest.
         version: The version of this package.
         recipe: The unresolved recipe.
+        evaluation: What was measured, if the run is an evaluation.
     """
 
     name: str
@@ -29,6 +51,7 @@ class ExportedRun:
     read_blob: ReadBlob = field(repr=False)
     version: str = ""
     recipe: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    evaluation: ExportedEvaluation | None = None
 
 
 class ExportWriter(Protocol):

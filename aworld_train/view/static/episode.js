@@ -95,28 +95,9 @@ export function Conversations({ address, run, content }) {
 }
 
 function Side({ run, data }) {
-  const { head, content, line } = data;
-  const score = content?.score;
+  const { head } = data;
   return [
-    section(
-      { class: 'card', key: 'score' },
-      h2('Score'),
-      h(Facts, {
-        values: [
-          ['reward', span({ class: rewardClass(head.reward) }, number(head.reward))],
-          ['accuracy', head.accuracy !== head.reward && head.accuracy !== null && number(head.accuracy)],
-          ['scorer', score?.scorer || head.scorer],
-          ['scoring', score?.outcome || head.scoring],
-          ['extracted', score?.extracted],
-          ['right answer', head.correct_answer],
-          ['parts', score && counts(score.parts)],
-          ['cause', score?.cause ?? head.cause],
-          ['suspicions', head.suspicions.join(', ')],
-        ],
-      }),
-      score?.steps.length > 0 && details({ open: true }, summary('Steps of the scorer'), ol({ class: 'steps' }, score.steps.map((step, i) => li({ key: i, dir: 'auto' }, step)))),
-      content?.answer && details(summary('Answer'), h(Text, null, content.answer)),
-    ),
+    h(Score, { key: 'score', data }),
     section(
       { class: 'card', key: 'training' },
       h2('Training'),
@@ -131,28 +112,63 @@ function Side({ run, data }) {
       }),
       data.rows.length > 0 && h(Rows, { rows: data.rows }),
     ),
-    section(
-      { class: 'card', key: 'figures' },
-      h2('Figures'),
-      h(Facts, {
-        values: [
-          ['turns', number(head.turns)],
-          ['tool calls', head.tool_calls && `${number(head.tool_calls)}, ${plural(head.tool_errors, 'error')}`],
-          ['tokens sampled', number(head.sampled_tokens)],
-          ['prompt + response', `${number(head.prompt_tokens)} + ${number(head.response_tokens)}`],
-          ['time', duration(head.seconds)],
-          ['model, tools', head.seconds !== null && `${duration(head.generate_seconds)}, ${duration(head.tool_seconds)}`],
-          ['branches', counts(line.branches)],
-          ['format misses', counts(line.format_misses)],
-          ['began', time(head.began)],
-          ['status', head.status],
-          ['id', head.id],
-        ],
-      }),
-      p(h(Link, { to: { run, task: head.task } }, isLive() ? 'All attempts at this task' : 'This task')),
-    ),
-    content?.tool_calls.length > 0 && section({ class: 'card', key: 'tools' }, h2('Tool calls'), content.tool_calls.map((use, i) => h(ToolUse, { key: i, use }))),
+    h(Figures, { key: 'figures', data }, p(h(Link, { to: { run, task: head.task } }, isLive() ? 'All attempts at this task' : 'This task'))),
+    h(ToolUses, { key: 'tools', data }),
   ];
+}
+
+export function Score({ data: { head, content } }) {
+  const score = content?.score;
+  return section(
+    { class: 'card' },
+    h2('Score'),
+    h(Facts, {
+      values: [
+        ['reward', span({ class: rewardClass(head.reward) }, number(head.reward))],
+        ['accuracy', head.accuracy !== head.reward && head.accuracy !== null && number(head.accuracy)],
+        ['scorer', score?.scorer || head.scorer],
+        ['scoring', score?.outcome || head.scoring],
+        ['extracted', score?.extracted],
+        ['right answer', head.correct_answer],
+        ['parts', score && counts(score.parts)],
+        ['cause', score?.cause ?? head.cause],
+        ['suspicions', head.suspicions.join(', ')],
+      ],
+    }),
+    score?.steps.length > 0 && details({ open: true }, summary('Steps of the scorer'), ol({ class: 'steps' }, score.steps.map((step, i) => li({ key: i, dir: 'auto' }, step)))),
+    content?.answer && details(summary('Answer'), h(Text, null, content.answer)),
+  );
+}
+
+export function Figures({ data: { head, line }, children }) {
+  return section(
+    { class: 'card' },
+    h2('Figures'),
+    h(Facts, {
+      values: [
+        ['turns', number(head.turns)],
+        ['tool calls', head.tool_calls && `${number(head.tool_calls)}, ${plural(head.tool_errors, 'error')}`],
+        ['tokens sampled', number(head.sampled_tokens)],
+        ['prompt + response', `${number(head.prompt_tokens)} + ${number(head.response_tokens)}`],
+        ['time', duration(head.seconds)],
+        ['model, tools', head.seconds !== null && `${duration(head.generate_seconds)}, ${duration(head.tool_seconds)}`],
+        ['branches', counts(line.branches)],
+        ['format misses', counts(line.format_misses)],
+        ['seed', line.seed],
+        ['cost', line.cost && line.cost.toFixed(6)],
+        ['requests sent again', counts(line.faults)],
+        ['began', time(head.began)],
+        ['status', head.status],
+        ['id', head.id],
+      ],
+    }),
+    children,
+  );
+}
+
+export function ToolUses({ data: { content } }) {
+  if (!content?.tool_calls.length) return null;
+  return section({ class: 'card' }, h2('Tool calls'), content.tool_calls.map((use, i) => h(ToolUse, { key: i, use })));
 }
 
 function ToolUse({ use }) {

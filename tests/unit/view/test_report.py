@@ -10,7 +10,8 @@ import pytest
 
 from aworld_train.training.recorded_run import open_run
 from aworld_train.view.bundle import bundled
-from aworld_train.view.report import page, sampled, write_report
+from aworld_train.view.page_file import page
+from aworld_train.view.report import sampled, write_report
 from aworld_train.view.routes import image_type
 from tests.run_folders import make_run
 from tests.stored_runs import make_stored_run
@@ -61,7 +62,7 @@ def test_a_report_holds_the_run_and_nothing_in_it_ends_its_element(tmp_path: Pat
 def test_the_policy_of_a_report_names_the_hashes_of_its_script_and_style_and_nothing_else(
     tmp_path: Path,
 ) -> None:
-    text = page("a <title>", "{}")
+    text = page("a <title>", "{}", entry="report.js", styles=("view.css",))
     policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[0]
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "'self'" not in policy
     for element in ("script", "style"):

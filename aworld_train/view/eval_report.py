@@ -1,0 +1,188 @@
+"""The reports of an evaluation: one HTML file that needs no server, and files for other programs.
+
+The HTML file has every task with its attempts, and their conversations as far as some megabytes hold them: packed by
+task, so that the page opens at once and unpacks what is read.
+"""
+
+import base64
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_train import __version__
+from aworld_train.atomic import write_text
+from aworld_train.evaluation.metrics import Figures
+from aworld_train.evaluation.report.attempts_table import NAME as TABLE
+from aworld_train.evaluation.report.attempts_table import write_table
+from aworld_train.evaluation.report.inspect_log import NAME as INSPECT_LOG
+from aworld_train.evaluation.report.inspect_log import write_inspect_log
+from aworld_train.evaluation.report.markdown import NAME as MARKDOWN
+from aworld_train.evaluation.report.markdown import markdown_report
+from aworld_train.evaluation.results import Attempt, EvalTask, Evaluation
+from aworld_train.store.reading import Store
+from aworld_train.training.run_store import find_run_store
+from aworld_train.view.episodes import episode_json
+from aworld_train.view.page_file import PageImages, page
+from aworld_train.view.plain import shortened, to_json
+
+NAME = "report.html"
+MAX_CHARS = 10_000
+"""The longest text of a conversation."""
+MAX_PACKED = 24_000_000
+"""The most characters that packed conversations take: those of some thousand attempts."""
+_MAX_QUESTION = 1_000
+_MAX_ANSWER = 200
+_UNREADABLE = ("model_url",)  # what the page does not need; an address may be of an inner network
+
+
+@dataclass(frozen=True)
+class EvalReports:
+    """What was written.
+
+    Attributes:
+        html: The page.
+        markdown: The summary.
+        table: The attempts as Parquet.
+        inspect_log: The log for Inspect AI; None where no texts are kept.
+        attempts: Attempts of the evaluation.
+        readable: Attempts whose conversations are in the page.
+    """
+
+    html: Path
+    markdown: Path
+    table: Path
+    inspect_log: Path | None
+    attempts: int
+    readable: int
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain data."""
+        return {
+            name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()
+        }
+
+
+def write_reports(evaluation: Evaluation, figures: Figures) -> EvalReports:
+    """Write the reports of an evaluation, finished or not, into its folder; files of these names are replaced.
+
+    Raises:
+        StoreFailure: The database of its episodes does not answer.
+        DiskFull: A file cannot be written.
+        OSError: A file cannot be written.
+    """
+    folder = evaluation.run.path
+    write_text(folder / MARKDOWN, markdown_report(evaluation, figures))
+    write_table(evaluation, folder / TABLE)
+    readable = write_html(evaluation, figures, folder / NAME)
+    log = write_inspect_log(evaluation, folder / INSPECT_LOG)
+    return EvalReports(
+        folder / NAME,
+        folder / MARKDOWN,
+        folder / TABLE,
+        folder / INSPECT_LOG if log else None,
+        len(evaluation.attempts),
+        readable,
+    )
+
+
+def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_packed: int = MAX_PACKED) -> int:
+    """Write the page; returns of how many attempts it has the conversation.
+
+    Raises:
+        StoreFailure: The database of the evaluation's episodes does not answer.
+    """
+    conversations = _Conversations(max_packed)
+    store = find_run_store(evaluation.run)
+    if store is not None:
+        with store:
+            # The order of ids is that of digests, so what there is no room for is spread over the dataset.
+            for task in sorted(evaluation.tasks):
+                conversations.add(store, task, evaluation.attempts_by_task.get(task, ()))
+    data = {
+        "report": {
+            "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "version": __version__,
+            "episodes": len(conversations.kept),
+            "of": len(evaluation.attempts),
+        },
+        "evaluation": {
+            "name": evaluation.name,
+            "started": evaluation.run.started,
+            "settings": {
+                name: value for name, value in evaluation.settings.items() if name not in _UNREADABLE
+            },
+        },
+        "figures": figures.to_json(),
+        "tasks": [_task(evaluation, task, conversations.kept) for task in evaluation.tasks.values()],
+        "packed": conversations.packed,
+        "images": conversations.images.addresses,
+    }
+    write_text(
+        file, page(evaluation.name, to_json(data), entry="eval_report.js", styles=("view.css", "eval.css"))
+    )
+    return len(conversations.kept)
+
+
+class _Conversations:
+    """The conversations of tasks, packed, until their room is used up."""
+
+    def __init__(self, max_packed: int):
+        self.packed: dict[str, str] = {}
+        self.kept: set[str] = set()
+        self.images = PageImages()
+        self._left = max_packed
+
+    def add(self, store: Store, task: str, attempts: Sequence[Attempt]) -> None:
+        """Add the attempts at a task."""
+        if self._left <= 0:
+            return
+        episodes = {}
+        for attempt in attempts:
+            episode = store.episode(attempt.episode)
+            if episode.content is not None:
+                episodes[attempt.episode] = episode_json(episode, max_chars=MAX_CHARS)
+                self.images.add(store, episode.content)
+        packed = base64.b64encode(zlib.compress(to_json(episodes).encode())).decode()
+        self._left -= len(packed)
+        if episodes and self._left >= 0:
+            self.packed[task] = packed
+            self.kept.update(episodes)
+
+
+def _task(evaluation: Evaluation, task: EvalTask, kept: set[str]) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "index": task.index,
+        "name": task.name[:_MAX_ANSWER],
+        "source": task.source,
+        "level": task.level,
+        "scorer": task.scorer,
+        "tags": task.tags,
+        "question": shortened(task.question, _MAX_QUESTION),
+        "answer": task.correct_answer[:_MAX_ANSWER],
+        "attempts": [
+            _attempt(attempt, attempt.episode in kept)
+            for attempt in evaluation.attempts_by_task.get(task.id, ())
+        ],
+    }
+
+
+def _attempt(attempt: Attempt, kept: bool) -> dict[str, Any]:
+    return {
+        "episode": attempt.episode,
+        "number": attempt.number,
+        "score": attempt.score,
+        "outcome": attempt.outcome,
+        "cause": attempt.cause and attempt.cause[:_MAX_ANSWER],
+        "answer": attempt.answer and attempt.answer[:_MAX_ANSWER],
+        "turns": attempt.turns,
+        "tool_calls": attempt.tool_calls,
+        "tool_errors": attempt.tool_errors,
+        "tokens": attempt.sampled_tokens,
+        "seconds": round(attempt.seconds, 3),
+        "suspicions": attempt.suspicions,
+        "readable": kept,
+    }
