@@ -87,6 +87,12 @@ class Preempted(AworldTrainError):
     kind = "preempted"
 
 
+class EvaluationFailure(AworldTrainError):
+    """An evaluation that is not complete, or whose attempts could not be scored."""
+
+    kind = "evaluation"
+
+
 class StoreFailure(AworldTrainError):
     """The database of a run's store does not answer."""
 

@@ -14,11 +14,12 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from aworld_train.adapter.verl.images import image_tokens
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.template import ChatTemplate
+from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tokens import encoder
 from tests.package_members import npm_members, pypi_members
 
@@ -292,7 +293,7 @@ class Played(NamedTuple):
     """An episode, and how each of its prompts compares with the whole history; see ``_compared``."""
 
     results: list[str]
-    episode: Episode
+    episode: TokenEpisode
     engine: "_Engine"
 
 
@@ -310,7 +311,7 @@ def played(tokenizer: Tokenizer, scenario: Scenario, processor: Any = None) -> P
     end_tokens = [tokenizer.encode(end)[0] for end in ends]
     images = image_tokens(processor, "vllm")
     engine = _Engine(tokenizer, ChatTemplate(tokenizer, end_tokens, images=images))
-    episode = Episode(engine, _LIMITS)
+    episode = TokenEpisode(engine, _LIMITS)
     history = _accepted_begin(tokenizer, scenario)
     before: list[int] = []
     results: list[str] = []

@@ -21,6 +21,7 @@ from aworld_train.errors import RecipeError, UsageError, nearest
 from aworld_train.recipe.faults import refuse
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.tree import KeyPath
+from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.model import LanguageModel
 
 ENTRY_POINTS = "aworld_train.frameworks"
@@ -128,22 +129,29 @@ class Checkpoint(NamedTuple):
     model: Path
 
 
-class LoadedModel(Protocol):
-    """A model that samples outside a training run.
+class EpisodeModel(Protocol):
+    """A model that plays episodes outside a training run.
 
     Attributes:
         name: What agents call it.
-        tokenizer: A Hugging Face tokenizer.
+        tokenizer: A Hugging Face tokenizer; None for a model at an outside endpoint.
     """
 
     name: str
     tokenizer: Any
 
-    def for_episode(self) -> LanguageModel:
+    def for_episode(self) -> LanguageModel | ChatModel:
         """The model as one episode sees it."""
 
     async def close(self) -> None:
         """Free the model's memory and connections."""
+
+
+class LoadedModel(EpisodeModel, Protocol):
+    """A model with training's engine, of which the tokens are known."""
+
+    def for_episode(self) -> LanguageModel:
+        """The model as one episode sees it."""
 
 
 class TrainingFramework(Protocol):

@@ -157,7 +157,7 @@ def _plain(episode: "SingleEpisode") -> dict[str, Any]:
                 ],
                 "finish_reason": completion.finish_reason,
                 "prompt_tokens": completion.prompt_tokens,
-                "tokens": len(completion.tokens),
+                "tokens": completion.token_count,
                 "seconds": round(completion.seconds, 4),
             }
             for record in episode.result.episode.agents.values()
@@ -188,7 +188,7 @@ def _show(episode: "SingleEpisode", tokenizer: Any, title: str, max_lines: int |
             calls = ", ".join(f"{call.name}({call.arguments})" for call in completion.tool_calls)
             console.out.print(
                 Text(
-                    f"{record.name} turn {number}: {len(completion.tokens)} tokens after {completion.prompt_tokens}"
+                    f"{record.name} turn {number}: {completion.token_count} tokens after {completion.prompt_tokens}"
                     f" in {completion.seconds:.2f} s"
                     + (f" → {calls}" if calls else "")
                     + (f" ({completion.finish_reason})" if completion.finish_reason == "length" else "")

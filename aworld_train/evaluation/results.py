@@ -76,6 +76,8 @@ class Attempt:
         parts: Parts of the score by name.
         suspicions: Signs of reward hacking.
         faults: Failed requests to the model's endpoint that were sent again, by kind.
+        began: Unix time, seconds.
+        unscored: Where an answer could not be scored, the scorer and how the scoring ended; else empty.
     """
 
     episode: str
@@ -99,6 +101,8 @@ class Attempt:
     parts: Mapping[str, float] = field(default_factory=dict)
     suspicions: tuple[str, ...] = ()
     faults: Mapping[str, int] = field(default_factory=dict)
+    began: float = 0.0
+    unscored: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -236,4 +240,6 @@ def attempt_of(key: EpisodeKey, line: Mapping[str, Any]) -> Attempt:
         line.get("parts") or {},
         tuple(line.get("suspicions") or ()),
         line.get("faults") or {},
+        key.began,
+        f"{line.get('scorer') or ''}: {line['scoring']}" if reward is None and line.get("scoring") else "",
     )

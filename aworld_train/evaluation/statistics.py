@@ -31,7 +31,8 @@ def average_interval(scores: Scores) -> tuple[float, float]:
     independent ones would need for the same standard error.
 
     With one attempt a task that number is the number of tasks, and the interval exactly Wilson's. Attempts that agree
-    add nothing to it, attempts that differ within tasks add up to all of them.
+    add nothing to it, attempts that differ within tasks add up to all of them. The spread of few tasks' means is
+    uncertain itself, so with several attempts it is that of one more task, which is as far off as one attempt.
 
     Raises:
         ValueError: No task has a score.
@@ -39,11 +40,11 @@ def average_interval(scores: Scores) -> tuple[float, float]:
     means = _means(scores)
     mean, tasks = fmean(means), len(means)
     attempts = sum(map(len, scores.values()))
-    variance = pvariance(means, mean)
     spread = mean * (1 - mean)
-    effective = min(float(attempts), tasks * spread / variance) if variance > 0 else float(tasks)
-    if variance == 0 and spread > 0:
-        effective = float(attempts)
+    if attempts == tasks or spread <= 0:
+        return wilson_interval(mean * tasks, tasks)
+    variance = pvariance(means, mean) + spread / tasks
+    effective = min(float(attempts), tasks * spread / variance)
     return wilson_interval(mean * effective, effective)
 
 

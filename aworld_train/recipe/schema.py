@@ -30,6 +30,7 @@ class EnvBackend(Enum):
     auto = "auto"
     docker = "docker"
     process = "process"
+    none = "none"
 
 
 class Egress(Enum):
@@ -192,8 +193,8 @@ class EnvSection:
         "Tool environment to start for the run and stop after it: a name under docker/ or a path."
     )
     backend: EnvBackend = _doc(
-        "How it is run: docker, process, or auto (docker; process where no engine answers and no server executes "
-        "code).",
+        "How it is run: docker, process, auto (docker; process where no engine answers and no server executes code), "
+        "or none: the agent has no tools.",
         EnvBackend.auto,
     )
     egress: Egress | None = _doc(
@@ -588,6 +589,33 @@ class StoreSection:
 
 
 @dataclass
+class EvalSection:
+    """How `eval` measures: attempts at each task, their sampling, and limits."""
+
+    attempts: int = _doc("Attempts at each task; the k of avg@k and pass@k.", 1)
+    temperature: float = _doc("Sampling temperature; 0 is greedy.", 0.0)
+    top_p: float = _doc("Nucleus sampling; 1 is off.", 1.0)
+    top_k: int = _doc("Top-k sampling; -1 is off.", -1)
+    seed: int = _doc("Seed from which every attempt has one of its own, by its task and its number.", 42)
+    concurrency: int = _doc(
+        "Most attempts at the same time; fewer while an endpoint refuses requests because there are too many.",
+        16,
+    )
+    request_timeout: float = _doc("Seconds in which an endpoint must answer one request.", 600.0)
+    max_seconds: float | None = _doc("Seconds after which no attempt is begun any more.")
+    max_tokens: int | None = _doc(
+        "Tokens of all attempts, prompts and answers, after which none is begun any more."
+    )
+    max_cost: float | None = _doc(
+        "Cost of all attempts, by `eval.prices`, after which none is begun any more."
+    )
+    max_errors: int = _doc("Most attempts that may fail by no fault of the agent; more fail the command.", 0)
+    prices: dict[str, Any] = _doc(
+        "Price of a million tokens by model, as {gpt-x: {input: 1.25, output: 10}}, in any currency.", {}
+    )
+
+
+@dataclass
 class Recipe:
     """One training job. Sections with their keys are the dataclasses above."""
 
@@ -603,6 +631,7 @@ class Recipe:
     trainer: TrainerSection = field(default_factory=TrainerSection)
     cluster: ClusterSection = field(default_factory=ClusterSection)
     store: StoreSection = field(default_factory=StoreSection)
+    eval: EvalSection = field(default_factory=EvalSection)
     endpoints: dict[str, Any] = _doc(
         "Other language models by name: each with url, model, and key_variable (which holds its key).", {}
     )

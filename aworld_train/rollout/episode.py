@@ -11,9 +11,7 @@ rather than a new one: turns are lost where they take long, so sampling anew wou
 
 import asyncio
 import json
-import os
-import random
-import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,18 +20,14 @@ from typing import Any, NamedTuple
 from aworld_train.rollout.branches import BranchPoint
 from aworld_train.rollout.context import ContextSettings, ContextView
 from aworld_train.rollout.graph import ConversationGraph, Match, Node, Row
-from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
-from aworld_train.rollout.model import LanguageModel, ParsedTurn, SamplingParams, WeightVersions, cut_at_stop
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.model import SamplingParams, WeightVersions
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop, repeats_turns
-from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
 from aworld_train.rollout.wishes import NO_WISHES, RequestRules
-from aworld_train.waits import waiting
 
-_CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
-_RANDOM = random.Random()  # not the global one, which programs seed
-_MAX_INLINE_CHARS = 20_000  # longer texts, and images, are rendered outside the event loop
-_PLAIN = "plain text"  # in place of the key of the tools: no conversation has it
+PLAIN = "plain text"
+"""In place of the key of the tools: no conversation has it."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +122,18 @@ class AgentRecord:
     def deliver_again(self, context: Node, request: ChatRequest) -> Completion | None:
         """An answer to this request that did not reach the client, for another attempt."""
         for index, turn in enumerate(self.lost):
-            if turn.node.parent is context and not turn.node.received and turn.options == _options(request):
+            if (
+                turn.node.parent is context
+                and not turn.node.received
+                and turn.options == request_options(request)
+            ):
                 turn.node.received = True
                 return self.lost.pop(index).completion
         return None
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """A request matched with the graph, and its new tokens."""
 
     match: Match
@@ -145,7 +143,7 @@ class _Prepared:
 
     @property
     def length(self) -> int:
-        """The number of tokens in the model's prompt."""
+        """The number of tokens in the model's prompt, as far as they are known."""
         if self.match.context is not None:
             return self.match.context.length
         return len(self.tokens) + (self.match.node.length if self.match.node else 0)
@@ -154,16 +152,14 @@ class _Prepared:
     def root_length(self) -> int:
         """The number of tokens in the conversation's first prompt."""
         first = self.match.context or self.match.node
-        return len(first.root.tokens) if first else len(self.tokens)
+        return first.root.token_count if first else len(self.tokens)
 
 
-class Episode:
-    """One episode."""
+class Episode(ABC):
+    """One episode; its kinds differ in what the model takes and returns: tokens (``TokenEpisode``) or messages."""
 
-    def __init__(self, model: LanguageModel, limits: EpisodeLimits):
-        self._model = model
+    def __init__(self, limits: EpisodeLimits):
         self._limits = limits
-        self._request_id = os.urandom(16).hex()
         self._newest: Completion | Outcome | None = None
         self.agents: dict[str, AgentRecord] = {}
         self.failure: EpisodeFailure | None = None
@@ -258,13 +254,9 @@ class Episode:
         return sum(len(record.completions) for record in self.agents.values())
 
     @property
+    @abstractmethod
     def rules(self) -> RequestRules:
         """How requests are taken that want what the trainer does not enforce."""
-        model = self._model
-        template = model.template
-        return RequestRules(
-            self._limits.strict_requests, template.options, model.max_top_logprobs, template.no_images
-        )
 
     @property
     def versions(self) -> WeightVersions | None:
@@ -321,49 +313,21 @@ class Episode:
                 return again
         return await self._sample(record, request, prepared)
 
-    async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> _Prepared:
+    @abstractmethod
+    async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
         """Find the history in the graph and render the new messages.
 
         Raises:
-            RequestRefused: the chat template does not accept these messages.
+            RequestRefused: The model cannot be shown these messages.
         """
-        tools = request.tools
-        key = _PLAIN if request.plain else record.key_of(tools)
-        match = record.graph.match(messages, key, request.wishes.prompt)
-        if match.context is not None:
-            return _Prepared(match, key, [], match.branch)
-        if request.plain:
-            return _Prepared(match, key, self._model.template.plain(messages[0].content), match.branch)
-        if _takes_long(match.new):
-            match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
-        else:
-            match, tokens = self._render(match, messages, tools, key)
-        return _Prepared(match, key, tokens, match.branch)
 
-    def _render(
-        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]], key: str
-    ) -> tuple[Match, list[int]]:
-        """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
-        template = self._model.template
-        if match.node is not None:
-            try:
-                *before, sent = messages[: len(messages) - len(match.new)]
-                (turn,) = match.node.messages
-                new: Sequence[Message] = with_recorded_ids(match.new, sent, turn)
-                if match.is_wish_new:
-                    new = _with_wish(new, match.wish)
-                sampled, ended = match.node.tokens, match.node.ended
-                return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
-            except CannotContinue as reason:
-                index = len(messages) - len(match.new)
-                branch = BranchPoint("template", index, messages[index].role, 0, "", str(reason)[:200])
-                match = Match(None, tuple(messages), None, branch, match.wish, bool(match.wish))
-        try:
-            return match, template.initial(_with_wish(messages, match.wish), tools)
-        except TemplateFailure as error:
-            raise RequestRefused(str(error), parameter="messages") from error
+    @abstractmethod
+    async def _sample_after(
+        self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
+    ) -> Completion:
+        """Sample an answer after a context, and record it with ``_add``."""
 
-    async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: _Prepared) -> Completion:
+    async def _sample(self, record: AgentRecord, request: ChatRequest, prepared: Prepared) -> Completion:
         """Sample an answer to a prepared request, and record both."""
         room = self._room(record, prepared)
         max_tokens = min(room, request.max_tokens or room)
@@ -382,91 +346,16 @@ class Episode:
             record.pending -= 1
             context.pending -= 1
 
-    async def _sample_after(
-        self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
-    ) -> Completion:
-        """Sample an answer after a context, and record it."""
-        prompt = context.path_tokens
-        self.given_tokens += len(prompt)
-        sampling = self._sampling(request)
-        began_at, began = time.time(), time.monotonic()
-        try:
-            with waiting("model"):
-                sampled = await self._model.generate(
-                    f"{self._request_id}-{record.name}",
-                    prompt,
-                    sampling,
-                    max_tokens,
-                    context.images,
-                )
-        finally:
-            seconds = time.monotonic() - began
-            self.generate_seconds += seconds
-        cut = cut_at_stop(sampled.tokens, request.stop, self._model.text)
-        if cut is not None:
-            sampled = replace(
-                sampled,
-                tokens=sampled.tokens[:cut],
-                logprobs=sampled.logprobs[:cut],
-                top_logprobs=sampled.top_logprobs[:cut],
-                ended=False,
-            )
-        tokens, finished = sampled.tokens, sampled.ended or cut is not None
-        turn = await self._parse_turn(tokens, request, prompt)
-        wishes = request.wishes
-        completion = Completion(
-            content=turn.content,
-            reasoning=turn.reasoning,
-            tool_calls=tuple(turn.calls),
-            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
-            prompt_tokens=len(prompt),
-            tokens=tokens,
-            logprobs=sampled.logprobs,
-            texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
-            top_logprobs=self._with_texts(sampled.top_logprobs) if request.top_logprobs else (),
-            malformed=(turn.malformed or turn.unfinished) and finished,
-            seconds=seconds,
-            stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
-            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
-        )
-        node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
+    def _add(self, record: AgentRecord, turn: SampledTurn) -> None:
+        """Record a sampled turn."""
+        completion = turn.completion
         record.completions.append(completion)
-        shown_tools = request.tools if not request.plain else ()
-        record.turns.append(
-            SampledTurn(completion, node, _options(request), shown_tools, sampling, max_tokens, began_at)
-        )
+        record.turns.append(turn)
         if completion.misses:
             record.misses.update(completion.misses)
         self._newest = completion
-        return completion
 
-    def _with_texts(
-        self, top_logprobs: Sequence[Sequence[tuple[int, float]]]
-    ) -> Sequence[Sequence[tuple[str, float]]]:
-        """The texts of the most likely tokens in place of their ids."""
-        return [
-            [(self._model.text([token]), logprob) for token, logprob in likely] for likely in top_logprobs
-        ]
-
-    async def _parse_turn(
-        self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
-    ) -> ParsedTurn:
-        """Parse sampled tokens into a turn for the agent."""
-        if request.plain:
-            text = self._model.text(tokens)
-            return ParsedTurn(text.partition(_first_stop(text, request.stop))[0] if request.stop else text)
-        turn = await self._model.parse(tokens, request.tools if request.use_tools else (), prompt)
-        content = turn.content
-        for stop in request.stop:
-            content = content.partition(stop)[0]
-        calls = [
-            ToolCall(call.name, call.arguments, call_id)
-            for call, call_id in zip(turn.calls, _ids(turn), strict=True)
-        ]
-        shown_calls = calls if request.use_tools else ()
-        return ParsedTurn(content, turn.reasoning, shown_calls, turn.malformed, turn.unfinished)
-
-    def _room(self, record: AgentRecord, prepared: _Prepared) -> int:
+    def _room(self, record: AgentRecord, prepared: Prepared) -> int:
         """How many tokens the model may add.
 
         Raises:
@@ -502,11 +391,16 @@ class Episode:
     def _sampling(self, request: ChatRequest) -> SamplingParams:
         sampling = self._limits.sampling
         if self._limits.agents_sampling:
-            sampling = SamplingParams(
-                sampling.temperature if request.temperature is None else request.temperature,
-                sampling.top_p if request.top_p is None else request.top_p,
-                sampling.top_k if request.top_k is None else request.top_k,
+            sampling = replace(
+                sampling,
+                temperature=sampling.temperature if request.temperature is None else request.temperature,
+                top_p=sampling.top_p if request.top_p is None else request.top_p,
+                top_k=sampling.top_k if request.top_k is None else request.top_k,
             )
+        if sampling.seed is not None:
+            # Each turn has random numbers of its own.
+            pending = sum(record.pending for record in self.agents.values())
+            sampling = replace(sampling, seed=sampling.seed + self.turns + pending)
         if request.stop or request.top_logprobs:
             sampling = replace(sampling, stop=request.stop, top_logprobs=request.top_logprobs)
         return sampling
@@ -537,24 +431,14 @@ class AgentConversation:
         return await self.episode.count_tokens(self.agent, request)
 
 
-def _options(request: ChatRequest) -> tuple[Any, ...]:
+def request_options(request: ChatRequest) -> tuple[Any, ...]:
     """What the answer to a request depends on beside its context."""
     sampling = (request.temperature, request.top_p, request.top_k)
     shown = (request.logprobs, request.top_logprobs)
     return (request.use_tools, request.max_tokens, request.stop, request.wishes, *shown, *sampling)
 
 
-def _takes_long(messages: Sequence[Message]) -> bool:
-    """Whether messages are rendered outside the event loop."""
-    chars = 0
-    for message in messages:
-        chars += len(message.content)
-        if message.images:
-            return True
-    return chars > _MAX_INLINE_CHARS
-
-
-def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
+def with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
     """The messages with a text about the answer's form: in the last of the user's, or as a message of its own."""
     if not wish:
         return messages
@@ -563,21 +447,3 @@ def _with_wish(messages: Sequence[Message], wish: str) -> Sequence[Message]:
         return [*messages, Message("user", wish)]
     content = f"{messages[index].content}\n\n{wish}"
     return [*messages[:index], replace(messages[index], content=content), *messages[index + 1 :]]
-
-
-def _first_stop(text: str, stops: Sequence[str]) -> str:
-    """The stop text that comes first; the longer one of two at the same place."""
-    found = [stop for stop in stops if stop in text]
-    return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
-
-
-def _ids(turn: ParsedTurn) -> list[str]:
-    """The calls' identifiers: those that the model wrote, and new ones where it wrote none or repeated one."""
-    ids: list[str] = []
-    for call in turn.calls:
-        ids.append(call.call_id if call.call_id and call.call_id not in ids else _call_id())
-    return ids
-
-
-def _call_id() -> str:
-    return f"{_RANDOM.getrandbits(4 * _CALL_ID_LENGTH):0{_CALL_ID_LENGTH}x}"

@@ -41,6 +41,7 @@ class Node:
         stop: The stop text that ended a sampled turn: its tokens hold it, its message does not.
         pending: How many model calls with this context are under way.
         received: Whether a client received a sampled turn.
+        counted: How many tokens it has where their ids are not known: as an outside endpoint has counted them.
         keys: The messages' keys.
         root: The first node of its path.
         length: Tokens from the root up to and including this node.
@@ -58,6 +59,7 @@ class Node:
     stop: str = ""
     pending: int = 0
     received: bool = True
+    counted: int = 0
     keys: tuple[Any, ...] = field(init=False)
     root: "Node" = field(init=False)
     length: int = field(init=False)
@@ -68,7 +70,7 @@ class Node:
         self.keys = tuple([message.key for message in self.messages])
         parent = self.parent
         self.root = parent.root if parent else self
-        self.length = len(self.tokens) + (parent.length if parent else 0)
+        self.length = self.token_count + (parent.length if parent else 0)
         self.images = parent.images if parent else []
         new = [image for message in self.messages for image in message.images]
         if new:
@@ -79,6 +81,17 @@ class Node:
     @property
     def sampled(self) -> bool:
         return self.logprobs is not None
+
+    @property
+    def token_count(self) -> int:
+        """How many tokens it adds."""
+        return self.counted or len(self.tokens)
+
+    def count(self, prompt_tokens: int) -> None:
+        """Take note of how many tokens there are from the root up to and including this node of unknown ids."""
+        before = self.parent.length if self.parent else 0
+        self.counted = max(0, prompt_tokens - before)
+        self.length = before + self.counted
 
     @property
     def is_received_turn(self) -> bool:
@@ -251,14 +264,34 @@ class ConversationGraph:
         tokens, logprobs = sampled.tokens, sampled.logprobs
         if len(tokens) != len(logprobs) or not tokens:
             raise ValueError(f"{len(tokens)} sampled tokens came with {len(logprobs)} log-probabilities")
+        turn = Node(
+            context, (message,), tokens, logprobs, sampled.ended, sampled.versions, context.wish, stop
+        )
+        return self._add_turn(turn, tools)
+
+    def add_answer(self, context: Node, tools: Any, message: Message, tokens: int, ended: bool) -> Node:
+        """Add the answer of a model whose token ids are not known, below its context.
+
+        Args:
+            context: The context.
+            tools: As in ``match``.
+            message: The answer.
+            tokens: How many tokens it has.
+            ended: Whether the model ended it itself.
+        """
+        turn = Node(context, (message,), [], [], ended, None, context.wish, counted=tokens)
+        return self._add_turn(turn, tools)
+
+    def _add_turn(self, turn: Node, tools: Any) -> Node:
+        """Make a turn the newest one."""
+        context = turn.parent
+        assert context is not None
         if context.parent is not self._tip:
             before = context.path[:-1]
             self._tip_messages = tuple(message_before for node in before for message_before in node.messages)
             self._tip_keys = tuple(key for node in before for key in node.keys)
-        self._tip = Node(
-            context, (message,), tokens, logprobs, sampled.ended, sampled.versions, context.wish, stop
-        )
-        self._tip_messages = (*self._tip_messages, *context.messages, message)
+        self._tip = turn
+        self._tip_messages = (*self._tip_messages, *context.messages, *turn.messages)
         self._tip_keys = (*self._tip_keys, *context.keys, *self._tip.keys)
         self._tip_tools = tools
         return self._tip
@@ -286,7 +319,7 @@ class ConversationGraph:
     @property
     def unique_tokens(self) -> int:
         """The number of tokens in the graph, each counted once, without those that no client received."""
-        return sum(len(node.tokens) for node in self.nodes() if not node.sampled or node.received)
+        return sum(node.token_count for node in self.nodes() if not node.sampled or node.received)
 
     @property
     def undelivered(self) -> int:

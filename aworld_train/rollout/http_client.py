@@ -7,6 +7,9 @@ An aiohttp session belongs to one event loop and must be closed in it. Whoever s
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any
 
 import aiohttp
@@ -118,7 +121,7 @@ async def request_json(
                 raise RequestFailed(
                     f"HTTP {response.status} {text[:_MAX_QUOTED]!r}",
                     response.status,
-                    _seconds(response.headers.get("Retry-After", "")),
+                    retry_after_seconds(response.headers.get("Retry-After", "")),
                 )
     except UsageError as error:
         raise RequestFailed(error.message) from error
@@ -131,9 +134,17 @@ async def request_json(
         raise ValueError("it is nested too deep") from error
 
 
-def _seconds(retry_after: str) -> float:
-    """The header's number of seconds; 0 for a date, which servers of models do not send."""
-    return float(retry_after) if retry_after.strip().isdecimal() else 0.0
+def retry_after_seconds(value: str) -> float:
+    """The seconds of a ``Retry-After`` header, a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return 0.0
+        seconds = (date - datetime.now(UTC if date.tzinfo else None)).total_seconds()
+    return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
 def _kind(error: Exception) -> str:

@@ -6,11 +6,12 @@ such as the spacing of arguments and the identifier of a call.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
+from aworld_train.image_files import data_uri
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.wishes import NO_WISHES, Miss, Wishes
 
@@ -92,7 +93,10 @@ class Message:
 
     def for_template(self, text_arguments: bool = False) -> dict[str, Any]:
         """The message as chat templates read it: arguments as text, or as an object where they are a JSON object."""
-        data: dict[str, Any] = {"role": self.role, "content": self._parts() if self.images else self.content}
+        data: dict[str, Any] = {
+            "role": self.role,
+            "content": self._parts(lambda _: {"type": "image"}) if self.images else self.content,
+        }
         if self.tool_calls:
             data["tool_calls"] = [
                 {
@@ -117,22 +121,26 @@ class Message:
         images = tuple(replace(image, position=len(content)) for image in self.images)
         return replace(self, content=content, images=images)
 
-    def _parts(self) -> list[dict[str, str]]:
+    def _parts(self, part_of: Callable[[Image], dict[str, Any]]) -> list[dict[str, Any]]:
         """The content as parts of text and images."""
-        parts: list[dict[str, str]] = []
+        parts: list[dict[str, Any]] = []
         begin = 0
         for image in self.images:
             if image.position > begin:
                 parts.append({"type": "text", "text": self.content[begin : image.position]})
-            parts.append({"type": "image"})
+            parts.append(part_of(image))
             begin = image.position
         if begin < len(self.content):
             parts.append({"type": "text", "text": self.content[begin:]})
         return parts
 
-    def for_chat(self) -> dict[str, Any]:
-        """The message in the form of the OpenAI chat API, with a note in place of each image."""
-        content = "\n".join([self.content, *["[image, not shown]" for _ in self.images]])
+    def for_chat(self, *, with_images: bool = False) -> dict[str, Any]:
+        """The message in the form of the OpenAI chat API; without ``with_images`` a note stands for each image."""
+        content: Any = "\n".join([self.content, *["[image, not shown]" for _ in self.images]])
+        if with_images and self.images:
+            content = self._parts(
+                lambda image: {"type": "image_url", "image_url": {"url": data_uri(image.file)}}
+            )
         data: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
             data["tool_calls"] = [
@@ -201,6 +209,7 @@ class Completion:
         seconds: The time of the model call.
         stop: The stop text that ended the turn, which is among the tokens and not in the content.
         misses: What the model did against the client's wishes.
+        counted: How many tokens an outside endpoint has counted.
     """
 
     content: str
@@ -216,6 +225,12 @@ class Completion:
     seconds: float = 0.0
     stop: str = ""
     misses: Sequence[Miss] = ()
+    counted: int = 0
+
+    @property
+    def token_count(self) -> int:
+        """How many tokens were sampled."""
+        return self.counted or len(self.tokens)
 
     @cached_property
     def message(self) -> Message:

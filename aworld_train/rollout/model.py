@@ -70,6 +70,7 @@ class SamplingParams:
         top_k: -1 is off.
         stop: Texts after which no more tokens are needed; an engine may go on.
         top_logprobs: How many of the most likely tokens are wanted with each sampled one.
+        seed: Of the random numbers; None leaves it to the engine.
     """
 
     temperature: float
@@ -77,6 +78,7 @@ class SamplingParams:
     top_k: int
     stop: tuple[str, ...] = ()
     top_logprobs: int = 0
+    seed: int | None = None
 
 
 class LanguageModel(Protocol):

@@ -9,6 +9,8 @@ from aworld_train.masking import mask
 from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
+from aworld_train.store.database import Database
+from aworld_train.store.loading import supersede
 from aworld_train.training.environment import RunEnvironment, run_environment
 from aworld_train.training.first_prompt import FirstPromptCheck
 from aworld_train.training.placement import Placement
@@ -98,12 +100,14 @@ class Attempt:
             self._run_framework(environment, progress, placement)
 
     def _store(self, progress: Progress) -> RunStore:
+        def set_aside(database: Database) -> None:
+            supersede(database, self.from_step, validated=not self._record.validates_first)
+
         return RunStore(
             self.folder.path,
             self._recipe.store,
             lambda line: progress.note(mask(line)),
-            from_step=self.from_step,
-            validated=not self._record.validates_first,
+            set_aside=set_aside,
             model=shown(self._recipe.model.location or ""),
         )
 

@@ -12,7 +12,7 @@ from aworld_train.errors import EnvironmentFailure
 from aworld_train.recipe.call_times import call_time_note, server_limits
 from aworld_train.recipe.reward_checks import runs_code
 from aworld_train.recipe.reward_settings import reward_settings
-from aworld_train.recipe.schema import CassetteMode, Recipe
+from aworld_train.recipe.schema import CassetteMode, EnvBackend, Recipe
 from aworld_train.reward.code_tests import check_code_tests
 from aworld_train.rollout.cassette import open_cassette, server_identity
 
@@ -28,7 +28,7 @@ class RunEnvironment:
     Attributes:
         url: MCP endpoint.
         token: Its bearer token.
-        replayed: Whether a cassette answers tool calls, so that no environment has to run.
+        replayed: Whether no environment has to run: a cassette answers tool calls, or there are no tools.
         origin: What it was started from, if the run started it: directory, backend and image.
     """
 
@@ -75,6 +75,9 @@ def _tools(
 ) -> Iterator[RunEnvironment]:
     """The environment, before it is known whether it can run the code of answers."""
     section = recipe.env
+    if section.backend is EnvBackend.none:
+        yield RunEnvironment(_UNUSED_URL, "", replayed=True)
+        return
     if section.cassette.mode is CassetteMode.replay:
         yield _replayed(recipe)
         return
@@ -147,7 +150,8 @@ def find_environment(recipe: Recipe) -> RunEnvironment:
     if not url:
         raise EnvironmentFailure(
             "The recipe names no tool environment. Set env.docker_dir to start one with the run (for instance "
-            "env.docker_dir=calculator-mcp-server), or env.url, or MCP_SERVER_URL and MCP_SERVER_TOKEN."
+            "env.docker_dir=calculator-mcp-server), or env.url, or MCP_SERVER_URL and MCP_SERVER_TOKEN; for an agent "
+            "without tools env.backend=none."
         )
     return RunEnvironment(url, recipe.env.token or settings.get("MCP_SERVER_TOKEN", ""))
 

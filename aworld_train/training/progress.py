@@ -1,7 +1,7 @@
 """Shows the progress of a run: live on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
@@ -56,6 +56,9 @@ class Status:
         seconds: Wall time of the run, over all its starts.
         work: What the trainer does, if it says so.
         alarms: Signs that the run no longer learns, the last at the end.
+        interval: 95 % interval of the accuracy, in an evaluation.
+        errors: Attempts of an evaluation that could not be scored.
+        cost: Of an evaluation so far; None without prices.
     """
 
     phase: str
@@ -82,6 +85,9 @@ class Status:
     seconds: float = 0.0
     work: Work | None = None
     alarms: tuple[str, ...] = ()
+    interval: tuple[float, float] | None = None
+    errors: int = 0
+    cost: float | None = None
 
     @property
     def stage(self) -> str:
@@ -97,7 +103,7 @@ class Status:
         if self.phase == "starting":
             return "starting the workers"
         if self.phase == "evaluating":
-            return f"{self.episodes}/{self.episodes_expected} tasks · {self.tool_calls} tool calls"
+            return " · ".join(self._evaluation())
         parts = [f"step {self.step}/{self.steps}"]
         if self.phase == "validation":
             parts = [f"validating after step {self.step}/{self.steps}"]
@@ -111,6 +117,20 @@ class Status:
         if self.seconds_left is not None:
             parts.append(f"{clock(self.seconds_left)} left")
         return " · ".join(parts)
+
+    def _evaluation(self) -> Iterator[str]:
+        yield f"{self.episodes}/{self.episodes_expected} attempts"
+        if self.accuracy is not None and self.interval is not None:
+            low, high = self.interval
+            yield f"accuracy {self.accuracy:.1%} ({low:.1%} to {high:.1%})"
+        if self.errors:
+            yield f"{self.errors} errors"
+        if self.tool_calls:
+            yield f"{self.tool_calls} tool calls"
+        if self.cost is not None:
+            yield f"cost {self.cost:.2f}"
+        if self.seconds_left is not None:
+            yield f"{clock(self.seconds_left)} left"
 
 
 class Progress(Protocol):

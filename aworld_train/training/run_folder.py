@@ -106,15 +106,7 @@ class RunFolder:
         file = self.path / "manifest.json"
         manifest = json.loads(file.read_text())
         checkpoint = self.last_checkpoint()
-        manifest["attempts"].append(
-            {
-                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "from_step": checkpoint.step if checkpoint else 0,
-                "python": sys.executable,
-                "command": command(),
-                **hardware(),
-            }
-        )
+        manifest["attempts"].append(start_facts(checkpoint.step if checkpoint else 0))
         write_text(file, json.dumps(manifest, indent=2) + "\n")
 
     def note_environment(self, origin: Mapping[str, str | None]) -> None:
@@ -127,6 +119,17 @@ class RunFolder:
     def last_checkpoint(self) -> Checkpoint | None:
         """The last complete checkpoint."""
         return self.framework.last_checkpoint(self.checkpoints)
+
+
+def start_facts(from_step: int) -> dict[str, Any]:
+    """What the manifest says of a start: when, on which machine, by which command."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "from_step": from_step,
+        "python": sys.executable,
+        "command": command(),
+        **hardware(),
+    }
 
 
 def open_run_folder(
@@ -159,15 +162,22 @@ def open_run_folder(
     occupied = check_run_folder(path, resume=resume)
     for part in ("logs", "checkpoints", "traces/validation"):
         (path / part).mkdir(parents=True, exist_ok=True)
-    lock = _lock(path)
+    lock = lock_folder(path)
     try:
-        hashes = {_name(file): _sha256(Path(file)) for file in data}
+        hashes = file_hashes(data)
         if occupied:
-            _refuse_changes(path, recipe, hashes)
+            refuse_changes(path, recipe, hashes)
         else:
             write_text(path / "recipe.yaml", dump(dict(recipe)))
         folder = RunFolder(path, framework, lock)
-        _write_manifest(folder, hashes, environment or {}, model, seed)
+        write_manifest(
+            path,
+            packages=framework.packages,
+            hashes=hashes,
+            environment=environment or {},
+            model=model,
+            seed=seed,
+        )
         folder.add_attempt()
     except BaseException:
         lock.close()
@@ -234,7 +244,12 @@ def holder_of(path: Path) -> Holder | None:
         return None
 
 
-def _lock(path: Path) -> TextIO:
+def lock_folder(path: Path) -> TextIO:
+    """Lock a run folder for this process, until the file is closed.
+
+    Raises:
+        UsageError: Another process has locked it.
+    """
     lock = (path / LOCK).open("a")
     for last in (False,) * _LOCK_ATTEMPTS + (True,):
         try:
@@ -252,9 +267,22 @@ def _lock(path: Path) -> TextIO:
     return lock
 
 
-def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
+def refuse_changes(
+    path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, str], free: tuple[str, ...] = _FREE
+) -> None:
+    """Refuse to go on with a run that was made with another recipe or with other data.
+
+    Args:
+        path: The run's folder.
+        recipe: The unresolved recipe.
+        hashes: The hashes of the dataset files.
+        free: The beginnings of keys that may differ, each with a dot at its end.
+
+    Raises:
+        UsageError: They differ; the keys or the files are named.
+    """
     previous = yaml.safe_load((path / "recipe.yaml").read_text(encoding="utf-8"))
-    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(_FREE)]
+    changed = [key for key in differences(previous, dict(recipe)) if not f"{key}.".startswith(free)]
     if changed:
         raise UsageError(
             f"The run in {path} was made with another recipe and cannot be resumed with this one. Changed: "
@@ -272,15 +300,28 @@ def _refuse_changes(path: Path, recipe: Mapping[str, Any], hashes: Mapping[str, 
         )
 
 
-def _write_manifest(
-    folder: RunFolder,
+def write_manifest(
+    path: Path,
+    *,
+    packages: Sequence[str],
     hashes: Mapping[str, str],
     environment: Mapping[str, str],
     model: str | None,
     seed: int | None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the manifest of a run that has none that can be read."""
-    file = folder.path / "manifest.json"
+    """Write the manifest of a run that has none that can be read.
+
+    Args:
+        path: The run's folder.
+        packages: Distributions whose versions it has.
+        hashes: The hashes of the dataset files.
+        environment: The variables that the recipe sets for the training processes.
+        model: The model.
+        seed: The seed of the run.
+        more: Other entries.
+    """
+    file = path / "manifest.json"
     with suppress(OSError, ValueError):
         json.loads(file.read_text())
         return
@@ -289,16 +330,17 @@ def _write_manifest(
         "aworld_train": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": _versions(folder.framework.packages),
+        "packages": _versions(packages),
         "data_sha256": dict(hashes),
         "model": masked(model_identity(model)),
         "seed": seed,
         "source": source,
         "environment": dict(environment),
         "attempts": [],
+        **(more or {}),
     }
     if diff:
-        write_text(folder.path / "source.diff", diff)
+        write_text(path / "source.diff", diff)
     write_text(file, json.dumps(manifest, indent=2) + "\n")
 
 
@@ -310,6 +352,11 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def file_hashes(files: Sequence[str | Path]) -> dict[str, str]:
+    """The SHA-256 of each file, by its name in the manifest."""
+    return {_name(file): _sha256(Path(file)) for file in files}
 
 
 def _name(file: str | Path) -> str:

@@ -10,7 +10,7 @@ from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
 from aworld_train.store.database import Database, StoreUnreachable, is_elsewhere, store_place
 from aworld_train.store.keep import parse_keep
-from aworld_train.store.loading import StoreLoader, close_running, load, supersede
+from aworld_train.store.loading import StoreLoader, close_running, load
 from aworld_train.store.reading import Store
 from aworld_train.store.retention import limit_size
 from aworld_train.store.span_sender import SpanSender
@@ -24,14 +24,13 @@ _LAST_SPANS_SECONDS = 15.0
 class RunStore:
     """Loads the episodes of a run into its store while the run goes on: ``with RunStore(...):``.
 
-    Entering closes what an earlier attempt left, and sets aside the episodes that this attempt plays again.
+    Entering closes what an earlier attempt left.
 
     Args:
         run_folder: The run's folder.
         section: The recipe's section ``store``.
         note: Called with sentences for people.
-        from_step: The step of the checkpoint from which the run goes on; 0 without one.
-        validated: Whether the validation at that step is done.
+        set_aside: Called then, to set aside the episodes that this attempt plays again.
         model: The name of the model, for spans.
 
     Raises:
@@ -45,12 +44,11 @@ class RunStore:
         section: StoreSection,
         note: Callable[[str], None],
         *,
-        from_step: int = 0,
-        validated: bool = False,
+        set_aside: Callable[[Database], object] = lambda database: None,
         model: str = "",
     ):
         self._folder, self._section, self._note = run_folder, section, note
-        self._from_step, self._validated, self._model = from_step, validated, model
+        self._set_aside, self._model = set_aside, model
         self._loader: StoreLoader | None = None
         self._sender: SpanSender | None = None
 
@@ -62,7 +60,7 @@ class RunStore:
             try:
                 load(database, final=True)
                 close_running(database)
-                supersede(database, self._from_step, validated=self._validated)
+                self._set_aside(database)
             finally:
                 database.close()
         except StoreUnreachable as error:

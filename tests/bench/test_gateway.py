@@ -145,10 +145,11 @@ def serve(pipe: Connection, core: int, pace: float) -> None:
 
 
 async def _serve(pipe: Connection, pace: float) -> None:
-    from aworld_train.rollout.episode import Episode, EpisodeLimits
+    from aworld_train.rollout.episode import EpisodeLimits
     from aworld_train.rollout.model import SamplingParams
     from aworld_train.rollout.model_gateway import ModelGateway
     from aworld_train.rollout.pauses import keep_pauses_short, while_nobody_waits
+    from aworld_train.rollout.token_episode import TokenEpisode
 
     gateway = ModelGateway()
     await gateway.start()
@@ -160,7 +161,7 @@ async def _serve(pipe: Connection, pace: float) -> None:
             [BareRollout(StubEngine(delays(i, pace))) for i in range(ROLLOUTS)]
         ) as addresses:
             bare_cpu = await _served(pipe, addresses)
-        episodes = [Episode(StubEngine(delays(i, pace)), limits) for i in range(ROLLOUTS)]
+        episodes = [TokenEpisode(StubEngine(delays(i, pace)), limits) for i in range(ROLLOUTS)]
         sessions = [gateway.open_session("model", episode.conversation) for episode in episodes]
         _template().rendered_tokens = 0
         cpu = await _served(pipe, [session.address() for session in sessions])

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
+from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.wishes import RequestRules
 from tests.gateways import MODEL, serving
 from tests.templates import ScriptedModel, cut_up
@@ -68,7 +69,7 @@ class Played:
     """A loop that was played: what it printed, its episode, and the model that it talked to."""
 
     printed: str
-    episode: Episode
+    episode: TokenEpisode
     model: ScriptedModel
 
 
@@ -80,7 +81,7 @@ async def play(python: str, name: str, rules: RequestRules | None = None) -> Pla
         return [*cut_up(tokenizer, next(script), 1), tokenizer.eos_token_id], True
 
     model = ScriptedModel("chatml_tools", draw)
-    episode = Episode(model, _LIMITS)
+    episode = TokenEpisode(model, _LIMITS)
     async with serving() as gateway:
         session = gateway.open_session(MODEL, episode.conversation, rules)
         program = await asyncio.create_subprocess_exec(

@@ -17,6 +17,8 @@ from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.env import health_url
 from aworld_train.errors import one_line
 from aworld_train.recipe.schema import AGENT_KINDS, EpisodeUse
+from aworld_train.rollout.chat_episode import ChatEpisode
+from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.episode import Episode, EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
@@ -24,6 +26,7 @@ from aworld_train.rollout.messages import Message, RequestRefused
 from aworld_train.rollout.model import LanguageModel
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome
 from aworld_train.rollout.react import ToolCounts
+from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tools import wait_until_healthy
 from aworld_train.waits import waiting
 
@@ -38,14 +41,22 @@ class FinishedEpisode:
 
     Attributes:
         result: Outcome, answer and conversations of the episode.
-        rows: Its rows by agent, in the order of the conversation; none for an episode that is left out. Rows of an
-            episode that only counts in its group's baseline have a mask of zeros.
+        rows: Its rows by agent, in the order of the conversation; none for an episode that is left out, and none where
+            the model's tokens are not known. Rows of an episode that only counts in its group's baseline have a mask
+            of zeros.
+        use: How it is used.
         query: The text of the user messages.
     """
 
     result: EpisodeResult
     rows: list[tuple[str, Row]]
+    use: EpisodeUse
     query: str
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it is to be scored: it is not left out, and the model was asked at all."""
+        return self.use is not EpisodeUse.dropped and self.result.episode.turns > 0
 
 
 class EpisodePlayer:
@@ -62,7 +73,7 @@ class EpisodePlayer:
 
     async def play(
         self,
-        model: LanguageModel,
+        model: LanguageModel | ChatModel,
         task: Mapping[str, Any],
         sampling_params: Mapping[str, Any],
         *,
@@ -100,11 +111,11 @@ class EpisodePlayer:
         if use is EpisodeUse.masked:
             rows = [(agent, replace(row, mask=[0] * len(row.mask))) for agent, row in rows]
         query = "\n".join(message.content for message in messages if message.role == "user")
-        return FinishedEpisode(result, rows, query)
+        return FinishedEpisode(result, rows, use, query)
 
     async def _play_until_over(
         self,
-        model: LanguageModel,
+        model: LanguageModel | ChatModel,
         limits: EpisodeLimits,
         messages: list[Message],
         task: Mapping[str, Any],
@@ -112,7 +123,7 @@ class EpisodePlayer:
     ) -> EpisodeResult:
         """Play until there is an outcome; play again, from the start, if the environment was lost and came back."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
-            result = EpisodeResult(Episode(model, limits), ToolCounts(), Outcome.infrastructure)
+            result = EpisodeResult(_episode(model, limits), ToolCounts(), Outcome.infrastructure)
             await self._play_once(messages, task, result, model_name)
             if result.outcome is not Outcome.environment or attempt == _MAX_ATTEMPTS:
                 break
@@ -152,6 +163,10 @@ class EpisodePlayer:
         except Exception as error:
             result.outcome, result.cause = Outcome.infrastructure, one_line(error)
         episode.over.set()
+
+
+def _episode(model: LanguageModel | ChatModel, limits: EpisodeLimits) -> Episode:
+    return ChatEpisode(model, limits) if isinstance(model, ChatModel) else TokenEpisode(model, limits)
 
 
 def episode_agent(settings: EpisodeSettings) -> EpisodeAgent:

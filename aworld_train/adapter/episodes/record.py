@@ -96,9 +96,7 @@ class EpisodeRecord:
             "tool_calls": result.tools.calls,
             "tool_errors": result.tools.errors,
             "rows": len(rows),
-            "prompt_tokens": sum(len(row.prompt) for _, row in rows),
-            "response_tokens": sum(len(row.response) for _, row in rows),
-            "sampled_tokens": sum(sum(row.mask) for _, row in rows),
+            **_token_counts(episode, rows),
             "unique_tokens": sum(
                 episode.agents[name].graph.unique_tokens for name in {name for name, _ in rows}
             ),
@@ -190,6 +188,23 @@ class EpisodeRecord:
             parts = self.line.get("scores") or {}
             content = episode_content(recorder, result, self._rows, self._score, parts)
         recorder.end(self.id, self.line, content)
+
+
+def _token_counts(episode: Episode, rows: list[tuple[str, Row]]) -> dict[str, int]:
+    """The tokens of an episode's rows; without rows those that were counted."""
+    if rows:
+        return {
+            "prompt_tokens": sum(len(row.prompt) for _, row in rows),
+            "response_tokens": sum(len(row.response) for _, row in rows),
+            "sampled_tokens": sum(sum(row.mask) for _, row in rows),
+        }
+    nodes = [node for agent in episode.agents.values() for node in agent.graph.nodes()]
+    prompt = sum(node.token_count for node in nodes if node.parent is None)
+    return {
+        "prompt_tokens": prompt,
+        "response_tokens": sum(node.token_count for node in nodes) - prompt,
+        "sampled_tokens": sum(node.token_count for node in nodes if node.sampled),
+    }
 
 
 def _branch_points(episode: Episode) -> list[dict[str, Any]]:

@@ -14,14 +14,24 @@ from aworld_train.adapter.episodes.paths import absolute_argument, absolute_func
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.output import written
 from aworld_train.recipe.paths import whole_path
-from aworld_train.recipe.schema import AgentSection, CassetteSection, EpisodeUse, Recipe, Requests, SmallGroup
-from aworld_train.rollout.cassette import Cassette, open_cassette
+from aworld_train.recipe.schema import (
+    AgentSection,
+    CassetteSection,
+    EnvBackend,
+    EpisodeUse,
+    Recipe,
+    Requests,
+    SmallGroup,
+)
+from aworld_train.rollout.cassette import Cassette, NoTools, open_cassette
 from aworld_train.rollout.context import ContextSettings
 from aworld_train.rollout.endpoint import Endpoint, Failover
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.repetition import RepetitionLimits
+
+_NO_TOOLS = NoTools()
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class EpisodeSettings:
     @property
     def cassette(self) -> Cassette | None:
         """The cassette that records or replays tool calls; all episodes of a process share it."""
-        return open_cassette(**self.env["cassette"])
+        return open_cassette(**self.env["cassette"]) if self.env["has_tools"] else _NO_TOOLS
 
     def use(self, outcome: Outcome) -> EpisodeUse:
         """How an episode with this outcome is used."""
@@ -67,6 +77,7 @@ class EpisodeSettings:
                 float(sampling_params.get("temperature", 1.0)),
                 float(sampling_params.get("top_p", 1.0)),
                 int(sampling_params.get("top_k", -1)),
+                seed=sampling_params.get("seed"),
             ),
             agents_sampling=self.agent["own_sampling"] and not validating,
             strict_requests=self.agent["requests"] == Requests.strict.value,
@@ -81,6 +92,7 @@ def episode_settings(recipe: Recipe) -> dict[str, Any]:
         {
             "agent": _plain(asdict(recipe.agent)) | _agent_places(recipe.agent),
             "env": {
+                "has_tools": recipe.env.backend is not EnvBackend.none,
                 "servers": list(recipe.env.servers),
                 "recovery_timeout": recipe.env.recovery_timeout,
                 "cassette": _cassette(recipe.env.cassette),

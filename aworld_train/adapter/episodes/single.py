@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import LoadedModel, framework_of
+from aworld_train.adapter.base import EpisodeModel, LoadedModel, framework_of
+from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.files import episode_files, write_files
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE
-from aworld_train.adapter.episodes.player import EpisodePlayer, episode_facts
+from aworld_train.adapter.episodes.player import EpisodePlayer, FinishedEpisode, episode_facts
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE, open_record
 from aworld_train.adapter.episodes.scoring import EpisodeScore, score_episode
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.adapter.episodes.stored import store_recorder
 from aworld_train.recipe.schema import Recipe
+from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.graph import Row
 from aworld_train.rollout.template_proof import prove
@@ -41,7 +43,7 @@ class SingleEpisode:
 
 async def play_row(
     folder: Path,
-    model: LoadedModel,
+    model: EpisodeModel,
     row: Mapping[str, Any],
     sampling_params: Mapping[str, Any],
     *,
@@ -52,6 +54,7 @@ async def play_row(
     phase: str = "",
     attempt: int = 0,
     key: str = "",
+    agent: EpisodeAgent | None = None,
 ) -> SingleEpisode:
     """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
@@ -59,23 +62,27 @@ async def play_row(
         folder: The run folder.
         model: The model that plays.
         row: The row.
-        sampling_params: ``temperature``, ``top_p`` and ``top_k``.
+        sampling_params: ``temperature``, ``top_p``, ``top_k``, and ``seed`` if the episode has one of its own.
         step: The training step that the episode belongs to.
         validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
         max_response_tokens: Longest response of a row.
-        phase: ``train``, ``val`` or ``rollout``; default: as ``validate`` says.
+        phase: ``train``, ``val``, ``eval`` or ``rollout``; default: as ``validate`` says.
         attempt: Its number among the episodes of its task in this step.
-        key: What the training framework calls it, if it reports what it has trained on.
+        key: What the training framework, or the evaluation, calls it.
+        agent: The agent that plays; default: the one that the settings describe.
     """
     settings = read_settings(str(folder / EPISODES_FILE))
-    player = EpisodePlayer(settings)
+    player = EpisodePlayer(settings, agent)
     task = {**row, "raw_prompt": row["prompt"]}
     record = open_record(step, validate, int(row["extra_info"]["index"]))
     record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
+    if (seed := sampling_params.get("seed")) is not None:
+        record.line["seed"] = seed
     began = time.monotonic()
+    episode_model = model.for_episode()
     finished = await player.play(
-        model.for_episode(),
+        episode_model,
         task,
         sampling_params,
         model_name=model.name,
@@ -83,13 +90,14 @@ async def play_row(
         max_response_tokens=max_response_tokens,
     )
     record.line["seconds"] = round(time.monotonic() - began, 4)
+    if isinstance(episode_model, ChatModel) and episode_model.faults:
+        record.line["faults"] = dict(episode_model.faults)
     rows, score = finished.rows, None
-    if rows:
-        _, last = rows[-1]
+    if finished.is_scored:
         score = await score_episode(
             str(folder / REWARD_FILE),
             data_source=row["data_source"],
-            response=model.tokenizer.decode(last.response, skip_special_tokens=True),
+            response=_response(model, finished),
             ground_truth=row["reward_model"]["ground_truth"],
             extra_info={**row["extra_info"], **episode_facts(finished)},
         )
@@ -97,6 +105,14 @@ async def play_row(
             rows, score = [], None
     record.write(None)
     return SingleEpisode(record.line, finished.result, rows, score)
+
+
+def _response(model: EpisodeModel, finished: FinishedEpisode) -> str:
+    """The response as a reward function gets it: decoded from the last row, or the answer where there is none."""
+    if not finished.rows or model.tokenizer is None:
+        return finished.result.answer
+    _, row = finished.rows[-1]
+    return str(model.tokenizer.decode(row.response, skip_special_tokens=True))
 
 
 class SingleEpisodes:
@@ -151,12 +167,22 @@ class SingleEpisodes:
 
     async def close(self) -> None:
         """Stop the gateways and the model, which the episodes of this process share."""
-        from aworld_train.rollout.model_gateway import model_gateway
-        from aworld_train.rollout.tool_gateway import tool_gateway
-
-        await (await model_gateway()).stop()
-        await (await tool_gateway()).stop()
+        await close_gateways()
         await self._model.close()
-        recorder = store_recorder(self._folder, read_settings(str(self._folder / EPISODES_FILE)))
-        if recorder is not None:
-            await asyncio.to_thread(recorder.close)
+        await close_store(self._folder)
+
+
+async def close_gateways() -> None:
+    """Stop the gateways, which all episodes of this process share."""
+    from aworld_train.rollout.model_gateway import model_gateway
+    from aworld_train.rollout.tool_gateway import tool_gateway
+
+    await (await model_gateway()).stop()
+    await (await tool_gateway()).stop()
+
+
+async def close_store(folder: Path) -> None:
+    """Write what this process has reported to the store of a run folder."""
+    recorder = store_recorder(folder, read_settings(str(folder / EPISODES_FILE)))
+    if recorder is not None:
+        await asyncio.to_thread(recorder.close)

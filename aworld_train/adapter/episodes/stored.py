@@ -133,12 +133,12 @@ def _node(recorder: StoreRecorder, node: Node, places: Mapping[int, int]) -> Sto
     tokens = b"" if redacted else packed_tokens(node.tokens)
     if node.parent is None:
         shared = recorder.blob(encoded(SharedNode(messages, tokens, redacted)))
-        return StoredNode(-1, token_count=len(node.tokens), shared=shared)
+        return StoredNode(-1, token_count=node.token_count, shared=shared)
     return StoredNode(
         places[id(node.parent)],
         messages,
         tokens,
-        len(node.tokens),
+        node.token_count,
         None if node.logprobs is None else packed_floats(node.logprobs),
         node.ended,
         recorder.redactor.text(node.stop),

@@ -85,6 +85,8 @@ class VerlModel:
         if sampling.stop and self._engine_stops:
             # The stop text's tokens are recorded like all others; where to cut is decided by the episode.
             params |= {"stop": list(sampling.stop), "include_stop_str_in_output": True}
+        if sampling.seed is not None:
+            params["seed"] = sampling.seed
         if sampling.top_logprobs:
             params["top_logprobs"] = sampling.top_logprobs
         try:

@@ -13,9 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from typing import Any
 
 import aiohttp
@@ -25,6 +22,7 @@ from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.errors import UsageError
 from aworld_train.network import proxy_for, without_passwords
 from aworld_train.reward.settings import JudgeModel
+from aworld_train.rollout.http_client import retry_after_seconds
 
 _MAX_BYTES = 4 << 20
 _MAX_TOKENS = 10**9  # a larger count in one response is an error of the server
@@ -156,22 +154,9 @@ def _refusal(status: int, headers: Mapping[str, str], text: str) -> JudgeRequest
     return JudgeRequestFailure(
         f"HTTP {status} {text[:_MAX_QUOTED]!r}",
         retryable=status in _RETRYABLE or status >= 500,
-        retry_after=_retry_after_seconds(headers.get("Retry-After", "")),
+        retry_after=retry_after_seconds(headers.get("Retry-After", "")),
         format_refused=status in _BAD_REQUEST and _ABOUT_THE_FORMAT.search(text) is not None,
     )
-
-
-def _retry_after_seconds(value: str) -> float:
-    """The seconds of a ``Retry-After`` header, a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return 0.0
-        seconds = (date - datetime.now(UTC if date.tzinfo else None)).total_seconds()
-    return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
 def _completion(data: Any) -> JudgeReply:

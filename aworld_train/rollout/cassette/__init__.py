@@ -11,6 +11,15 @@ effects outside of its answer are not repeated.
 
 from aworld_train.rollout.cassette.cassette import Cassette, CassetteReplay, Mode, open_cassette
 from aworld_train.rollout.cassette.key import server_identity
+from aworld_train.rollout.cassette.no_tools import NoTools
 from aworld_train.rollout.cassette.recorded import RecordedTools
 
-__all__ = ["Cassette", "CassetteReplay", "Mode", "RecordedTools", "open_cassette", "server_identity"]
+__all__ = [
+    "Cassette",
+    "CassetteReplay",
+    "Mode",
+    "NoTools",
+    "RecordedTools",
+    "open_cassette",
+    "server_identity",
+]

@@ -199,7 +199,7 @@ def answer(completions: Sequence[Completion], parsed: ParsedRequest, model: str)
         **_empty_message(completion, model),
         "content": _blocks(completion),
         "stop_reason": _STOP_REASONS[completion.finish_reason],
-        "usage": {"input_tokens": completion.prompt_tokens, "output_tokens": len(completion.tokens)},
+        "usage": {"input_tokens": completion.prompt_tokens, "output_tokens": completion.token_count},
     }
 
 
@@ -221,7 +221,7 @@ def _events(completion: Completion, model: str) -> Iterator[Json]:
     yield {
         "type": "message_delta",
         "delta": {"stop_reason": _STOP_REASONS[completion.finish_reason], "stop_sequence": None},
-        "usage": {"output_tokens": len(completion.tokens)},
+        "usage": {"output_tokens": completion.token_count},
     }
     yield {"type": "message_stop"}
 

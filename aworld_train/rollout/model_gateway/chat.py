@@ -280,7 +280,7 @@ def _logprobs(completion: Completion, parsed: ParsedRequest) -> Json | None:
 def usage(completions: Sequence[Completion]) -> Json:
     """The number of tokens; a prompt counts once, whatever the number of choices."""
     prompt_tokens = completions[0].prompt_tokens
-    sampled = sum(len(completion.tokens) for completion in completions)
+    sampled = sum(completion.token_count for completion in completions)
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": sampled,

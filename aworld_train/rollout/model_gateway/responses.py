@@ -291,7 +291,7 @@ def _response(parsed: ParsedRequest, model: str) -> Json:
 
 def _finished(response: Json, completion: Completion, items: list[Json]) -> Json:
     cut = completion.finish_reason == "length"
-    sampled = len(completion.tokens)
+    sampled = completion.token_count
     return {
         **response,
         "status": "incomplete" if cut else "completed",

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from aworld_train.image_files import data_uri, image_type
 from aworld_train.store.content import StoredAgent, StoredMessage
 from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
     content_parts,
     conversation_ends,
-    data_uri,
-    image_type,
     path_tokens,
 )
 from aworld_train.store.export.json_lines import JsonLinesWriter

@@ -1,18 +1,17 @@
 """An agent's graph as what other formats have: conversations, each a list of messages."""
 
-import base64
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aworld_train.image_files import data_uri
 from aworld_train.store.content import StoredAgent, StoredCall, StoredImage, StoredMessage
 
 _MAX_DEPTH = 32
 _MAX_INTEGER = 2**63 - 1
 ReadBlob = Callable[[str], bytes | None]
 """Reads a blob of the store by its digest; see ``Store.blob``."""
-_IMAGE_TYPES = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 def conversation_ends(agent: StoredAgent) -> list[int]:
@@ -103,16 +102,6 @@ def content_parts(
     if text := message.content[begin:]:
         parts.append(text_part(text))
     return parts
-
-
-def image_type(data: bytes) -> str:
-    """The media type of an image's file."""
-    return next((name for begin, name in _IMAGE_TYPES if data.startswith(begin)), "image/webp")
-
-
-def data_uri(data: bytes) -> str:
-    """An image's file as a ``data:`` URI (RFC 2397)."""
-    return f"data:{image_type(data)};base64,{base64.b64encode(data).decode()}"
 
 
 def digest_part(image: StoredImage) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aworld_train.image_files import data_uri
 from aworld_train.store.content import ModelCall, StoredAgent, StoredCall, StoredMessage, ToolUse
 from aworld_train.store.export.conversations import (
     ReadBlob,
     arguments_object,
     content_parts,
-    data_uri,
 )
 from aworld_train.store.export.writer import ExportedRun, json_text
 from aworld_train.store.reading import EpisodeHead, StoredEpisode

@@ -22,7 +22,7 @@ import json, signal, sys, time
 from pathlib import Path
 from aworld_train.training import run_folder
 folder = Path(sys.argv[1])
-lock = run_folder._lock(folder)
+lock = run_folder.lock_folder(folder)
 log = (folder / "logs" / "verl.log").open("a")
 
 def end(*_):

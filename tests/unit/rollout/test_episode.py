@@ -9,12 +9,13 @@ import pytest
 
 from aworld_train.rollout import context as contexts
 from aworld_train.rollout.context import ContextSettings
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.images import Image
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import ParsedTurn, SampledTokens, SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure, Outcome, ToolHelperFailed
 from aworld_train.rollout.repetition import RepetitionLimits, ends_in_loop
+from aworld_train.rollout.token_episode import TokenEpisode
 from tests.templates import ScriptedModel, cut_up
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
@@ -53,7 +54,7 @@ class Model(ScriptedModel):
 class Talk:
     """An agent that sends its whole history with every request, as agents do."""
 
-    def __init__(self, episode: Episode, name: str = "agent"):
+    def __init__(self, episode: TokenEpisode, name: str = "agent"):
         self.episode, self.name = episode, name
         self.history: list[Message] = [QUESTION]
 
@@ -73,8 +74,8 @@ def texts(model: ScriptedModel) -> list[str]:
 
 async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
     model = Model("a", "b")
-    await Talk(Episode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
-    await Talk(Episode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
+    await Talk(TokenEpisode(model, LIMITS)).ask(temperature=0.1, top_p=0.2, top_k=3)
+    await Talk(TokenEpisode(model, replace(LIMITS, agents_sampling=True))).ask(temperature=0.1, top_k=3)
     assert [sampling for sampling, _ in model.sampling_calls] == [
         SamplingParams(0.7, 0.9, 20),
         SamplingParams(0.1, 0.9, 3),
@@ -83,7 +84,7 @@ async def test_the_trainers_sampling_wins_over_what_an_agent_asks_for() -> None:
 
 async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_for_more() -> None:
     model = Model("a", "b")
-    episode = Episode(model, replace(LIMITS, max_response_tokens=50))
+    episode = TokenEpisode(model, replace(LIMITS, max_response_tokens=50))
     talk = Talk(episode)
     await talk.ask(max_tokens=7)
     await talk.ask(max_tokens=1000)
@@ -93,7 +94,7 @@ async def test_an_agent_may_ask_for_fewer_tokens_than_there_is_room_for_and_not_
 
 async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outcome() -> None:
     model = Model(*"abc")
-    episode = Episode(model, replace(LIMITS, max_turns=1))
+    episode = TokenEpisode(model, replace(LIMITS, max_turns=1))
     talk = Talk(episode)
     await talk.ask()
     assert episode.outcome is Outcome.answered
@@ -106,7 +107,7 @@ async def test_turns_that_are_used_up_are_refused_to_that_agent_and_are_the_outc
 
 
 async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() -> None:
-    episode = Episode(Model(), replace(LIMITS, max_prompt_tokens=10))
+    episode = TokenEpisode(Model(), replace(LIMITS, max_prompt_tokens=10))
     with pytest.raises(RequestRefused) as refused:
         await Talk(episode).ask()
     assert refused.value.code == "context_length_exceeded"
@@ -115,7 +116,7 @@ async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() ->
 
 async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_on() -> None:
     model = Model(CALL.format(1), "fine")
-    episode = Episode(model, replace(LIMITS, max_response_tokens=120))
+    episode = TokenEpisode(model, replace(LIMITS, max_response_tokens=120))
     talk = Talk(episode)
     await talk.ask(result="x" * 500)
     with pytest.raises(RequestRefused, match="context is used up"):
@@ -128,25 +129,25 @@ async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_o
 
 
 async def test_a_turn_that_was_cut_off_makes_the_episode_overlong_unless_it_goes_on() -> None:
-    episode = Episode(Model("long", ends=False), LIMITS)
+    episode = TokenEpisode(Model("long", ends=False), LIMITS)
     assert (await Talk(episode).ask()).finish_reason == "length"
     assert episode.outcome is Outcome.overlong
 
 
 async def test_a_call_that_cannot_be_read_is_text_to_the_agent_and_the_outcome_at_the_end() -> None:
-    episode = Episode(Model("<tool_call>\n{broken\n</tool_call>"), LIMITS)
+    episode = TokenEpisode(Model("<tool_call>\n{broken\n</tool_call>"), LIMITS)
     completion = await Talk(episode).ask()
     assert (completion.tool_calls, completion.finish_reason) == ((), "stop")
     assert episode.outcome is Outcome.wrong_format
 
 
 async def test_where_tools_are_forbidden_calls_are_not_read() -> None:
-    completion = await Talk(Episode(Model(CALL.format(1)), LIMITS)).ask(use_tools=False)
+    completion = await Talk(TokenEpisode(Model(CALL.format(1)), LIMITS)).ask(use_tools=False)
     assert completion.tool_calls == ()
 
 
 async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
-    episode = Episode(Model("a", EpisodeFailure("the engine failed: out of memory")), LIMITS)
+    episode = TokenEpisode(Model("a", EpisodeFailure("the engine failed: out of memory")), LIMITS)
     talk = Talk(episode)
     await talk.ask()
     for name in ("agent", "another"):
@@ -158,12 +159,12 @@ async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
 
 
 async def test_an_episode_in_which_nobody_asked_is_the_agents_failure() -> None:
-    assert Episode(Model(), LIMITS).outcome is Outcome.agent
+    assert TokenEpisode(Model(), LIMITS).outcome is Outcome.agent
 
 
 async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_never_said() -> None:
     model = Model("one two STOP three", "next")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     completion = await talk.ask(stop=("STOP",))
     assert (completion.content, completion.finish_reason) == ("one two ", "stop")
@@ -179,7 +180,7 @@ async def test_a_stop_text_ends_the_turn_where_it_stands_and_what_follows_was_ne
 @pytest.mark.parametrize("put_back", ["", "STOP", "STOP\n"])
 async def test_a_history_with_or_without_the_stop_text_is_the_same_conversation(put_back: str) -> None:
     model = Model(*(f"step {number} STOP and more" for number in range(4)))
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     for _ in range(4):
         completion = await talk.ask(stop=("Never", "STOP"))
@@ -191,7 +192,7 @@ async def test_a_history_with_or_without_the_stop_text_is_the_same_conversation(
 
 async def test_a_text_that_only_looks_like_the_stop_text_is_another_history() -> None:
     model = Model("one STOP", "two")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     completion = await talk.ask(stop=("STOP",))
     talk.history[-2] = replace(completion.message, content=completion.content + "HALT")
@@ -201,7 +202,7 @@ async def test_a_text_that_only_looks_like_the_stop_text_is_another_history() ->
 
 async def test_a_thought_without_an_end_is_no_answer_and_does_not_swallow_later_turns() -> None:
     model = Model("<think>so <answer>1</answer>", "<answer>2</answer>")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     completion = await talk.ask()
     assert (completion.content, completion.reasoning) == ("", "so <answer>1</answer>")
@@ -213,7 +214,7 @@ async def test_a_thought_without_an_end_is_no_answer_and_does_not_swallow_later_
 
 
 async def test_a_thought_that_is_cut_off_is_no_answer_and_the_agent_is_not_to_blame() -> None:
-    episode = Episode(Model("<think>so <answer>1</answer>", ends=False), LIMITS)
+    episode = TokenEpisode(Model("<think>so <answer>1</answer>", ends=False), LIMITS)
     completion = await Talk(episode).ask()
     assert (completion.content, completion.finish_reason) == ("", "length")
     assert episode.outcome is Outcome.overlong and episode.stopped
@@ -223,7 +224,7 @@ async def test_a_thought_that_is_cut_off_is_no_answer_and_the_agent_is_not_to_bl
 async def test_neither_calls_nor_thoughts_are_part_of_the_answer() -> None:
     call = CALL.format('"<answer>1</answer>"')
     model = Model(f"<think><answer>0</answer></think>I look.\n{call}", "It is <answer>2</answer>.")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     talk = Talk(episode)
     await talk.ask()
     await talk.ask()
@@ -236,7 +237,7 @@ async def test_identifiers_that_the_model_wrote_are_kept_unless_they_repeat() ->
             ids = ("functions.calc:0", "functions.calc:0", "")
             return ParsedTurn("", calls=[ToolCall("calc", "{}", call_id) for call_id in ids])
 
-    calls = (await Talk(Episode(Writing("a"), LIMITS)).ask()).tool_calls
+    calls = (await Talk(TokenEpisode(Writing("a"), LIMITS)).ask()).tool_calls
     assert calls[0].call_id == "functions.calc:0"
     assert len({call.call_id for call in calls}) == 3
     assert all(call.call_id.isalnum() and len(call.call_id) == 9 for call in calls[1:])
@@ -245,7 +246,7 @@ async def test_identifiers_that_the_model_wrote_are_kept_unless_they_repeat() ->
 @pytest.mark.parametrize("text", [CALL.format(1), "same"])
 async def test_the_same_turn_again_and_again_ends_the_episode(text: str) -> None:
     model = Model(*[CALL.format(0), text, text, text, "never"])
-    episode = Episode(model, replace(LIMITS, repetition=RepetitionLimits(turns=3)))
+    episode = TokenEpisode(model, replace(LIMITS, repetition=RepetitionLimits(turns=3)))
     talk = Talk(episode)
     for _ in range(3):
         await talk.ask()
@@ -274,7 +275,7 @@ def test_a_loop_is_a_period_that_goes_on_for_long(tokens: list[int], found: bool
 
 async def test_agents_have_conversations_of_their_own_and_only_the_trainable_ones_have_rows() -> None:
     model = Model(*"abcd")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     planner, worker = Talk(episode, "planner"), Talk(episode, "worker")
     for talk in (planner, worker, planner, worker):
         await talk.ask()
@@ -296,9 +297,9 @@ def shortened(policy: Any, budget: int, **options: Any) -> EpisodeLimits:
 
 async def play(
     limits: EpisodeLimits, *script: Turn, result: Callable[[int], str]
-) -> tuple[Episode, Model, Talk]:
+) -> tuple[TokenEpisode, Model, Talk]:
     model = Model(*script)
-    episode = Episode(model, limits)
+    episode = TokenEpisode(model, limits)
     talk = Talk(episode)
     for number in range(len(script)):
         await talk.ask(result=result(number))
@@ -340,7 +341,7 @@ async def test_keeping_the_last_turns_forgets_the_others() -> None:
 async def test_the_model_sums_up_for_itself_and_is_trained_on_it() -> None:
     script = [CALL.format(0), CALL.format(1), CALL.format(2), "I found two results.", "done"]
     model = Model(*script)
-    episode = Episode(model, shortened("summarize", 1200))
+    episode = TokenEpisode(model, shortened("summarize", 1200))
     talk = Talk(episode)
     for number in range(4):
         await talk.ask(result=numbered(number))
@@ -400,7 +401,7 @@ async def test_a_result_that_cannot_be_condensed_ends_the_episode_and_is_not_the
 
     limits = replace(LIMITS, context=ContextSettings(condense_over=50, condenser=fails))
     model = Model(CALL.format(0), "never")
-    episode = Episode(model, limits)
+    episode = TokenEpisode(model, limits)
     talk = Talk(episode)
     await talk.ask(result="long " * 100)
     with pytest.raises(RequestRefused, match="all endpoints are gone"):
@@ -411,7 +412,7 @@ async def test_a_result_that_cannot_be_condensed_ends_the_episode_and_is_not_the
 
 async def test_requests_of_one_agent_at_the_same_time_are_paths_of_their_own() -> None:
     model = Model(*"abc")
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     request = ChatRequest([QUESTION], TOOLS)
     await asyncio.gather(*(episode.complete("agent", request) for _ in range(3)))
     assert len(episode.rows()) == 3

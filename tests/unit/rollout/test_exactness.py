@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.messages import ChatRequest, Message, RequestRefused, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.template import CannotContinue, ChatTemplate
+from aworld_train.rollout.token_episode import TokenEpisode
 from tests import templates
 from tests.templates import ScriptedModel, cut_up
 
@@ -75,7 +76,7 @@ class Agent:
     history: list[Message]
     tools: list[dict[str, Any]]
 
-    async def step(self, episode: Episode, action: str, text: str, back: bool) -> None:
+    async def step(self, episode: TokenEpisode, action: str, text: str, back: bool) -> None:
         history = list(self.history)
         spoken = [i for i, m in enumerate(history) if m.role == "assistant"]
         if action == "edit" and len(history) > 1:
@@ -114,7 +115,7 @@ def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.
         return tokens, tokens[-1] == tokenizer.eos_token_id
 
     engine = ScriptedModel(family, draw)
-    episode = Episode(engine, NO_LIMITS)
+    episode = TokenEpisode(engine, NO_LIMITS)
     start = [Message("system", "Be brief."), Message("user", "What was asked?")]
     agents = [Agent(name, list(start), TOOLS) for name in ("first", "second")]
 
@@ -140,7 +141,7 @@ def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, d
         return [*cut_up(tokenizer, f"turn {next(seeds)} ", 1), tokenizer.eos_token_id], True
 
     engine = ScriptedModel(family, draw)
-    episode = Episode(engine, NO_LIMITS)
+    episode = TokenEpisode(engine, NO_LIMITS)
     plans = data.draw(st.lists(st.lists(actions, min_size=1, max_size=6), min_size=2, max_size=5))
 
     async def work(name: str, plan: list[str]) -> None:
@@ -156,7 +157,7 @@ def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, d
     check(episode, engine)
 
 
-def check(episode: Episode, engine: ScriptedModel) -> None:
+def check(episode: TokenEpisode, engine: ScriptedModel) -> None:
     """All that has to hold, whatever happened."""
     rows = [row for _, row in episode.rows()]
 
@@ -202,7 +203,7 @@ def test_a_history_that_only_grows_is_one_row_rendered_once(family: str, turns_o
         return [*cut_up(tokenizer, next(script), 2), tokenizer.eos_token_id], True
 
     engine = ScriptedModel(family, draw)
-    episode = Episode(engine, NO_LIMITS)
+    episode = TokenEpisode(engine, NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
     for _ in range(turns_of_tools + 1):
         asyncio.run(agent.step(episode, "go on", "4", back=True))
@@ -227,7 +228,7 @@ def test_a_row_reads_as_the_template_writes_the_conversation(family: str) -> Non
         return [*cut_up(tokenizer, next(script), 0), tokenizer.eos_token_id], True
 
     engine = ScriptedModel(family, draw)
-    episode = Episode(engine, NO_LIMITS)
+    episode = TokenEpisode(engine, NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What was asked?")], TOOLS)
     for _ in range(3):
         asyncio.run(agent.step(episode, "go on", "4", back=False))
@@ -336,7 +337,7 @@ def test_causes_of_branches_are_told_apart() -> None:
         text = '<tool_call>\n{"name": "calc", "arguments": {}}\n</tool_call>'
         return [*cut_up(tokenizer, text, 0), tokenizer.eos_token_id], True
 
-    episode = Episode(ScriptedModel("chatml_tools", draw), NO_LIMITS)
+    episode = TokenEpisode(ScriptedModel("chatml_tools", draw), NO_LIMITS)
     agent = Agent("agent", [Message("system", "Be brief."), Message("user", "What?")], TOOLS)
 
     async def play(actions: list[str]) -> None:
@@ -353,7 +354,7 @@ def test_a_result_carries_the_identifier_that_the_model_was_shown() -> None:
         return [*cut_up(tokenizer, text, 0), tokenizer.eos_token_id], True
 
     engine = ScriptedModel("strict", draw)
-    episode = Episode(engine, NO_LIMITS)
+    episode = TokenEpisode(engine, NO_LIMITS)
     history = [Message("user", "What?")]
     for _ in range(3):
         completion = asyncio.run(episode.complete("agent", ChatRequest(history, TOOLS)))

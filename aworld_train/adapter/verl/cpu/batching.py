@@ -45,6 +45,7 @@ class GenerationRequest:
         finish_reason: Why it ended: ``stop``, ``length`` or ``aborted``.
         reused_tokens: How many tokens of the prompt were computed before.
         versions: The version of the weights when it began, and when it ended.
+        generator: Its own source of randomness, if it has a seed.
     """
 
     request_id: str
@@ -56,6 +57,11 @@ class GenerationRequest:
     finish_reason: str | None = None
     reused_tokens: int = 0
     versions: tuple[int | None, int | None] = (None, None)
+    generator: torch.Generator | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.params.seed is not None:
+            self.generator = torch.Generator().manual_seed(self.params.seed)
 
     @property
     def length(self) -> int:
@@ -294,7 +300,8 @@ class ContinuousBatcher:
             logits_to_keep=1,
         )
         logits = output.logits[:, -1]
-        chosen, logprobs = sample(logits, [r.params for r in requests], self._generator)
+        own = [request.generator for request in requests]
+        chosen, logprobs = sample(logits, [r.params for r in requests], self._generator, own)
         for row, request in enumerate(requests):
             if request.params.top_logprobs:
                 request.top_logprobs.append(most_likely(logits[row], request.params))

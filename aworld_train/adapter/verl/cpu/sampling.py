@@ -18,7 +18,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0, 0.0, None),
     "min_p": (0, 0.0, None),
     "n": (1, None),
-    "seed": (None,),
     "logprobs": (True, False, None, 0, 1),
     "include_stop_str_in_output": (True, None),
 }
@@ -41,6 +40,7 @@ class GenerationParams:
         ignore_eos: Whether the model's own end tokens do not end it.
         stop: Texts that end it; the tokens of the text are returned.
         top_logprobs: How many of the most likely tokens are returned with each sampled one.
+        seed: Of the request's random numbers; None takes those that all requests share.
     """
 
     max_tokens: int
@@ -51,6 +51,7 @@ class GenerationParams:
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
     top_logprobs: int = 0
+    seed: int | None = None
 
     @classmethod
     def parse(cls, request: Mapping[str, Any], *, default_max_tokens: int) -> "GenerationParams":
@@ -70,6 +71,7 @@ class GenerationParams:
             ignore_eos=bool(rest.pop("ignore_eos", False)),
             stop=_texts(rest.pop("stop", None)),
             top_logprobs=int(rest.pop("top_logprobs", None) or 0),
+            seed=_seed(rest.pop("seed", None)),
         )
         for key, value in rest.items():
             if key not in _NEUTRAL:
@@ -94,8 +96,15 @@ def _texts(stop: Any) -> tuple[str, ...]:
     return tuple(filter(None, [stop] if isinstance(stop, str) else stop or ()))
 
 
+def _seed(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
 def sample(
-    logits: torch.Tensor, params: Sequence[GenerationParams], generator: torch.Generator
+    logits: torch.Tensor,
+    params: Sequence[GenerationParams],
+    generator: torch.Generator,
+    own_generators: Sequence[torch.Generator | None] = (),
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw one token per row.
 
@@ -103,6 +112,7 @@ def sample(
         logits: ``[batch, vocabulary]``, any float type.
         params: One per row.
         generator: Source of randomness; rows with temperature 0 do not use it.
+        own_generators: Of each row in place of ``generator``, or None; empty where no row has one.
 
     Returns:
         Token ids ``[batch]`` and their log-probabilities ``[batch]`` in float32.
@@ -113,7 +123,11 @@ def sample(
         dim=-1
     )  # not of the log-probabilities, because rounding can make two of them equal
     if not bool(greedy.all()):
-        drawn = torch.multinomial(logprobs.exp(), 1, generator=generator)[:, 0]
+        probabilities = logprobs.exp()
+        drawn = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+        for row, own in enumerate(own_generators):
+            if own is not None and params[row].temperature > 0:
+                drawn[row] = torch.multinomial(probabilities[row], 1, generator=own)[0]
         tokens = torch.where(greedy, tokens, drawn)
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SampledTokens, SamplingParams
 from aworld_train.rollout.model_gateway import ModelGatewaySession
+from aworld_train.rollout.token_episode import TokenEpisode
 from tests.gateways import MODEL, serving
 from tests.templates import ScriptedModel, cut_up
 
@@ -43,8 +44,8 @@ class Slow(ScriptedModel):
 @asynccontextmanager
 async def playing(
     model: ScriptedModel, limits: EpisodeLimits = LIMITS
-) -> AsyncIterator[tuple[Episode, ModelGatewaySession]]:
-    episode = Episode(model, limits)
+) -> AsyncIterator[tuple[TokenEpisode, ModelGatewaySession]]:
+    episode = TokenEpisode(model, limits)
     async with serving() as gateway, asyncio.timeout(SECONDS):
         yield episode, gateway.open_session(MODEL, episode.conversation)
 
@@ -74,11 +75,11 @@ def has_answer(connection: socket.socket) -> bool:
         return False
 
 
-def undelivered(episode: Episode) -> int:
+def undelivered(episode: TokenEpisode) -> int:
     return sum(record.graph.undelivered for record in episode.agents.values())
 
 
-def texts(episode: Episode, model: ScriptedModel) -> list[str]:
+def texts(episode: TokenEpisode, model: ScriptedModel) -> list[str]:
     """The turns that are trained on."""
     return [
         model.text(row.response[begin:end])

@@ -10,9 +10,10 @@ import anthropic
 import openai
 import pytest
 
-from aworld_train.rollout.episode import Episode, EpisodeLimits
+from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.model_gateway import ModelGatewaySession
+from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.wishes import OutputFormat, RequestRules, schema_fault
 from tests.gateways import MODEL, serving
 from tests.templates import ENDS, ScriptedModel, cut_up
@@ -36,7 +37,7 @@ FORCED = {"type": "function", "function": {"name": "add"}}
 @asynccontextmanager
 async def playing(
     *turns: str, family: str = "chatml_tools", max_top_logprobs: int = 0
-) -> AsyncIterator[tuple[ScriptedModel, Episode, ModelGatewaySession]]:
+) -> AsyncIterator[tuple[ScriptedModel, TokenEpisode, ModelGatewaySession]]:
     """An episode whose model says ``turns``, behind a gateway."""
     script = iter(turns)
 
@@ -44,7 +45,7 @@ async def playing(
         return [*cut_up(tokenizer, next(script), 1), tokenizer.eos_token_id], True
 
     model = ScriptedModel(family, draw, max_top_logprobs=max_top_logprobs)
-    episode = Episode(model, LIMITS)
+    episode = TokenEpisode(model, LIMITS)
     async with serving() as gateway:
         yield model, episode, gateway.open_session(MODEL, episode.conversation, episode.rules)
 
@@ -205,7 +206,7 @@ async def test_what_is_still_refused_is_refused_with_its_reason(
 )
 async def test_arguments_of_the_template_may_be_those_of_the_recipe(options: Any, status: int) -> None:
     async with playing("a") as (model, _, __), serving() as gateway:
-        episode = Episode(model, LIMITS)
+        episode = TokenEpisode(model, LIMITS)
         rules = RequestRules(template_options={"thinking": False})
         session = gateway.open_session(MODEL, episode.conversation, rules)
         body = {"messages": [USER], "chat_template_kwargs": options}
@@ -246,7 +247,7 @@ async def test_a_stream_of_several_choices_has_their_indices() -> None:
 async def test_more_choices_than_turns_are_refused_and_leave_no_row() -> None:
     script = iter("abc")
     model = ScriptedModel("chatml_tools", lambda tokenizer: (cut_up(tokenizer, next(script), 0), True))
-    episode = Episode(model, EpisodeLimits(2, 1000, 1000, SamplingParams(1.0, 1.0, -1)))
+    episode = TokenEpisode(model, EpisodeLimits(2, 1000, 1000, SamplingParams(1.0, 1.0, -1)))
     async with serving() as gateway, client(gateway.open_session(MODEL, episode.conversation)) as ai:
         with pytest.raises(openai.BadRequestError) as refused:
             await ai.chat.completions.create(model="m", messages=[USER], n=3)

@@ -1,0 +1,213 @@
+"""``aworld-train eval compare``: evaluations against a first one, in pairs of tasks, also as a gate for CI."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aworld_train.cli.console import err, note, out, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from aworld_train.evaluation.comparing import Comparison, EvaluationSummary, Flip
+
+_ROUNDING = 1e-9  # a difference that is the limit itself does not fail for its last bit
+
+
+def compare(
+    names: Annotated[
+        list[str], typer.Argument(metavar="EVAL...", help="Names of evaluations, or their folders.")
+    ],
+    fail_if_worse: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-if-worse",
+            min=0.0,
+            max=1.0,
+            help="Exit with 1 if an evaluation's accuracy is lower than the first's by more than this.",
+        ),
+    ] = None,
+    min_n: Annotated[
+        int | None,
+        typer.Option("--min-n", min=1, help="Exit with 1 if two have fewer tasks in common than this."),
+    ] = None,
+    flips: Annotated[
+        int,
+        typer.Option("--flips", min=0, help="The most tasks won, and the most tasks lost, that are listed."),
+    ] = 5,
+    runs: Annotated[Path, typer.Option("--runs", help="Where run folders are.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare evaluations with the first one, task by task: is one better, and which tasks were won and lost.
+
+    Only tasks that both have a score of are compared. The interval of a difference is a bootstrap over tasks; its
+    p-value is of McNemar's exact test with one attempt a task, and of a permutation test with several; with several
+    comparisons it is Holm's. A difference that is not shown comes with the smallest one that so many tasks would show
+    in 8 of 10 measurements.
+
+    `--fail-if-worse 0.02` looks at the difference as it was measured: it fails if that is below -0.02, whether or not
+    the interval excludes a smaller loss, and passes otherwise, whether or not the interval excludes a larger one. It
+    says which of these is so. With `--min-n` a gate does not pass for want of tasks.
+
+    Examples:
+
+        aworld-train eval compare eval-base eval-step-200
+
+        aworld-train eval compare eval-base eval-new --fail-if-worse 0.02 --min-n 200 --json
+    """
+    from aworld_train.evaluation.comparing import compare_evaluations, summary_of
+    from aworld_train.evaluation.results import open_evaluation
+
+    evaluations = [open_evaluation(name, runs) for name in names]
+    comparisons = compare_evaluations(evaluations)
+    summaries = [summary_of(evaluation) for evaluation in evaluations]
+    gates = [_gates(each, fail_if_worse, min_n) for each in comparisons]
+    if as_json:
+        print_json(
+            {
+                "first": _plain(summaries[0]),
+                "comparisons": [
+                    {**_plain(summary), **each.to_json(), "gates": gate}
+                    for summary, each, gate in zip(summaries[1:], comparisons, gates, strict=True)
+                ],
+                "passed": _passed(gates),
+            }
+        )
+    else:
+        _print(summaries, comparisons, flips)
+        for gate in (gate for each in gates for gate in each):
+            note(f"{'passed' if gate['passed'] else 'FAILED'}: {gate['reason']}")
+    if not _passed(gates):
+        raise typer.Exit(1)
+
+
+def _plain(summary: "EvaluationSummary") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(summary)
+
+
+def _passed(gates: Iterable[Sequence[dict[str, Any]]]) -> bool:
+    return all(gate["passed"] for each in gates for gate in each)
+
+
+def _gates(comparison: "Comparison", fail_if_worse: float | None, min_n: int | None) -> list[dict[str, Any]]:
+    """The gates of a comparison: name, limit, whether it passed, and why."""
+    gates = []
+    if fail_if_worse is not None:
+        gates.append(_worse_gate(comparison, fail_if_worse))
+    if min_n is not None:
+        tasks = comparison.difference.tasks
+        reason = f"{comparison.name} and the first have {tasks} tasks in common, and --min-n is {min_n}."
+        gates.append({"gate": "min_n", "limit": min_n, "passed": tasks >= min_n, "reason": reason})
+    return gates
+
+
+def _worse_gate(comparison: "Comparison", limit: float) -> dict[str, Any]:
+    difference, (low, high) = comparison.difference.difference, comparison.difference.interval
+    passed = difference >= -limit - _ROUNDING
+    measured = (
+        f"{comparison.name} differs by {_points(difference)} points; --fail-if-worse allows {_points(-limit)}"
+    )
+    if passed and low >= -limit:
+        certainty = "the interval excludes a larger loss"
+    elif passed:
+        certainty = (
+            f"the interval, from {_points(low)}, does not exclude a larger loss; more tasks would tell"
+        )
+    elif high < -limit:
+        certainty = "the interval excludes a smaller loss"
+    else:
+        certainty = (
+            f"the interval, to {_points(high)}, does not exclude a smaller loss; more tasks would tell"
+        )
+    return {
+        "gate": "fail_if_worse",
+        "limit": limit,
+        "passed": passed,
+        "interval_excludes": low >= -limit if passed else high < -limit,
+        "reason": f"{measured}; {certainty}.",
+    }
+
+
+def _print(
+    summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"], most_flips: int
+) -> None:
+    out.print(_table(summaries, comparisons))
+    for comparison in comparisons:
+        out.print(f"\n{_sentence(summaries[0].name, comparison)}", markup=False, soft_wrap=True)
+        _print_flips("won", comparison.won, most_flips)
+        _print_flips("lost", comparison.lost, most_flips)
+        for warning in comparison.warnings:
+            err.print(f"warning: {warning}", markup=False, soft_wrap=True, style="yellow")
+
+
+def _table(summaries: Sequence["EvaluationSummary"], comparisons: Sequence["Comparison"]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("evaluation", overflow="fold", min_width=12)
+    for column in ("accuracy", "tasks", "errors", "difference (95 %)", "p", "won", "lost"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for number, summary in enumerate(summaries):
+        accuracy = "–" if summary.accuracy is None else f"{summary.accuracy:.1%}"
+        cells = _difference_cells(comparisons[number - 1]) if number else []
+        table.add_row(Text(summary.name), accuracy, str(summary.n), str(summary.errors), *cells)
+    return table
+
+
+def _difference_cells(comparison: "Comparison") -> list["str | Text"]:
+    from rich.text import Text
+
+    difference = comparison.difference
+    low, high = difference.interval
+    colour = ("green" if difference.difference > 0 else "red") if comparison.is_shown else ""
+    return [
+        Text(f"{_points(difference.difference)} ({_points(low)} to {_points(high)})", colour),
+        f"{comparison.p_value:.3f}" if comparison.p_value >= 0.001 else "<0.001",
+        str(difference.won),
+        str(difference.lost),
+    ]
+
+
+def _sentence(first: str, comparison: "Comparison") -> str:
+    difference = comparison.difference
+    better = "better" if difference.difference > 0 else "worse"
+    size = f"{abs(100 * difference.difference):.1f} points"
+    if comparison.is_shown:
+        return (
+            f"{comparison.name} is {better} than {first}: by {size} on {difference.tasks} tasks in common, and chance "
+            f"makes such a difference in {max(comparison.p_value, 0.0001):.2%} of cases."
+        )
+    return (
+        f"It is not shown that {comparison.name} and {first} differ: {size} on {difference.tasks} tasks in common "
+        f"(p {comparison.p_value:.2f}). So many tasks show a difference of {100 * difference.smallest:.1f} points or "
+        "more."
+    )
+
+
+def _print_flips(verb: str, flips: Sequence["Flip"], most: int) -> None:
+    if not flips or not most:
+        return
+    out.print(f"{verb} {len(flips)}{f', of which {most} are' if len(flips) > most else ''}:", style="dim")
+    for flip in flips[:most]:
+        scores = f"{flip.before:.2f} → {flip.after:.2f}"
+        out.print(
+            f"  #{flip.index:<5} {scores}  {_printable(flip.question)}",
+            markup=False,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+
+
+def _printable(text: str) -> str:
+    """A text without what would move a terminal's cursor or reverse its direction."""
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"

@@ -1,0 +1,191 @@
+"""Measures an agent: makes every attempt that is missing, and says what came of all of them.
+
+Attempts go into the store of the evaluation's folder as they end. An evaluation that was interrupted, killed or ended by
+a limit is taken up again, and makes only what is missing.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_train.adapter.base import EpisodeModel, find
+from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.dataset.check import first_rows
+from aworld_train.errors import AworldTrainError, EvaluationFailure
+from aworld_train.evaluation.folder import EvalFolder
+from aworld_train.evaluation.metrics import Figures, figures_of
+from aworld_train.evaluation.plan import EvalPlan, PlannedAttempt
+from aworld_train.evaluation.playing import Player
+from aworld_train.evaluation.results import PHASE, Evaluation, evaluation_of
+from aworld_train.evaluation.tally import Tally
+from aworld_train.masking import mask
+from aworld_train.model.tool_parser import check_tool_parser
+from aworld_train.rollout.chat_endpoint import ChatEndpoint
+from aworld_train.store.attempts import attempts_by_status, set_aside
+from aworld_train.store.database import Database
+from aworld_train.store.reading import Store
+from aworld_train.training.environment import HealthWatch, run_environment
+from aworld_train.training.progress import Progress
+from aworld_train.training.recorded_run import open_run
+from aworld_train.training.run import terminate_as_interrupt
+from aworld_train.training.run_store import RunStore
+
+_SUMMARY_SECONDS = 5.0
+
+
+def evaluate(
+    plan: EvalPlan, folder: EvalFolder, *, retry_errors: bool, progress: Progress
+) -> tuple[Evaluation, Figures]:
+    """Make all attempts of an evaluation that its folder does not have.
+
+    Args:
+        plan: The evaluation.
+        folder: Its folder.
+        retry_errors: Whether attempts that could not be scored are made again.
+        progress: Shows the progress.
+
+    Returns:
+        The evaluation and its figures.
+
+    Raises:
+        EvaluationFailure: It is not complete.
+        AworldTrainError: Something that it needs is missing or broken.
+        KeyboardInterrupt: It was interrupted.
+    """
+    run = _EvaluationRun(plan, folder, retry_errors, progress)
+    error: dict[str, str] | None = None
+    status = "failed"
+    try:
+        with terminate_as_interrupt():
+            run.play()
+        status = "completed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        error = {"kind": "interrupted", "message": "Interrupted; go on with --resume."}
+        raise
+    except AworldTrainError as failure:
+        error = {"kind": failure.kind, "message": failure.message}
+        raise
+    finally:
+        evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
+        figures = figures_of(evaluation)
+        folder.write_summary(_summary(folder, status, run.seconds, figures.to_json(), error))
+    return evaluation, figures
+
+
+class _EvaluationRun:
+    """One process's work on an evaluation."""
+
+    def __init__(self, plan: EvalPlan, folder: EvalFolder, retry_errors: bool, progress: Progress):
+        self._plan, self._folder, self._retry_errors, self._progress = plan, folder, retry_errors, progress
+        self._recipe = plan.loaded.recipe
+        self._began = time.monotonic()
+        self._tally = Tally(plan.tasks * plan.section.attempts, plan.prices)
+        self._missing: list[PlannedAttempt] = []
+        self._next_summary = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long all processes have worked on it."""
+        return self._folder.seconds + time.monotonic() - self._began
+
+    def play(self) -> None:
+        """Make what is missing."""
+        recipe, folder = self._recipe, self._folder.path
+        write_files(folder, episode_files(recipe))
+        os.environ[RUN_DIR_VARIABLE] = str(folder)
+        self._write_summary()
+        store = RunStore(folder, recipe.store, self._note, set_aside=self._find_missing, model=self._plan.model)
+        with store, self._progress:
+            if not self._missing:
+                self._progress.note("All attempts were made before: nothing is left to do.")
+                return
+            with run_environment(recipe, self._note, self._plan.data.scorers) as environment:
+                os.environ |= environment.variables()
+                player = self._player(HealthWatch(environment, recipe.env.recovery_timeout))
+                asyncio.run(player.play(self._missing))
+        if player.limit_reached is not None:
+            raise EvaluationFailure(
+                f"The limit {player.limit_reached} was reached after {self._tally.ended} of {self._tally.expected} "
+                "attempts. Raise it and go on with --resume."
+            )
+
+    def _find_missing(self, database: Database) -> None:
+        """Find the attempts that are to be made, and set those aside that are made again."""
+        known = attempts_by_status(database, PHASE)
+        again = {
+            key for key, scored in known.items() if scored is None or (self._retry_errors and not scored)
+        }
+        set_aside(database, PHASE, again)
+        kept = known.keys() - again
+        self._missing = [attempt for attempt in self._plan.attempts() if attempt.key not in kept]
+        self._earlier(database)
+
+    def _earlier(self, database: Database) -> None:
+        """Count the attempts of earlier processes."""
+        with Store(database.place) as store:
+            for key, line in store.ended_lines(PHASE):
+                self._tally.add(key.task, line)
+        self._tally.begin()
+
+    def _player(self, health: HealthWatch) -> Player:
+        plan, recipe = self._plan, self._recipe
+        rows: list[Mapping[str, Any]] = []
+        for file in recipe.dataset.val_files:
+            rows += first_rows(file, plan.tasks - len(rows))
+        return Player(plan, self._folder.path, rows, self._model(), None, self._tally, self._watch, health)
+
+    def _model(self) -> EpisodeModel:
+        plan, recipe = self._plan, self._recipe
+        if plan.endpoint is not None:
+            section = plan.section
+            return ChatEndpoint(
+                plan.endpoint, concurrency=section.concurrency, request_timeout=section.request_timeout
+            )
+        if remark := check_tool_parser(recipe.model.location, recipe.agent.tool_parser):
+            self._note(remark)
+        self._note("loading the model")
+        return find(recipe.trainer.framework).load_model(recipe, self._folder.path, model_url=None)
+
+    def _note(self, line: str) -> None:
+        self._progress.note(mask(line))
+
+    def _watch(self) -> None:
+        self._progress.update(self._tally.status(), milestone=False)
+        if time.monotonic() >= self._next_summary:
+            self._write_summary()
+
+    def _write_summary(self) -> None:
+        """The summary while the evaluation goes on: what is known without reading the store."""
+        self._next_summary = time.monotonic() + _SUMMARY_SECONDS
+        tally = self._tally
+        figures = {
+            "accuracy": tally.accuracy,
+            "n": None,
+            "errors": tally.errors,
+            "attempts": tally.ended,
+            "attempts_expected": tally.expected,
+            "faults": tally.faults,
+        }
+        self._folder.write_summary(_summary(self._folder, "running", self.seconds, figures, None))
+
+
+def _summary(
+    folder: EvalFolder, status: str, seconds: float, figures: Mapping[str, Any], error: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """What ``summary.json`` holds: the keys that every run has, and the figures."""
+    after = {name: figures.get(name) for name in ("accuracy", "n", "errors")}
+    return {
+        "name": folder.path.name,
+        "status": status,
+        "steps_done": 0,
+        "steps_planned": 0,
+        "val": {"before": None, "after": after},
+        **figures,
+        "seconds": round(seconds, 1),
+        "run_dir": str(folder.path),
+        "error": error,
+    }

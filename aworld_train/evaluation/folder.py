@@ -1,0 +1,166 @@
+"""The folder of an evaluation: a run folder that one process works on, resumed only for what it was made with."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from aworld_train.adapter.base import find
+from aworld_train.atomic import write_text
+from aworld_train.errors import UsageError
+from aworld_train.evaluation.plan import EvalPlan
+from aworld_train.evaluation.results import SETTINGS
+from aworld_train.recipe import dump
+from aworld_train.training.recorded_run import MANIFEST, RECIPE, find_runs
+from aworld_train.training.run_folder import (
+    file_hashes,
+    lock_folder,
+    refuse_changes,
+    start_facts,
+    write_manifest,
+)
+from aworld_train.training.summary import NAME as SUMMARY
+from aworld_train.training.summary import read_seconds
+
+PREFIX = "eval-"
+_FREE = (
+    "name.",
+    "extends.",
+    "eval.concurrency.",
+    "eval.request_timeout.",
+    "eval.max_seconds.",
+    "eval.max_tokens.",
+    "eval.max_cost.",
+    "eval.max_errors.",
+    "eval.prices.",
+    "env.workers.",
+    "env.url.",
+    "env.token.",
+    "trainer.",
+    "algorithm.",
+    "cluster.",
+    "store.keep.",
+    "store.redact.",
+    "store.max_gb.",
+    "store.otlp.",
+)
+"""Keys that say how fast and how long it is measured, or that only training uses, and change nothing of a result."""
+_FREE_SETTINGS = ("model_url", "concurrency", "prices")
+
+
+@dataclass(frozen=True)
+class EvalFolder:
+    """A folder that this process has locked.
+
+    Attributes:
+        path: The folder.
+        seconds: How long earlier processes have worked on it.
+    """
+
+    path: Path
+    seconds: float
+    _lock: TextIO
+
+    def write_summary(self, content: Mapping[str, Any]) -> None:
+        """Replace the summary in one step."""
+        write_text(self.path / SUMMARY, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        self._lock.close()
+
+
+def new_folder(runs: Path, name: str, *, is_chosen: bool) -> Path:
+    """The folder of an evaluation that begins.
+
+    Args:
+        runs: Where run folders are.
+        name: The name of the evaluation, without the prefix.
+        is_chosen: Whether the user has chosen the name; otherwise a number is added where it is taken.
+
+    Raises:
+        UsageError: The folder that the user has chosen is not empty.
+    """
+    path = runs / f"{PREFIX}{name}"
+    number = 1
+    while path.exists() and any(path.iterdir()):
+        if is_chosen:
+            raise UsageError(
+                f"The folder {path} is not empty. Choose another --name, remove the folder, or go on with that "
+                "evaluation with --resume."
+            )
+        number += 1
+        path = runs / f"{PREFIX}{name}-{number}"
+    return path
+
+
+def folder_to_resume(runs: Path, name: str, *, is_chosen: bool) -> Path:
+    """The folder of an evaluation to go on with: of that name, or the newest whose recipe has it.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if is_chosen:
+        for path in (runs / f"{PREFIX}{name}", runs / name, Path(name)):
+            if (path / RECIPE).is_file():
+                return path
+        raise UsageError(f"There is no evaluation to resume in {runs / f'{PREFIX}{name}'}.")
+    own = [run for run in find_runs(runs) if run.recipe.get("name") == name and SETTINGS in run.manifest]
+    if not own:
+        raise UsageError(
+            f"There is no evaluation of {name} to resume in {runs}. --runs names the folder of runs."
+        )
+    return max(own, key=lambda run: (run.started, run.path.stat().st_mtime)).path
+
+
+def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
+    """Make and lock the folder of an evaluation, or take up an earlier one.
+
+    Raises:
+        UsageError: Another process works on it, or it was made with another recipe, model or data.
+    """
+    path = path.resolve()
+    for part in ("logs", "traces"):
+        (path / part).mkdir(parents=True, exist_ok=True)
+    lock = lock_folder(path)
+    try:
+        recipe = plan.loaded.recipe
+        hashes = file_hashes([Path(file) for file in recipe.dataset.val_files])
+        if resume:
+            refuse_changes(path, plan.loaded.unresolved, hashes, _FREE)
+            _refuse_other_settings(path, plan)
+        else:
+            write_text(path / RECIPE, dump(dict(plan.loaded.unresolved)))
+        write_manifest(
+            path,
+            packages=() if plan.endpoint else find(recipe.trainer.framework).packages,
+            hashes=hashes,
+            environment={},
+            model=plan.model,
+            seed=recipe.eval.seed,
+            more={SETTINGS: plan.to_json()},
+        )
+        manifest = json.loads((path / MANIFEST).read_text())
+        manifest["attempts"].append(start_facts(0))
+        manifest[SETTINGS] = plan.to_json()
+        write_text(path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        return EvalFolder(path, read_seconds(path) if resume else 0.0, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _refuse_other_settings(path: Path, plan: EvalPlan) -> None:
+    with suppress(OSError, ValueError):
+        earlier = json.loads((path / MANIFEST).read_text()).get(SETTINGS) or {}
+        now = plan.to_json()
+        names = [
+            name for name in now if name not in _FREE_SETTINGS and earlier.get(name, now[name]) != now[name]
+        ]
+        if names:
+            raise UsageError(
+                f"The evaluation in {path} was begun with other settings and cannot be resumed with these. Changed: "
+                f"{', '.join(names)}. Undo the change, or begin a new evaluation."
+            )

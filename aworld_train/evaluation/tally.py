@@ -1,0 +1,92 @@
+"""The figures of an evaluation while it goes on: enough for its progress and its limits, whatever its size."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aworld_train.evaluation.statistics import average, average_interval
+from aworld_train.training.progress import Status
+
+_MILLION = 1e6
+
+
+@dataclass
+class Tally:
+    """Counts attempts as they end.
+
+    Attributes:
+        expected: How many there shall be.
+        prices: Prices of a million tokens, ``input`` and ``output``; None if they are not known.
+        ended: How many have ended, those of earlier processes included.
+        errors: How many of them could not be scored.
+        tokens: Tokens of prompts and answers.
+        cost: By the prices; 0 without.
+        tool_calls: Tool calls.
+        errors_in_a_row: How many could not be scored since one was.
+        last_cause: Why the last of these failed.
+        faults: Failed requests to the endpoint that were sent again, by kind.
+    """
+
+    expected: int
+    prices: Mapping[str, float] | None
+    ended: int = 0
+    errors: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    tool_calls: int = 0
+    errors_in_a_row: int = 0
+    last_cause: str = ""
+    faults: dict[str, int] = field(default_factory=dict)
+    _scores: dict[str, list[float]] = field(default_factory=dict)
+    _began: float = field(default_factory=time.monotonic)
+    _before: int = 0
+
+    def begin(self) -> None:
+        """Count the time from now on: what has been added so far was done before."""
+        self._began, self._before = time.monotonic(), self.ended
+        self.errors_in_a_row = 0
+
+    def add(self, task: str, line: Mapping[str, Any]) -> None:
+        """Count an attempt by its line of ``traces/episodes.jsonl``."""
+        self.ended += 1
+        given, sampled = int(line.get("given_tokens") or 0), int(line.get("sampled_tokens") or 0)
+        self.tokens += given + sampled
+        if self.prices is not None:
+            self.cost += (given * self.prices["input"] + sampled * self.prices["output"]) / _MILLION
+        self.tool_calls += int(line.get("tool_calls") or 0)
+        for kind, count in (line.get("faults") or {}).items():
+            self.faults[kind] = self.faults.get(kind, 0) + count
+        reward = line.get("reward")
+        accuracy = (line.get("scores") or {}).get("acc", reward)
+        if accuracy is None:
+            self.errors += 1
+            self.errors_in_a_row += 1
+            self.last_cause = str(line.get("cause") or line.get("outcome") or "")
+            return
+        self.errors_in_a_row = 0
+        self._scores.setdefault(task, []).append(float(accuracy))
+
+    @property
+    def accuracy(self) -> float | None:
+        """The mean over tasks of the mean over their attempts; None as long as nothing is scored."""
+        return average(self._scores) if self._scores else None
+
+    def status(self, phase: str = "evaluating") -> Status:
+        """What is shown of it."""
+        done = self.ended - self._before
+        seconds = time.monotonic() - self._began
+        left = (self.expected - self.ended) * seconds / done if done else None
+        return Status(
+            phase=phase,
+            step=0,
+            steps=0,
+            episodes=self.ended,
+            episodes_expected=self.expected,
+            accuracy=self.accuracy,
+            interval=average_interval(self._scores) if self._scores else None,
+            tool_calls=self.tool_calls,
+            errors=self.errors,
+            cost=self.cost if self.prices is not None else None,
+            seconds_left=left,
+        )

@@ -1,0 +1,100 @@
+"""An episode whose model is asked by messages, at an outside endpoint: its limits in tokens are those of its counts.
+
+Such an episode can be measured but not trained on: it has no rows, because nobody knows the ids of its tokens.
+"""
+
+import time
+from collections.abc import Sequence
+
+from aworld_train.rollout.chat_model import ChatModel, ContextExceeded
+from aworld_train.rollout.episode import (
+    AgentRecord,
+    Episode,
+    EpisodeLimits,
+    Prepared,
+    SampledTurn,
+    request_options,
+    with_wish,
+)
+from aworld_train.rollout.graph import Node
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused
+from aworld_train.rollout.outcome import Outcome
+from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.thinking import divide
+from aworld_train.waits import waiting
+
+
+class ChatEpisode(Episode):
+    """An episode with a model behind an endpoint.
+
+    Args:
+        model: The model.
+        limits: The limits of requests.
+    """
+
+    def __init__(self, model: ChatModel, limits: EpisodeLimits):
+        super().__init__(limits)
+        self._model = model
+
+    @property
+    def rules(self) -> RequestRules:
+        """How requests are taken that want what is not enforced."""
+        return RequestRules(self._limits.strict_requests, no_images="")
+
+    async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
+        if request.plain:
+            raise RequestRefused(
+                "the model is at an endpoint that takes conversations, not texts to go on with"
+            )
+        tools = record.key_of(request.tools)
+        match = record.graph.match(messages, tools, request.wishes.prompt)
+        return Prepared(match, tools, [], match.branch)
+
+    async def _sample_after(
+        self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
+    ) -> Completion:
+        sampling = self._sampling(request)
+        messages = with_wish(_messages(context), context.wish)
+        began_at, began = time.time(), time.monotonic()
+        try:
+            with waiting("model"):
+                answer = await self._model.answer(
+                    messages, request.tools, sampling, max_tokens, use_tools=request.use_tools
+                )
+        except ContextExceeded as error:
+            raise self._limit_refusal(Outcome.overlong, str(error), "context_length_exceeded") from error
+        finally:
+            seconds = time.monotonic() - began
+            self.generate_seconds += seconds
+        if answer.prompt_tokens:
+            context.count(answer.prompt_tokens)
+        self.given_tokens += answer.prompt_tokens
+        completion = Completion(
+            content=answer.content,
+            reasoning=answer.reasoning,
+            tool_calls=answer.tool_calls if request.use_tools else (),
+            finish_reason=answer.finish_reason,
+            prompt_tokens=answer.prompt_tokens,
+            # A thought without an end, as in training.
+            malformed=answer.finish_reason != "length" and divide(answer.content).unfinished is not None,
+            seconds=seconds,
+            misses=()
+            if request.wishes is NO_WISHES
+            else request.wishes.misses(answer.content, [call.name for call in answer.tool_calls]),
+            counted=answer.sampled_tokens,
+        )
+        node = record.graph.add_answer(
+            context, tools, completion.message, answer.sampled_tokens, answer.finish_reason != "length"
+        )
+        self._add(
+            record,
+            SampledTurn(
+                completion, node, request_options(request), request.tools, sampling, max_tokens, began_at
+            ),
+        )
+        return completion
+
+
+def _messages(context: Node) -> Sequence[Message]:
+    """All messages from the root up to and including a context."""
+    return [message for node in context.path for message in node.messages]

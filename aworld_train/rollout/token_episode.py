@@ -1,0 +1,207 @@
+"""An episode whose model takes and returns tokens: what is recorded is what was sampled, id by id."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aworld_train.rollout.branches import BranchPoint
+from aworld_train.rollout.episode import (
+    PLAIN,
+    AgentRecord,
+    Episode,
+    EpisodeLimits,
+    Prepared,
+    SampledTurn,
+    request_options,
+    with_wish,
+)
+from aworld_train.rollout.graph import Match, Node
+from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
+from aworld_train.rollout.model import LanguageModel, ParsedTurn, cut_at_stop
+from aworld_train.rollout.template import CannotContinue, TemplateFailure, with_recorded_ids
+from aworld_train.rollout.wishes import NO_WISHES, RequestRules
+from aworld_train.waits import waiting
+
+_CALL_ID_LENGTH = 9  # one family of chat templates accepts only identifiers of nine letters and digits
+_RANDOM = random.Random()  # not the global one, which programs seed
+_MAX_INLINE_CHARS = 20_000  # longer texts, and images, are rendered outside the event loop
+
+
+class TokenEpisode(Episode):
+    """An episode with a model of which the tokens are known.
+
+    Args:
+        model: The model.
+        limits: The limits of requests.
+    """
+
+    def __init__(self, model: LanguageModel, limits: EpisodeLimits):
+        super().__init__(limits)
+        self._model = model
+        self._request_id = os.urandom(16).hex()
+
+    @property
+    def rules(self) -> RequestRules:
+        """How requests are taken that want what the trainer does not enforce."""
+        model = self._model
+        template = model.template
+        return RequestRules(
+            self._limits.strict_requests, template.options, model.max_top_logprobs, template.no_images
+        )
+
+    async def _prepare(self, record: AgentRecord, messages: list[Message], request: ChatRequest) -> Prepared:
+        """Find the history in the graph and render the new messages.
+
+        Raises:
+            RequestRefused: the chat template does not accept these messages.
+        """
+        tools = request.tools
+        key = PLAIN if request.plain else record.key_of(tools)
+        match = record.graph.match(messages, key, request.wishes.prompt)
+        if match.context is not None:
+            return Prepared(match, key, [], match.branch)
+        if request.plain:
+            return Prepared(match, key, self._model.template.plain(messages[0].content), match.branch)
+        if _takes_long(match.new):
+            match, tokens = await asyncio.to_thread(self._render, match, messages, tools, key)
+        else:
+            match, tokens = self._render(match, messages, tools, key)
+        return Prepared(match, key, tokens, match.branch)
+
+    def _render(
+        self, match: Match, messages: list[Message], tools: Sequence[Mapping[str, Any]], key: str
+    ) -> tuple[Match, list[int]]:
+        """The tokens of the new messages; of all, with another match, if the template cannot continue the turn."""
+        template = self._model.template
+        if match.node is not None:
+            try:
+                *before, sent = messages[: len(messages) - len(match.new)]
+                (turn,) = match.node.messages
+                new: Sequence[Message] = with_recorded_ids(match.new, sent, turn)
+                if match.is_wish_new:
+                    new = with_wish(new, match.wish)
+                sampled, ended = match.node.tokens, match.node.ended
+                return match, template.continuation([*before, turn], new, tools, sampled, ended, key)
+            except CannotContinue as reason:
+                index = len(messages) - len(match.new)
+                branch = BranchPoint("template", index, messages[index].role, 0, "", str(reason)[:200])
+                match = Match(None, tuple(messages), None, branch, match.wish, bool(match.wish))
+        try:
+            return match, template.initial(with_wish(messages, match.wish), tools)
+        except TemplateFailure as error:
+            raise RequestRefused(str(error), parameter="messages") from error
+
+    async def _sample_after(
+        self, record: AgentRecord, request: ChatRequest, context: Node, tools: str, max_tokens: int
+    ) -> Completion:
+        """Sample an answer after a context, and record it."""
+        prompt = context.path_tokens
+        self.given_tokens += len(prompt)
+        sampling = self._sampling(request)
+        began_at, began = time.time(), time.monotonic()
+        try:
+            with waiting("model"):
+                sampled = await self._model.generate(
+                    f"{self._request_id}-{record.name}",
+                    prompt,
+                    sampling,
+                    max_tokens,
+                    context.images,
+                )
+        finally:
+            seconds = time.monotonic() - began
+            self.generate_seconds += seconds
+        cut = cut_at_stop(sampled.tokens, request.stop, self._model.text)
+        if cut is not None:
+            sampled = replace(
+                sampled,
+                tokens=sampled.tokens[:cut],
+                logprobs=sampled.logprobs[:cut],
+                top_logprobs=sampled.top_logprobs[:cut],
+                ended=False,
+            )
+        tokens, finished = sampled.tokens, sampled.ended or cut is not None
+        turn = await self._parse_turn(tokens, request, prompt)
+        wishes = request.wishes
+        completion = Completion(
+            content=turn.content,
+            reasoning=turn.reasoning,
+            tool_calls=tuple(turn.calls),
+            finish_reason="length" if not finished else "tool_calls" if turn.calls else "stop",
+            prompt_tokens=len(prompt),
+            tokens=tokens,
+            logprobs=sampled.logprobs,
+            texts=[self._model.text([token]) for token in tokens] if request.logprobs else (),
+            top_logprobs=self._with_texts(sampled.top_logprobs) if request.top_logprobs else (),
+            malformed=(turn.malformed or turn.unfinished) and finished,
+            seconds=seconds,
+            stop=_first_stop(self._model.text(tokens), request.stop) if cut is not None else "",
+            misses=() if wishes is NO_WISHES else wishes.misses(turn.content, [c.name for c in turn.calls]),
+        )
+        node = record.graph.add_sampled(context, tools, completion.message, sampled, completion.stop)
+        shown_tools = request.tools if not request.plain else ()
+        self._add(
+            record,
+            SampledTurn(
+                completion, node, request_options(request), shown_tools, sampling, max_tokens, began_at
+            ),
+        )
+        return completion
+
+    def _with_texts(
+        self, top_logprobs: Sequence[Sequence[tuple[int, float]]]
+    ) -> Sequence[Sequence[tuple[str, float]]]:
+        """The texts of the most likely tokens in place of their ids."""
+        return [
+            [(self._model.text([token]), logprob) for token, logprob in likely] for likely in top_logprobs
+        ]
+
+    async def _parse_turn(
+        self, tokens: Sequence[int], request: ChatRequest, prompt: Sequence[int]
+    ) -> ParsedTurn:
+        """Parse sampled tokens into a turn for the agent."""
+        if request.plain:
+            text = self._model.text(tokens)
+            return ParsedTurn(text.partition(_first_stop(text, request.stop))[0] if request.stop else text)
+        turn = await self._model.parse(tokens, request.tools if request.use_tools else (), prompt)
+        content = turn.content
+        for stop in request.stop:
+            content = content.partition(stop)[0]
+        calls = [
+            ToolCall(call.name, call.arguments, call_id)
+            for call, call_id in zip(turn.calls, _ids(turn), strict=True)
+        ]
+        shown_calls = calls if request.use_tools else ()
+        return ParsedTurn(content, turn.reasoning, shown_calls, turn.malformed, turn.unfinished)
+
+
+def _takes_long(messages: Sequence[Message]) -> bool:
+    """Whether messages are rendered outside the event loop."""
+    chars = 0
+    for message in messages:
+        chars += len(message.content)
+        if message.images:
+            return True
+    return chars > _MAX_INLINE_CHARS
+
+
+def _first_stop(text: str, stops: Sequence[str]) -> str:
+    """The stop text that comes first; the longer one of two at the same place."""
+    found = [stop for stop in stops if stop in text]
+    return min(found, key=lambda stop: (text.index(stop), -len(stop)), default="")
+
+
+def _ids(turn: ParsedTurn) -> list[str]:
+    """The calls' identifiers: those that the model wrote, and new ones where it wrote none or repeated one."""
+    ids: list[str] = []
+    for call in turn.calls:
+        ids.append(call.call_id if call.call_id and call.call_id not in ids else _call_id())
+    return ids
+
+
+def _call_id() -> str:
+    return f"{_RANDOM.getrandbits(4 * _CALL_ID_LENGTH):0{_CALL_ID_LENGTH}x}"

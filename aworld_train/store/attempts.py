@@ -1,0 +1,43 @@
+"""Which attempts of an evaluation the store has, by their keys, so that each is made once."""
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import select, update
+
+from aworld_train.store import tables
+from aworld_train.store.database import Database
+
+_KEYS_AT_ONCE = 500
+
+
+def attempts_by_status(database: Database, phase: str) -> Mapping[str, bool | None]:
+    """The attempts of a phase that were begun and are not set aside, by their keys.
+
+    Returns:
+        Whether each has a score; None for one that has not ended.
+    """
+    columns = tables.episodes.c
+    query = select(columns.key, columns.status, columns.accuracy).where(
+        columns.run == database.place.run, columns.phase == phase, columns.status != "superseded"
+    )
+    with database.begin() as connection:
+        return {
+            row.key: row.accuracy is not None if row.status == "ended" else None
+            for row in connection.execute(query)
+        }
+
+
+def set_aside(database: Database, phase: str, keys: Iterable[str]) -> None:
+    """Mark attempts as ``superseded``, because they are made again."""
+    table, ordered = tables.episodes, sorted(keys)
+    with database.begin() as connection:
+        for begin in range(0, len(ordered), _KEYS_AT_ONCE):
+            connection.execute(
+                update(table)
+                .where(
+                    table.c.run == database.place.run,
+                    table.c.phase == phase,
+                    table.c.key.in_(ordered[begin : begin + _KEYS_AT_ONCE]),
+                )
+                .values(status="superseded")
+            )
