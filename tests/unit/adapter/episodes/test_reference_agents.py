@@ -80,14 +80,18 @@ def tasks_of(folder: Path, source: str, **options: Any) -> list[dict[str, Any]]:
 
 
 def evaluated(
-    kind: type[EpisodeAgent], tasks: Sequence[Mapping[str, Any]], folder: Path, **sections: Any
+    kind: type[EpisodeAgent],
+    tasks: Sequence[Mapping[str, Any]],
+    folder: Path,
+    recipe: str | None = None,
+    **sections: Any,
 ) -> list[tuple[FinishedEpisode, EpisodeScore]]:
-    """Each task as it is played and scored in a run."""
-    recipe = recipes.load({"name": "a", **sections})
+    """Each task as it is played and scored in a run of the sections, or of a ready recipe."""
+    loaded = recipes.load(recipe or {"name": "a", **sections})
     reward = folder / f"{len(list(folder.iterdir()))}.yaml"  # a run's file never changes
-    reward.write_text(yaml.safe_dump(reward_plan(recipe)))
-    settings = settings_from(episode_settings(recipe))
-    agent = OracleAgent(settings, reward_settings(recipe)) if kind is OracleAgent else kind(settings)
+    reward.write_text(yaml.safe_dump(reward_plan(loaded)))
+    settings = settings_from(episode_settings(loaded))
+    agent = OracleAgent(settings, reward_settings(loaded)) if kind is OracleAgent else kind(settings)
     player = EpisodePlayer(settings, agent)
 
     async def one(task: Mapping[str, Any]) -> tuple[FinishedEpisode, EpisodeScore]:
@@ -116,10 +120,12 @@ def evaluated(
     return asyncio.run(all_of_them())
 
 
-def assert_sound(tasks: Sequence[Mapping[str, Any]], folder: Path, **sections: Any) -> None:
+def assert_sound(
+    tasks: Sequence[Mapping[str, Any]], folder: Path, recipe: str | None = None, **sections: Any
+) -> None:
     """The oracle has every point and the null agent none."""
     for kind, value in ((OracleAgent, 1.0), (NullAgent, 0.0)):
-        results = evaluated(kind, tasks, folder, **sections)
+        results = evaluated(kind, tasks, folder, recipe, **sections)
         wrong = [
             (task["extra_info"]["id"], task["reward_model"]["ground_truth"], finished.result.answer, score)
             for task, (finished, score) in zip(tasks, results, strict=True)
@@ -193,6 +199,30 @@ def test_choices_and_several_right_answers(tmp_path: Path) -> None:
         [(finished, _)] = evaluated(OracleAgent, [judged], tmp_path, **judged_by(server))
         assert finished.result.answer == "<answer>Denver Broncos</answer>"
         assert server.requests[0].texts["reference"] == "any one of these:\n- Denver Broncos\n- Broncos"
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.shipped() if recipes.is_benchmark(name)])
+def test_each_benchmark_that_ships_is_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    answers = {
+        "benchmarks/math": [
+            r"\frac{1}{2}",
+            r"\left( 3, \frac{\pi}{2} \right)",
+            "p - q",
+            r"\text{Evelyn}",
+            r"3\sqrt{13}",
+        ],
+        "benchmarks/gaia": ["17", "a, b", "St. Petersburg"],
+        "benchmarks/gsm8k": ["18", "70,000", "2.5"],
+    }.get(name, ["Paris", "42", "北京大学", "C", "between 1990 and 1995"])
+    rows = [{"query": f"Question {n}?", "answer": answer} for n, answer in enumerate(answers)]
+    scorer = {"benchmarks/gaia": "gaia", "benchmarks/gsm8k": "math"}.get(name)
+    with JudgeServer() as server:
+        monkeypatch.setenv("JUDGE_URL", server.url)
+        monkeypatch.setenv("JUDGE_API_KEY", "sk-1")
+        monkeypatch.chdir(tmp_path)  # with the kept verdicts
+        assert_sound(built(tmp_path, rows, scorer=scorer), tmp_path, name)
 
 
 def test_a_right_answer_that_the_form_cannot_hold_is_no_wrong_one(tmp_path: Path) -> None:
