@@ -43,6 +43,7 @@ _CALLED_VERDICT = re.compile(
     r"|结论[*_`]{0,4}\s?[:：][*_`\s]{0,8}([正确错误不]*)",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\w+")
 _MAX_TRIED = 50  # ends of thinking after which a JSON object may begin
 _CONFIDENCE = re.compile(
     r"[*_`]*(?:confidence|置信度)[*_`]*\s*[:：][*_`\s]*(?P<value>[0-9.]{1,6}\s*%?|none)[*_`]*", re.IGNORECASE
@@ -102,10 +103,12 @@ def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_
     Raises:
         UnreadableVerdict: There is none, or there are several that differ.
     """
-    if (data := _as_object(text.strip())) is not None:  # a reason in it may quote what looks like thinking
-        return _verdict_in(data, forms)
-    if (data := _object_after_thinking(text)) is not None:
-        return _verdict_in(data, forms)
+    for piece in _may_be_objects(text):
+        if (data := _as_object(piece)) is not None:
+            judged = _verdict_in(data, forms)
+            if judged.verdict is Verdict.correct and _letters(piece) in _letters(answer):
+                raise UnreadableVerdict("its JSON stands in the answer too")
+            return judged
     visible = _after_thinking(text, answer).strip()
     if not visible:
         raise UnreadableVerdict("it said nothing")
@@ -185,12 +188,11 @@ def _after_thinking(text: str, answer: str) -> str:
     return visible
 
 
-def _object_after_thinking(text: str) -> dict[str, Any] | None:
-    """The object that is all of the text after an end of thinking; another end may stand in its reason, as a quote."""
+def _may_be_objects(text: str) -> Iterator[str]:
+    """The text, and what follows each end of thinking: the object's reason may quote what looks like thinking."""
+    yield text.strip()
     for match in islice(_THOUGHT_ENDS.finditer(text), _MAX_TRIED):
-        if (data := _as_object(text[match.end() :].strip())) is not None:
-            return data
-    return None
+        yield text[match.end() :].strip()
 
 
 def _as_object(text: str) -> dict[str, Any] | None:
@@ -241,17 +243,18 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
     Raises:
         UnreadableVerdict: It may be a quote of the answer, or the text has another verdict that is none.
     """
-    quotable = _letters(answer)
-    if line.verdict is not Verdict.correct and _names_verdicts(answer, quotable, forms):
+    quotable, is_correct = _letters(answer), line.verdict is Verdict.correct
+    if not is_correct and _names_verdicts(answer, quotable, forms):
         return
     quoted_lines = {_letters(each) for each in answer.splitlines()}
-    if not line.code and (
-        _letters(line.text) in quotable if line.is_labelled else _letters(line.text) in quoted_lines
-    ):
+    stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
+    if is_correct and stands_in_answer and not line.code:
         raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
+    # A single letter stands in nearly every text.
+    letters_alone = quoted_lines if is_correct else {_letters(word) for word in _WORD.findall(answer)}
     for mention, verdict in _other_verdicts(reason, text, forms):
         letters = _letters(mention)
-        is_quote = letters in quotable if len(letters) > 1 else letters in quoted_lines
+        is_quote = letters in (quotable if len(letters) > 1 else letters_alone)
         # With the code the line is the judge's own, and only what is certainly another verdict contradicts it.
         if verdict is not line.verdict and not is_quote and (verdict is not None or not line.code):
             raise UnreadableVerdict("it gave verdicts that differ")
