@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from aworld_train.adapter.base import Checkpoint, RunMode, RunPlan, StepRow, TrainingFramework
+from aworld_train.adapter.base import Checkpoint, RunPlan, StepRow, TrainingFramework
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.episodes.single import play_row
 from aworld_train.json_lines import JsonLinesTail
@@ -28,8 +28,8 @@ class Counting(TrainingFramework):
     name, packages = "counting", ("pyyaml",)
     owned_keys: Mapping[str, str] = {"steps": "trainer.steps says how many there are."}
 
-    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
-        config = self.composed(recipe, folder) | {"mode": mode.value}
+    def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
+        config = self.composed(recipe, folder)
         return RunPlan(
             files={"counting.yaml": to_yaml(config), **episode_files(recipe)},
             config="counting.yaml",
@@ -105,8 +105,6 @@ async def main(folder: Path, validate_first: bool) -> None:
     if validate_first:
         await validated(done)
     at("validated")
-    if config["mode"] == RunMode.measure.value:
-        return
     for step in range(done + 1, config["steps"] + 1):
         reward = await play(folder, model, train[: config["batch"]] * config["n"], step, validate=False)
         if step == config.get("fail_at") and not last:

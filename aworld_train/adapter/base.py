@@ -11,7 +11,6 @@ makes a framework of another package known; ``register`` makes one of this proce
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -25,13 +24,6 @@ from aworld_train.rollout.chat_model import ChatModel
 from aworld_train.rollout.model import LanguageModel
 
 ENTRY_POINTS = "aworld_train.frameworks"
-
-
-class RunMode(Enum):
-    """Why a framework is started: to train, or to play the validation tasks once, greedily."""
-
-    train = "train"
-    measure = "measure"
 
 
 SAVE_REQUEST = "save-request"
@@ -169,7 +161,7 @@ class TrainingFramework(Protocol):
     owned_keys: Mapping[str, str]
 
     @abstractmethod
-    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
+    def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
         """The plan by which the framework runs a recipe in ``folder``; writes nothing.
 
         Raises:

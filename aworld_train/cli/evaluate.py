@@ -1,13 +1,15 @@
-"""`aworld-train eval`: calls ``evaluation.measure`` and prints the report."""
+"""`aworld-train eval`: plans an evaluation, has it made, and prints what came of it."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.engine_option import EngineOption, with_engine
+
+if TYPE_CHECKING:
+    from aworld_train.evaluation.metrics import Figures
 
 
 def evaluate(
@@ -21,62 +23,155 @@ def evaluate(
             "--checkpoint", help="Model directory or checkpoint folder; default: the recipe's model."
         ),
     ] = None,
+    model_url: Annotated[
+        str | None,
+        typer.Option(
+            "--model-url", help="An OpenAI-compatible endpoint in place of a model, as http://host:8000/v1."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="The model's name at --model-url; default: the one that it has."),
+    ] = None,
+    key_variable: Annotated[
+        str, typer.Option("--key-variable", help="Environment variable with the endpoint's key.")
+    ] = "OPENAI_API_KEY",
     dataset: Annotated[
-        Path | None, typer.Option("--dataset", help="Tasks; default: the recipe's dataset.val.")
+        list[Path] | None,
+        typer.Option("--dataset", help="Tasks, once or several times; default: the recipe's dataset.val."),
+    ] = None,
+    attempts: Annotated[
+        int | None, typer.Option("--k", min=1, help="Attempts at each task. Short for eval.attempts.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", min=1, help="Most attempts at a time. Short for eval.concurrency."),
+    ] = None,
+    max_errors: Annotated[
+        int | None,
+        typer.Option(
+            "--max-errors",
+            min=0,
+            help="Most attempts that may fail by no fault of the agent. Short for eval.max_errors.",
+        ),
     ] = None,
     engine: EngineOption = None,
+    agent: Annotated[
+        str,
+        typer.Option(
+            "--agent",
+            help="recipe; or oracle (knows the answers) or null (says nothing) to check a benchmark.",
+        ),
+    ] = "recipe",
     limit: Annotated[int, typer.Option("--limit", help="Most tasks; -1 for all.")] = -1,
-    runs: Annotated[
-        Path, typer.Option("--runs", help="Where the folder with the played episodes is made.")
-    ] = Path("runs"),
+    name: Annotated[
+        str | None, typer.Option("--name", help="The folder is eval-NAME; default: the recipe's name.")
+    ] = None,
+    runs: Annotated[Path, typer.Option("--runs", help="Where the folder is made.")] = Path("runs"),
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the evaluation of that name, or with the recipe's newest."),
+    ] = False,
+    retry_errors: Annotated[
+        bool,
+        typer.Option("--retry-errors", help="With --resume: make attempts that could not be scored again."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure a model: every task once, greedily, with the recipe's agent and tools.
+    """Measure an agent on a dataset with its tools: k attempts a task, every one kept, with honest intervals.
 
-    Exits with 1 if any task could not be scored.
+    What fails by no fault of the agent is counted apart and is never a wrong answer; more than --max-errors of these
+    end the command with 1. `aworld-train eval compare A B` compares evaluations, `aworld-train eval report NAME` writes
+    their reports anew.
 
     Examples:
 
         aworld-train eval recipes/quickstart.yaml --checkpoint runs/quickstart/checkpoints/global_step_10
 
-        aworld-train eval recipes/quickstart.yaml --dataset data/arithmetic/val.parquet --engine vllm --json
+        aworld-train eval recipe.yaml --model-url http://gpu-node:8000/v1 --k 4 eval.temperature=1.0 eval.top_p=0.6
+
+        aworld-train eval recipe.yaml --resume --retry-errors
     """
     from rich.console import Console
 
-    from aworld_train import recipe as recipes
-    from aworld_train.evaluation.measure import evaluate as measure
+    from aworld_train.errors import EvaluationFailure
+    from aworld_train.evaluation.evaluate import evaluate as measure
+    from aworld_train.evaluation.folder import folder_to_resume, new_folder, open_folder
+    from aworld_train.evaluation.plan import plan_evaluation
     from aworld_train.training.progress import progress_for
 
-    report = measure(
-        recipes.read(recipe, with_engine(overrides, engine)),
+    shorts = {
+        "eval.attempts": attempts,
+        "eval.concurrency": concurrency,
+        "eval.max_errors": max_errors,
+    }
+    plan = plan_evaluation(
+        recipe,
+        [
+            *with_engine(overrides, engine),
+            *(f"{key}={value}" for key, value in shorts.items() if value is not None),
+        ],
         checkpoint=checkpoint,
-        dataset=dataset,
+        endpoint=_endpoint(model_url, model, key_variable, checkpoint),
+        dataset=dataset or (),
         limit=limit,
-        runs=runs,
-        progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
+        agent=_agent(agent),
     )
-    if as_json:
-        console.print_json(report.to_json())
-    else:
-        low, high = report.interval or (0.0, 0.0)
-        details: dict[str, Mapping[str, float]] = {
-            "not scored": report.unscored,
-            "parts": report.parts,
-            "to be looked at": report.suspicions,
-        }
-        console.out.print(
-            f"accuracy {report.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) on {report.n} tasks of "
-            f"{report.dataset}\n{report.tool_calls} tool calls, {report.tool_errors} errors; "
-            f"{report.errors} tasks could not be scored; {report.seconds:.0f} s"
-            + "".join(f"\n{title}: {_counted(each)}" for title, each in details.items() if each)
-            + (f"\nepisodes: aworld-train runs episodes {report.run_dir}" if report.run_dir else ""),
-            markup=False,
-            soft_wrap=True,
+    own_name = name or plan.loaded.recipe.name
+    find = folder_to_resume if resume else new_folder
+    folder = open_folder(find(runs, own_name, is_chosen=name is not None), plan, resume=resume)
+    try:
+        evaluation, figures = measure(
+            plan,
+            folder,
+            retry_errors=retry_errors,
+            progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
         )
-    if report.errors:
-        raise typer.Exit(1)
+    finally:
+        folder.close()
+    if as_json:
+        console.print_json(figures.to_json() | {"run_dir": str(folder.path)})
+    else:
+        _show(figures, folder.path)
+    if figures.errors > plan.section.max_errors:
+        raise EvaluationFailure(
+            f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "
+            f"{plan.section.max_errors}. `aworld-train runs episodes {evaluation.name} --where 'reward is null'` lists "
+            "them with their causes; --resume --retry-errors makes them again."
+        )
 
 
-def _counted(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {figure:g}" for name, figure in sorted(figures.items()))
+def _endpoint(url: str | None, model: str | None, key_variable: str, checkpoint: Path | None) -> Any:
+    import asyncio
+
+    from aworld_train.errors import UsageError
+    from aworld_train.rollout.chat_endpoint import EndpointAddress, only_model
+
+    if url is None:
+        if model is not None:
+            raise UsageError("--model is the name of a model at --model-url, which is not given.")
+        return None
+    if checkpoint is not None:
+        raise UsageError("--checkpoint and --model-url name two models; give one of them.")
+    return EndpointAddress(url, model or asyncio.run(only_model(url, key_variable)), key_variable)
+
+
+def _agent(name: str) -> Any:
+    from aworld_train.errors import UsageError, nearest
+    from aworld_train.evaluation.plan import AgentKind
+
+    try:
+        return AgentKind(name)
+    except ValueError:
+        near = nearest(name, [kind.value for kind in AgentKind])
+        hint = f" Did you mean {near}?" if near else ""
+        raise UsageError(f"--agent is recipe, oracle or null, not {name!r}.{hint}") from None
+
+
+def _show(figures: "Figures", folder: Path) -> None:
+    from aworld_train.evaluation.summary_text import summary_lines
+
+    for line in summary_lines(figures):
+        console.out.print(line, markup=False, soft_wrap=True, highlight=False)
+    console.out.print(f"attempts: aworld-train runs episodes {folder}", markup=False, soft_wrap=True)

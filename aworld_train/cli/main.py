@@ -24,7 +24,11 @@ COMMANDS = (
     LazyCommand(
         "eval",
         "aworld_train.cli.evaluate:evaluate",
-        "Measure a model: every task once, greedily, with the recipe's agent and tools.",
+        "Measure an agent on a dataset with its tools: k attempts a task, every one kept, with honest intervals.",
+        below={
+            "compare": "aworld_train.cli.eval_compare:compare",
+            "report": "aworld_train.cli.eval_report:report",
+        },
     ),
     LazyCommand(
         "rollout",

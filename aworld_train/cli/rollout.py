@@ -80,7 +80,7 @@ def rollout(
     from aworld_train.model.check import check_model
     from aworld_train.model.tool_parser import check_tool_parser
     from aworld_train.training.environment import run_environment
-    from aworld_train.training.measurement_folder import keep_rollouts
+    from aworld_train.training.rollout_folder import keep_rollouts
 
     read = recipes.read(recipe, with_engine(overrides, engine))
     loaded = read.recipe

@@ -1,7 +1,7 @@
 """Measures an agent: makes every attempt that is missing, and says what came of all of them.
 
-Attempts go into the store of the evaluation's folder as they end. An evaluation that was interrupted, killed or ended by
-a limit is taken up again, and makes only what is missing.
+Attempts go into the store of the evaluation's folder as they end. An evaluation that was interrupted, killed or ended
+by a limit is taken up again, and makes only what is missing.
 """
 
 import asyncio
@@ -98,7 +98,9 @@ class _EvaluationRun:
         write_files(folder, episode_files(recipe))
         os.environ[RUN_DIR_VARIABLE] = str(folder)
         self._write_summary()
-        store = RunStore(folder, recipe.store, self._note, set_aside=self._find_missing, model=self._plan.model)
+        store = RunStore(
+            folder, recipe.store, self._note, set_aside=self._find_missing, model=self._plan.model
+        )
         with store, self._progress:
             if not self._missing:
                 self._progress.note("All attempts were made before: nothing is left to do.")
@@ -174,7 +176,11 @@ class _EvaluationRun:
 
 
 def _summary(
-    folder: EvalFolder, status: str, seconds: float, figures: Mapping[str, Any], error: Mapping[str, str] | None
+    folder: EvalFolder,
+    status: str,
+    seconds: float,
+    figures: Mapping[str, Any],
+    error: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     """What ``summary.json`` holds: the keys that every run has, and the figures."""
     after = {name: figures.get(name) for name in ("accuracy", "n", "errors")}

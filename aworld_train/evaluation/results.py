@@ -19,6 +19,7 @@ from aworld_train.training.run_store import find_run_store
 
 PHASE = "eval"
 """The phase of an evaluation's episodes in the store."""
+_MILLION = 1e6
 SETTINGS = "eval"
 """The key of ``manifest.json`` under which an evaluation's settings are."""
 
@@ -181,7 +182,7 @@ def evaluation_of(run: RecordedRun) -> Evaluation:
     if store is None or not isinstance(settings, dict):
         raise UsageError(f"{run.path} is no evaluation. `aworld-train eval RECIPE` makes one.")
     with store:
-        return Evaluation(run, settings, _tasks(store), _attempts(store))
+        return Evaluation(run, settings, _tasks(store), _attempts(store, settings.get("prices")))
 
 
 def _tasks(store: Store) -> dict[str, EvalTask]:
@@ -205,29 +206,46 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
     )
 
 
-def _attempts(store: Store) -> list[Attempt]:
-    return [attempt_of(key, line) for key, line in store.ended_lines(PHASE)]
+def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[Attempt]:
+    return [attempt_of(key, line, prices) for key, line in store.ended_lines(PHASE)]
 
 
-def attempt_of(key: EpisodeKey, line: Mapping[str, Any]) -> Attempt:
+def cost_of(line: Mapping[str, Any], prices: Mapping[str, float] | None) -> float | None:
+    """What an attempt costs by the prices of a million tokens, ``input`` and ``output``; None without prices."""
+    if prices is None:
+        return None
+    given, sampled = int(line.get("given_tokens") or 0), int(line.get("sampled_tokens") or 0)
+    return (given * prices["input"] + sampled * prices["output"]) / _MILLION
+
+
+def score_of(line: Mapping[str, Any]) -> float | None:
+    """The score of an attempt, from 0 to 1; None if it could not be scored."""
+    reward = line.get("reward")
+    accuracy = (line.get("scores") or {}).get("acc", reward)
+    return None if accuracy is None else float(accuracy)
+
+
+def attempt_of(
+    key: EpisodeKey, line: Mapping[str, Any], prices: Mapping[str, float] | None = None
+) -> Attempt:
     """The attempt that an episode was.
 
     Args:
         key: Which episode it is.
         line: Its line of ``traces/episodes.jsonl``.
+        prices: As in ``cost_of``.
     """
-    reward = line.get("reward")
-    accuracy = (line.get("scores") or {}).get("acc", reward)
+    score = score_of(line)
     return Attempt(
         key.id,
         key.task,
         key.attempt,
         line.get("seed"),
-        None if accuracy is None else float(accuracy),
+        score,
         str(line.get("outcome") or ""),
         line.get("cause"),
         line.get("extracted"),
-        str(line.get("scorer") or "") if accuracy is not None else "",
+        str(line.get("scorer") or "") if score is not None else "",
         int(line.get("turns") or 0),
         int(line.get("tool_calls") or 0),
         int(line.get("tool_errors") or 0),
@@ -236,10 +254,10 @@ def attempt_of(key: EpisodeKey, line: Mapping[str, Any]) -> Attempt:
         float(line.get("seconds") or 0.0),
         float(line.get("generate_seconds") or 0.0),
         float(line.get("tool_seconds") or 0.0),
-        line.get("cost"),
+        cost_of(line, prices),
         line.get("parts") or {},
         tuple(line.get("suspicions") or ()),
         line.get("faults") or {},
         key.began,
-        f"{line.get('scorer') or ''}: {line['scoring']}" if reward is None and line.get("scoring") else "",
+        f"{line.get('scorer') or ''}: {line['scoring']}" if score is None and line.get("scoring") else "",
     )

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aworld_train.evaluation.results import cost_of, score_of
 from aworld_train.evaluation.statistics import average, average_interval
 from aworld_train.training.progress import Status
-
-_MILLION = 1e6
 
 
 @dataclass
@@ -50,22 +49,19 @@ class Tally:
     def add(self, task: str, line: Mapping[str, Any]) -> None:
         """Count an attempt by its line of ``traces/episodes.jsonl``."""
         self.ended += 1
-        given, sampled = int(line.get("given_tokens") or 0), int(line.get("sampled_tokens") or 0)
-        self.tokens += given + sampled
-        if self.prices is not None:
-            self.cost += (given * self.prices["input"] + sampled * self.prices["output"]) / _MILLION
+        self.tokens += int(line.get("given_tokens") or 0) + int(line.get("sampled_tokens") or 0)
+        self.cost += cost_of(line, self.prices) or 0.0
         self.tool_calls += int(line.get("tool_calls") or 0)
         for kind, count in (line.get("faults") or {}).items():
             self.faults[kind] = self.faults.get(kind, 0) + count
-        reward = line.get("reward")
-        accuracy = (line.get("scores") or {}).get("acc", reward)
-        if accuracy is None:
+        score = score_of(line)
+        if score is None:
             self.errors += 1
             self.errors_in_a_row += 1
             self.last_cause = str(line.get("cause") or line.get("outcome") or "")
             return
         self.errors_in_a_row = 0
-        self._scores.setdefault(task, []).append(float(accuracy))
+        self._scores.setdefault(task, []).append(score)
 
     @property
     def accuracy(self) -> float | None:

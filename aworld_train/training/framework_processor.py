@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import RunMode, RunPlan, TrainingFramework, find, framework_of
+from aworld_train.adapter.base import RunPlan, TrainingFramework, find, framework_of
 from aworld_train.adapter.episodes.files import write_files
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
@@ -132,7 +132,7 @@ class FrameworkProcessor(TrainerProcessor):
         )
         check_agent(asdict(recipe.agent))
         self._framework = framework_of(recipe)
-        self._plan = self._framework.compile(recipe, self.run_dir(recipe), RunMode.train)
+        self._plan = self._framework.compile(recipe, self.run_dir(recipe))
         self.loaded = loaded
         return recipe
 

@@ -43,24 +43,18 @@ _CPUS_PER_RANK, _CPUS_BESIDE = (
 )  # VeRL 0.9.1: ResourcePoolManager.max_colocate_count; its queue and controller
 
 
-def compose(
-    recipe: Recipe,
-    run_dir: Path,
-    *,
-    val_only: bool = False,
-) -> dict[str, Any]:
+def compose(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     """The VeRL configuration of a recipe, resolved except for references to environment variables.
 
     Args:
         recipe: A recipe without the faults of ``recipe_checks``.
         run_dir: The run folder.
-        val_only: Validate and do not train.
 
     Raises:
         RecipeError: VeRL does not know a raw ``verl`` key, or its value has the wrong type.
         DependencyMissing: VeRL is not installed.
     """
-    composed = _overlaid(recipe, run_dir, val_only=val_only)
+    composed = _overlaid(recipe, run_dir)
     schema.check(composed, recipe.raw)
     return schema.resolve(composed)
 
@@ -68,16 +62,16 @@ def compose(
 def raw_key_faults(recipe: Recipe) -> Iterator[tuple[KeyPath, str]]:
     """Raw ``verl`` keys that VeRL does not know, and values of the wrong type: VeRL's key, and a sentence for each."""
     if recipe.raw:
-        yield from schema.faults(_overlaid(recipe, Path("runs"), val_only=False), recipe.raw)
+        yield from schema.faults(_overlaid(recipe, Path("runs")), recipe.raw)
 
 
-def _overlaid(recipe: Recipe, run_dir: Path, *, val_only: bool) -> dict[str, Any]:
+def _overlaid(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     """VeRL's defaults, the keys that the recipe's own sections set, and its raw keys, each over those before it."""
-    own = written(_nested(own_keys(recipe, run_dir, val_only=val_only)))
+    own = written(_nested(own_keys(recipe, run_dir)))
     return schema.overlay(schema.overlay(schema.default_config(), own), recipe.raw)
 
 
-def own_keys(recipe: Recipe, run_dir: Path, *, val_only: bool = False) -> dict[str, Any]:
+def own_keys(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     """The dotted VeRL keys that the recipe's own sections set."""
     return {
         **_model(recipe),
@@ -86,7 +80,7 @@ def own_keys(recipe: Recipe, run_dir: Path, *, val_only: bool = False) -> dict[s
         **_algorithm(recipe),
         **_rollout(recipe, run_dir),
         **_reward(recipe, run_dir),
-        **_trainer(recipe, run_dir, val_only),
+        **_trainer(recipe, run_dir),
         **_ray(recipe),
     }
 
@@ -266,12 +260,12 @@ def _reward(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
+def _trainer(recipe: Recipe, run_dir: Path) -> dict[str, Any]:
     trainer = recipe.trainer
     return {
         "trainer.project_name": trainer.project,
         "trainer.experiment_name": recipe.name,
-        "trainer.logger": [*ALWAYS_LOGGED, *(() if val_only else trainer.loggers)],
+        "trainer.logger": [*ALWAYS_LOGGED, *trainer.loggers],
         "trainer.device": device_of(recipe).value,
         "trainer.nnodes": recipe.cluster.nodes,
         "trainer.n_gpus_per_node": recipe.cluster.gpus_per_node,
@@ -279,13 +273,13 @@ def _trainer(recipe: Recipe, run_dir: Path, val_only: bool) -> dict[str, Any]:
         "trainer.total_training_steps": trainer.steps if trainer.epochs is None else None,
         "trainer.total_epochs": trainer.epochs or trainer.steps,
         "trainer.log_val_generations": trainer.log_val_generations,
-        "trainer.val_only": val_only,
+        "trainer.val_only": False,
         "trainer.val_before_train": True,
         "trainer.test_freq": trainer.val_every,
         "trainer.save_freq": trainer.save_every,
         "trainer.max_actor_ckpt_to_keep": trainer.keep_checkpoints,
         "trainer.max_critic_ckpt_to_keep": trainer.keep_checkpoints,
-        "trainer.resume_mode": "disable" if val_only else "auto",
+        "trainer.resume_mode": "auto",
         "trainer.default_local_dir": str(run_dir.resolve() / "checkpoints"),
         "trainer.validation_data_dir": str(run_dir.resolve() / "traces" / "validation"),
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aworld_train.adapter.base import Checkpoint, LoadedModel, RunMode, RunPlan, StartFiles, StepReader
+from aworld_train.adapter.base import Checkpoint, LoadedModel, RunPlan, StartFiles, StepReader
 from aworld_train.adapter.verl import checkpoints, log, own_config, recipe_checks
 from aworld_train.adapter.verl.command import (
     WITHOUT_FIRST_VALIDATION,
@@ -40,14 +40,14 @@ class VerlFramework:
         """As ``TrainingFramework.faults``."""
         return recipe_checks.faults(recipe)
 
-    def compile(self, recipe: Recipe, folder: Path, mode: RunMode) -> RunPlan:
+    def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
         """As ``TrainingFramework.compile``."""
 
         # What plays and scores episodes is imported only where a run needs it, not to check a recipe.
         from aworld_train.adapter.episodes.files import episode_files, to_yaml
 
         def environment(start: StartFiles) -> Mapping[str, str]:
-            trackers = tracker_environment(recipe, folder) if mode is RunMode.train else {}
+            trackers = tracker_environment(recipe, folder)
             if joins_cluster(recipe):
                 rendezvous = folder.resolve() / _RENDEZVOUS
                 return cluster_environment(recipe, start.metrics, rendezvous, trackers=trackers)
@@ -55,7 +55,7 @@ class VerlFramework:
             private.fill()
             return verl_environment(recipe, start.metrics, private, start.nodes, trackers=trackers)
 
-        config = compose(recipe, folder, val_only=mode is RunMode.measure)
+        config = compose(recipe, folder)
         return RunPlan(
             files={
                 CONFIG_FILE: to_yaml(config),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from aworld_train import recipe as recipes
-from aworld_train.adapter.base import RunMode, StartFiles
+from aworld_train.adapter.base import StartFiles
 from aworld_train.adapter.verl import forwarding, transfer_queue
 from aworld_train.adapter.verl.compose import compose
 from aworld_train.adapter.verl.framework import VerlFramework
@@ -42,7 +42,7 @@ def test_a_start_on_a_cluster_sets_nothing_of_rays_and_no_file_holds_its_key(
     folder, private = tmp_path / "run", tmp_path / "private"
     for path in (folder, private):
         path.mkdir()
-    plan = VerlFramework().compile(recipe, folder, RunMode.train)
+    plan = VerlFramework().compile(recipe, folder)
     variables = plan.environment(StartFiles(private, folder / "metrics.jsonl"))
     of_ray = {name for name in variables if name.startswith(("RAY_", "GLOO_", "NCCL_", "TMPDIR", "PATH"))}
     assert of_ray == set()

@@ -126,9 +126,8 @@ def test_without_a_login_wandb_records_offline_and_the_user_is_told(
         assert f"wandb sync {tmp_path}/trackers/wandb/latest-run" in remarks[0]
 
 
-def test_an_evaluation_is_not_tracked(tmp_path: Path) -> None:
+def test_trackers_stand_beside_what_is_always_written(tmp_path: Path) -> None:
     assert compose(recipe("wandb"), tmp_path)["trainer"]["logger"] == ["console", "file", "wandb"]
-    assert compose(recipe("wandb"), tmp_path, val_only=True)["trainer"]["logger"] == ["console", "file"]
 
 
 def test_tensorboard_drops_the_steps_that_come_again(tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
-"""Folders of runs for what `eval` and `rollout` have played, so that their episodes can be read as those of training.
+"""The folder of what `rollout` has played, so that its episodes can be read as those of training.
 
-Both play in a temporary folder. What has been played is entered afterwards: an evaluation into a folder of its own, the
-episodes of `rollout` into one folder for a recipe.
+It plays in a temporary folder. What has been played is entered afterwards, into one folder for a recipe.
 """
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from aworld_train.atomic import write_text
 from aworld_train.errors import StoreFailure
@@ -19,45 +16,20 @@ from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
 
 
-def keep_evaluation(folder: Path, runs: Path, loaded: LoadedRecipe, report: Mapping[str, Any]) -> Path | None:
-    """Enter what an evaluation has played into a new folder below ``runs``.
-
-    Args:
-        folder: Where it was played.
-        runs: Where run folders are.
-        loaded: The recipe.
-        report: The result.
-
-    Returns:
-        The new folder; None if the recipe keeps no store.
-    """
-    if not parse_keep(loaded.recipe.store.keep).is_on:
-        return None
-    name = f"eval-{loaded.recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    target, number = runs / name, 1
-    while target.exists():
-        number += 1
-        target = runs / f"{name}-{number}"
-    accuracy = {name: report.get(name) for name in ("accuracy", "n", "errors")}
-    _write(target, loaded, {"val": {"before": None, "after": accuracy}, **report})
-    _enter(folder, target, loaded)
-    return target
-
-
 def keep_rollouts(folder: Path, runs: Path, loaded: LoadedRecipe) -> Path | None:
-    """Enter what `rollout` has played into the folder for rollouts of a recipe; as ``keep_evaluation``."""
+    """Enter what `rollout` has played into the folder for rollouts of a recipe; None if the recipe keeps no store."""
     if not parse_keep(loaded.recipe.store.keep).is_on:
         return None
     target = runs / f"rollout-{loaded.recipe.name}"
-    _write(target, loaded, {})
+    _write(target, loaded)
     _enter(folder, target, loaded)
     return target
 
 
-def _write(target: Path, loaded: LoadedRecipe, summary: Mapping[str, Any]) -> None:
+def _write(target: Path, loaded: LoadedRecipe) -> None:
     target.mkdir(parents=True, exist_ok=True)
     write_text(target / "recipe.yaml", dump(dict(loaded.unresolved) | {"name": target.name}))
-    facts = {"name": target.name, "status": "completed", "steps_done": 0, "steps_planned": 0, **summary}
+    facts = {"name": target.name, "status": "completed", "steps_done": 0, "steps_planned": 0}
     write_text(target / "summary.json", json.dumps(facts, indent=2) + "\n")
     started = {"attempts": [{"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "from_step": 0}]}
     write_text(target / "manifest.json", json.dumps(started, indent=2) + "\n")
