@@ -126,7 +126,7 @@ def check(
 
 @app.command("list")
 def list_recipes(as_json: JsonOption = False) -> None:
-    """List the recipes that ship with aworld-train, by what they run on; bases, which others extend, come last.
+    """List the recipes that ship with aworld-train, by what they run on; benchmarks and bases come last.
 
     Examples:
 
@@ -199,17 +199,20 @@ _KINDS = {
     "gpu": "One GPU",
     "gpus": "Several GPUs",
     "multinode": "Several machines",
+    "benchmark": "Benchmarks, to evaluate with",
     "base": "Bases, to extend",
 }
 
 
 def _kind(name: str, file: Path) -> str:
-    """What a ready recipe runs on, or that it is a base."""
+    """What a ready recipe runs on, or that it is a base or a benchmark."""
     from aworld_train import recipe as recipes
     from aworld_train.recipe.device import on_cpu
 
     if recipes.is_base(name):
         return "base"
+    if recipes.is_benchmark(name):
+        return "benchmark"
     loaded = recipes.load(file)
     if loaded.cluster.nodes > 1:
         return "multinode"

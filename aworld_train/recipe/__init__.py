@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aworld_train.recipe.editor_schema import json_schema
     from aworld_train.recipe.identity import changes, differences, digest
     from aworld_train.recipe.loading import LoadedRecipe, load, parent_of, read
-    from aworld_train.recipe.locate import is_base, shipped, shipped_folder
+    from aworld_train.recipe.locate import is_base, is_benchmark, shipped, shipped_folder
     from aworld_train.recipe.output import dump, to_dict, to_source, to_yaml
     from aworld_train.recipe.secret_keys import masked
     from aworld_train.recipe.starting import write_starting_recipe
@@ -59,6 +59,7 @@ __all__ = [
     "dump",
     "episodes_per_update",
     "is_base",
+    "is_benchmark",
     "json_schema",
     "load",
     "masked",
@@ -80,6 +81,7 @@ _HOMES = {
     "dump": "output",
     "episodes_per_update": "checks",
     "is_base": "locate",
+    "is_benchmark": "locate",
     "json_schema": "editor_schema",
     "load": "loading",
     "masked": "secret_keys",

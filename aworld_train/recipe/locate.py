@@ -32,6 +32,11 @@ def is_base(name: str) -> bool:
     return name.startswith("base/")
 
 
+def is_benchmark(name: str) -> bool:
+    """Whether a ready recipe is a benchmark: it says how agents are evaluated, and not how one is trained."""
+    return name.startswith("benchmarks/")
+
+
 def shipped_datasets() -> list[str]:
     """The ready recipes of datasets, as paths that `find` knows."""
     folder = shipped_folder()

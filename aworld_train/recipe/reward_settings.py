@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from aworld_train.errors import RewardError
+from aworld_train.recipe.locate import shipped_file
 from aworld_train.recipe.paths import whole_path
 from aworld_train.recipe.schema import CompositeSection, Recipe
 from aworld_train.reward.settings import (
@@ -56,7 +57,7 @@ def _text(file: str) -> str:
     from aworld_train.reward.judge.question import template_fault
 
     try:
-        text = Path(file).expanduser().read_text(encoding="utf-8")
+        text = Path(shipped_file(file)).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise RewardError(
             f"The judge's instructions (reward.judge.prompt), {file}, cannot be read: {error}."

@@ -40,5 +40,5 @@ def last_match(text: str, pattern: Any) -> str | None:
     answer: str | None = None
     for match in pattern.finditer(text, max(0, len(text) - MAX_SEARCHED)):
         text_of_group = match.group(group)
-        answer = answer if text_of_group is None else text_of_group
+        answer = text_of_group or answer
     return answer

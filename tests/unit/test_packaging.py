@@ -86,6 +86,7 @@ def test_wheel_holds_recipes_and_tool_environments(tmp_path: Path) -> None:
     for name in recipe.shipped():
         assert f"aworld_train/_recipes/{name}.yaml" in names
     assert "aworld_train/_recipes/agents/swarm.yaml" in names
+    assert "aworld_train/_recipes/benchmarks/judges/hle.txt" in names
     assert "aworld_train/launch/slurm/job.sbatch" in names
     assert "aworld_train/view/static/index.html" in names
     assert "aworld_train/view/static/vendor/LICENSE.preact.txt" in names

@@ -3,7 +3,8 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from aworld_train.adapter.episodes.settings import EpisodeSettings
 from aworld_train.rollout.episode_result import EpisodeResult
@@ -18,11 +19,18 @@ class EpisodeAgent(ABC):
     the token.
     """
 
+    asks_model: ClassVar[bool] = True
+    """Whether an episode without a request to the model has failed."""
+
     def __init__(self, settings: EpisodeSettings):
         self.settings = settings
-        agent = settings.agent
-        self.server = tool_server(
-            agent["tool_timeout"], agent["episode_timeout"], list(settings.env["servers"])
+
+    @cached_property
+    def server(self) -> ToolServer:
+        """The tool server, which an agent without tools does not need."""
+        agent = self.settings.agent
+        return tool_server(
+            agent["tool_timeout"], agent["episode_timeout"], list(self.settings.env["servers"])
         )
 
     @abstractmethod

@@ -144,10 +144,13 @@ class EpisodePlayer:
             with waiting("episode"):
                 async with asyncio.timeout(seconds):
                     result.answer = await self.agent.play(messages, task, result, model_name)
-            result.outcome = episode.outcome
-            result.cause = (
-                str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
-            )
+            if not self.agent.asks_model:
+                result.outcome, result.cause = Outcome.answered, None
+            else:
+                result.outcome = episode.outcome
+                result.cause = (
+                    str(episode.failure) if episode.failure else _NEVER_ASKED if not episode.turns else None
+                )
         except TimeoutError:
             result.outcome, result.cause = Outcome.timeout, f"not over after {seconds:g} seconds"
         except RequestRefused as refused:

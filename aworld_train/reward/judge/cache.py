@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from aworld_train.masking import mask
-from aworld_train.reward.judge.verdict import JudgedVerdict, Verdict
+from aworld_train.reward.judge.forms import Verdict
+from aworld_train.reward.judge.verdict import JudgedVerdict
 
 
 class VerdictCache:
@@ -30,7 +31,12 @@ class VerdictCache:
             data = json.loads(self._file(key).read_bytes())
             if data["key"] != key:
                 return None
-            return JudgedVerdict(Verdict(data["verdict"]), str(data["reason"]))
+            confidence = data.get("confidence")
+            return JudgedVerdict(
+                Verdict(data["verdict"]),
+                str(data["reason"]),
+                None if confidence is None else float(confidence),
+            )
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
@@ -41,7 +47,13 @@ class VerdictCache:
             OSError: It cannot be written.
         """
         file = self._file(key)
-        data = {"key": key, "model": mask(model), "verdict": judged.verdict, "reason": judged.reason}
+        data = {
+            "key": key,
+            "model": mask(model),
+            "verdict": judged.verdict,
+            "reason": judged.reason,
+            "confidence": judged.confidence,
+        }
         temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             _write(temporary, json.dumps(data))

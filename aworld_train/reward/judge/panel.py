@@ -7,7 +7,7 @@ still tried, and is tried last for a while. When all fail there is no verdict, a
 import asyncio
 import random
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -180,12 +180,12 @@ class JudgePanel:
         if completion.truncated_by:
             raise UnreadableVerdict(f"what it said was cut off ({completion.truncated_by})")
         try:
-            judged = read_verdict(completion.text, question.answer, question.code)
+            judged = read_verdict(completion.text, question.answer, question.code, question.forms)
         except UnreadableVerdict as error:
             judge.plain_text = True
             text = judge.client.without_key(completion.text)[:_MAX_REASON]
             raise UnreadableVerdict(f"{error}: {text!r}") from error
-        return JudgedVerdict(judged.verdict, judge.client.without_key(judged.reason))
+        return replace(judged, reason=judge.client.without_key(judged.reason))
 
     async def _send(
         self, judge: _JudgeState, question: Question, structured: bool, deadline: float, judgement: Judgement

@@ -14,7 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PROMPT_VERSION = 2
+from aworld_train.reward.judge.forms import Forms, forms_of, line_form, object_form, response_format
+
+PROMPT_VERSION = 3
 """Incremented with every change of the prompt; cached verdicts of another version no longer count."""
 PARAMETERS: dict[str, Any] = {"temperature": 0}
 """Sampling parameters of every request."""
@@ -26,33 +28,6 @@ _PLACES = {
 }
 """What a template may call the place of each text."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
-
-_AS_OBJECT = (
-    'Reply with one JSON object and nothing else: {"reason": "...", "verdict": "..."}. The reason is a sentence '
-    'or two; the verdict is "correct" or "incorrect".'
-)
-_AS_LINE = (
-    "Give your reason in a sentence or two. Then end with one last line that is exactly VERDICT {code}: CORRECT or "
-    "exactly VERDICT {code}: INCORRECT."
-)
-RESPONSE_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "verdict",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            # The reason first, so that the model writes it before the verdict.
-            "properties": {
-                "reason": {"type": "string"},
-                "verdict": {"type": "string", "enum": ["correct", "incorrect"]},
-            },
-            "required": ["reason", "verdict"],
-            "additionalProperties": False,
-        },
-    },
-}
-"""Structured output as OpenAI's chat completions have it; vLLM, SGLang and others take the same."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +48,11 @@ class Question:
     instructions: str
     code: str = field(default_factory=lambda: secrets.token_hex(_CODE_BYTES), compare=False)
 
+    @property
+    def forms(self) -> Forms:
+        """The verdicts that the instructions define."""
+        return forms_of(self.instructions)
+
     def key(self, model: str) -> str:
         """The cache key of a model's verdict: a hash of all that determines it.
 
@@ -85,7 +65,7 @@ class Question:
 
     def request(self, model: str, *, structured: bool) -> dict[str, Any]:
         """The body of a chat completion; ``structured`` asks the server to enforce the form of the verdict."""
-        form = _AS_OBJECT if structured else _AS_LINE.format(code=self.code)
+        form = object_form(self.forms) if structured else line_form(self.forms, self.code)
         if _places(self.instructions):
             messages = [{"role": "user", "content": f"{self._filled()}\n\n{form}"}]
         else:
@@ -94,7 +74,7 @@ class Question:
                 {"role": "user", "content": self._texts(form)},
             ]
         body = {"model": model, "messages": messages, **PARAMETERS}
-        return {**body, "response_format": RESPONSE_FORMAT} if structured else body
+        return {**body, "response_format": response_format(self.forms)} if structured else body
 
     def _texts(self, form: str) -> str:
         return "\n\n".join([*self._fenced().values(), f"Judge what stands in answer-{self.code}. {form}"])

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from aworld_train.reward.judge.forms import Verdict
 from aworld_train.reward.judge.panel import Judgement, JudgePanel
 from aworld_train.reward.judge.question import Question, default_instructions
-from aworld_train.reward.judge.verdict import Verdict
 from aworld_train.reward.scored import Score, ScoringContext, TooHard
 from aworld_train.reward.scorers import register_scorer
 from aworld_train.reward.settings import JudgeSettings
@@ -29,7 +29,8 @@ async def llm_judge(answer: str, ground_truth: str, context: ScoringContext) -> 
 
     Returns:
         1 or 0, or no score; with the parts ``judge_cost`` (cost of the requests by the models' prices),
-        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost).
+        ``judge_calls`` (requests sent) and ``judge_cached`` (1 if the verdict came from the cache, at no cost), and
+        ``confidence`` (from 0 to 1) where the judge's instructions ask how sure the answer says that it is.
 
     Raises:
         TooHard: The answer is longer than a judge reads.
@@ -52,6 +53,8 @@ def _score(judgement: Judgement) -> Score:
         "judge_cached": float(judgement.cached),
     }
     judged = judgement.judged
+    if judged is not None and judged.confidence is not None:
+        parts["confidence"] = judged.confidence
     value = None if judged is None else float(judged.verdict is Verdict.correct)
     return Score(value, parts, tuple(judgement.steps))
 

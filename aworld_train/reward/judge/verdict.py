@@ -3,12 +3,14 @@
 A program cannot reliably read "Not correct", "correct, not incorrect" or "correct? No.", and a wrong reward is worse
 than none. A verdict is one of these:
 
-- a JSON object with nothing around it, of which ``"verdict": "correct"`` or ``"incorrect"`` alone counts, or, as in the
-  prompts of HLE and BrowseComp, ``"correct": "yes"`` or ``"no"``;
+- a JSON object with nothing around it, of which one key alone counts: ``"verdict"``, ``"judgement"`` or ``"grade"`` is
+  ``"correct"`` or ``"incorrect"``, ``"correct"`` is ``"yes"``, ``"no"``, true or false;
 - a last line ``VERDICT code: CORRECT`` or ``INCORRECT`` with the code of the request, which no answer can know;
-- a last line without the code, or ``correct: yes`` or ``no``, which a line with a confidence may follow. Any other
-  verdict in the text must then agree with it, unless it stands in the answer, which judges quote. A last line that
-  stands in the answer does not make it right.
+- a last line without the code, ``judgement: correct``, ``correct: yes`` or ``no``, ``结论: 正确`` or ``错误``, which a
+  line with a confidence may follow. Any other verdict in the text must then agree with it, unless it stands in the
+  answer, which judges quote. A last line that stands in the answer does not make it right;
+- the words that the judge's instructions define (see `forms`), as ``A``, ``TRUE`` or ``NOT_ATTEMPTED``, alone on the
+  last line. Elsewhere they are no verdicts.
 
 An answer that names verdicts must not make a judge unreadable either, or a policy would learn to name them: where the
 last line is ``incorrect``, whatever else the text says may be a quote of such an answer.
@@ -17,89 +19,166 @@ last line is ``incorrect``, whatever else the text says may be a quote of such a
 import json
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any
+
+from aworld_train.reward.judge.forms import NO_FORMS, Forms, Verdict
 
 _THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
-# Markdown emphasis around it is allowed.
+# Markdown emphasis and quotes around it are allowed.
 _LINE = re.compile(
-    r"[*_`]*(?:VERDICT(?: +(?P<code>[0-9a-f]+))?[*_`]*\s*:[*_`]*\s*[*_`]*(?P<verdict>CORRECT|INCORRECT)"
-    r"|CORRECT[*_`]*\s*:[*_`]*\s*[*_`]*(?P<word>YES|NO))[*_`]*\.?[*_`]*",
+    r"[*_`\"'(]*(?:(?P<label>VERDICT|CORRECT|JUDGE?MENT|GRADE|DECISION|SCORE|结论|判断)(?: +(?P<code>[0-9a-f]{2,}))?"
+    r"[*_`]*\s*[:：][*_`]*\s*[*_`\"'(]*)?(?:(?P<letter>[A-Z])[:.)] *)?"
+    r"(?P<word>[A-Z]+(?:[_ ]ATTEMPTED)?|[01]|[正确错误不]{2,3})[*_`\"')]*[.。]?[*_`]*",
     re.IGNORECASE,
 )
 _MAX_LINE_CHARS = 60  # this and the bounds below keep matching time linear in the text
 _CALLED_VERDICT = re.compile(
-    r"(?:verdict[\W_]{0,8}?:[\W_]{0,8}|\bcorrect[*_`]{0,4}:[\W_]{0,8}(?=(?:yes|no)\b))([a-z]*)", re.IGNORECASE
+    r"(?:(?:verdict|judge?ment|\bgrade)[\W_]{0,8}?[:：][\W_]{0,8}"
+    r"|\bcorrect[*_`]{0,4}[:：][\W_]{0,8}(?=(?:yes|no|true|false)\b))([a-z]*(?:[_ ]attempted)?)"
+    r"|结论[*_`]{0,4}\s?[:：][*_`\s]{0,8}([正确错误不]*)",
+    re.IGNORECASE,
 )
+_WORD = re.compile(r"\w+")
 _MAX_TRIED = 50  # ends of thinking after which a JSON object may begin
-_CONFIDENCE = re.compile(r"[*_`]*confidence[*_`]*\s*:[*_`\s]*[0-9.]{1,6}\s*%?[*_`]*", re.IGNORECASE)
+_CONFIDENCE = re.compile(
+    r"[*_`]*(?:confidence|置信度)[*_`]*\s*[:：][*_`\s]*(?P<value>[0-9.]{1,6}\s*%?|none)[*_`]*", re.IGNORECASE
+)
 
-
-class Verdict(StrEnum):
-    """What a judge decides."""
-
-    correct = "correct"
-    incorrect = "incorrect"
+_GRADES = {"correct": Verdict.correct, "incorrect": Verdict.incorrect}
+_TRUTH = {
+    "yes": Verdict.correct,
+    "true": Verdict.correct,
+    "no": Verdict.incorrect,
+    "false": Verdict.incorrect,
+}
+_CHINESE = {"正确": Verdict.correct, "错误": Verdict.incorrect, "不正确": Verdict.incorrect}
+_WORDS = {**_GRADES, **_TRUTH, **_CHINESE}
+_WORDS_BY_LABEL = {
+    "verdict": _GRADES,
+    "judgement": _GRADES,
+    "judgment": _GRADES,
+    "grade": _GRADES,
+    "correct": _TRUTH,
+    "is_correct": _TRUTH,
+    "结论": _CHINESE,
+    "判断": _CHINESE,
+}
+"""The words that are a verdict after a label, or as the value of a key, whatever the instructions say."""
+_LABELS_OF_DEFINED_WORDS = ("verdict", "judgement", "judgment", "grade", "decision", "score")
 
 
 @dataclass(frozen=True)
 class JudgedVerdict:
-    """A verdict and the reason that was given for it."""
+    """A verdict and what was given with it.
+
+    Attributes:
+        verdict: The verdict.
+        reason: The reason for it.
+        confidence: How sure the judged answer says that it is, from 0 to 1; None where it does not say so.
+    """
 
     verdict: Verdict
     reason: str
+    confidence: float | None = None
 
 
 class UnreadableVerdict(Exception):
     """A judge's text is not a verdict; the message says why."""
 
 
-_WORDS = {
-    "correct": Verdict.correct,
-    "yes": Verdict.correct,
-    "incorrect": Verdict.incorrect,
-    "no": Verdict.incorrect,
-}
-
-
-def read_verdict(text: str, answer: str = "", code: str = "") -> JudgedVerdict:
+def read_verdict(text: str, answer: str = "", code: str = "", forms: Forms = NO_FORMS) -> JudgedVerdict:
     """The verdict in a judge's text.
 
     Args:
         text: The judge's text.
         answer: The answer that was judged, which the judge may have quoted.
         code: The code of the request.
+        forms: The words that the judge's instructions define.
 
     Raises:
         UnreadableVerdict: There is none, or there are several that differ.
     """
-    if (data := _as_object(text.strip())) is not None:  # a reason in it may quote what looks like thinking
-        return _verdict_in(data)
-    if (data := _object_after_thinking(text)) is not None:
-        return _verdict_in(data)
+    for piece in _may_be_objects(text):
+        if (data := _as_object(piece)) is not None:
+            judged = _verdict_in(data, forms)
+            if judged.verdict is Verdict.correct and _letters(piece) in _letters(answer):
+                raise UnreadableVerdict("its JSON stands in the answer too")
+            return judged
     visible = _after_thinking(text, answer).strip()
     if not visible:
         raise UnreadableVerdict("it said nothing")
-    *reason, last = _without_confidence(visible.splitlines())
-    match = _LINE.fullmatch(last.strip()[: _MAX_LINE_CHARS + 1])
-    if match is None:
+    lines, confidence = _without_confidence(visible.splitlines(), forms)
+    *reason, last = lines
+    line = _read_line(last, forms)
+    if line is None:
         raise UnreadableVerdict("its last line is no verdict")
-    verdict = _WORDS[(match["verdict"] or match["word"]).lower()]
-    if not code or match["code"] != code:
-        if match["code"]:
-            raise UnreadableVerdict("its verdict has the code of another request")
-        _check_quotes(verdict, last, visible, answer)
-    return JudgedVerdict(verdict, "\n".join(reason).strip())
+    if line.code and line.code != code:
+        raise UnreadableVerdict("its verdict has the code of another request")
+    _check_quotes(line, "\n".join(reason), visible, answer, forms)
+    return JudgedVerdict(line.verdict, "\n".join(reason).strip(), confidence)
 
 
-def _without_confidence(lines: list[str]) -> list[str]:
-    if len(lines) > 1 and _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1]):
+@dataclass(frozen=True)
+class _Line:
+    """A line that is a verdict: its text, whether it has a label, and the code of a request in it."""
+
+    text: str
+    verdict: Verdict
+    is_labelled: bool
+    code: str
+
+
+def _read_line(text: str, forms: Forms) -> _Line | None:
+    match = _LINE.fullmatch(text.strip()[: _MAX_LINE_CHARS + 1])
+    if match is None:
+        return None
+    label = (match["label"] or "").lower()
+    words = _words(label, forms)
+    verdict = words.get(_plain_word(match["word"]))
+    if match["letter"] and words.get(match["letter"].lower()) is not verdict:
+        return None
+    if verdict is None or (match["code"] and label != "verdict"):
+        return None
+    return _Line(text, verdict, bool(label), match["code"] or "")
+
+
+def _words(label: str, forms: Forms) -> Mapping[str, Verdict]:
+    """The words that are a verdict after a label; an empty one is that of a line with nothing but a word."""
+    words = _WORDS_BY_LABEL.get(label, {})
+    return {**words, **forms.words} if not label or label in _LABELS_OF_DEFINED_WORDS else words
+
+
+def _without_confidence(lines: list[str], forms: Forms) -> tuple[list[str], float | None]:
+    """The lines without one of a confidence after the verdict, and the confidence there or before the verdict."""
+    confidence = None
+    match = _CONFIDENCE.fullmatch(lines[-1].strip()[: _MAX_LINE_CHARS + 1])
+    if match and len(lines) > 1:
         lines = "\n".join(lines[:-1]).rstrip().splitlines()
-    return lines
+    elif before := "\n".join(lines[:-1]).rstrip().splitlines():
+        match = _CONFIDENCE.fullmatch(before[-1].strip()[: _MAX_LINE_CHARS + 1])
+    if match and forms.confidence:
+        confidence = _share(match["value"])
+    return lines, confidence
+
+
+def _share(text: str) -> float | None:
+    """A confidence from 0 to 1; None where it is none.
+
+    A whole number is in percent, as the prompts of HLE and BrowseComp ask for it; 0.9 is a share.
+    """
+    number = text.strip().removesuffix("%").strip()
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    is_percent = text.strip().endswith("%") or "." not in number or value > 1
+    share = value / 100 if is_percent else value
+    return share if 0 <= share <= 1 else None
 
 
 def _after_thinking(text: str, answer: str) -> str:
@@ -109,12 +188,11 @@ def _after_thinking(text: str, answer: str) -> str:
     return visible
 
 
-def _object_after_thinking(text: str) -> dict[str, Any] | None:
-    """The object that is all of the text after an end of thinking; another end may stand in its reason, as a quote."""
+def _may_be_objects(text: str) -> Iterator[str]:
+    """The text, and what follows each end of thinking: the object's reason may quote what looks like thinking."""
+    yield text.strip()
     for match in islice(_THOUGHT_ENDS.finditer(text), _MAX_TRIED):
-        if (data := _as_object(text[match.end() :].strip())) is not None:
-            return data
-    return None
+        yield text[match.end() :].strip()
 
 
 def _as_object(text: str) -> dict[str, Any] | None:
@@ -133,33 +211,69 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _verdict_in(data: dict[str, Any]) -> JudgedVerdict:
-    names = [name for name in ("verdict", "correct") if name in data]
+def _verdict_in(data: dict[str, Any], forms: Forms) -> JudgedVerdict:
+    names = [name for name in data if _words(name, forms) and name]
     if len(names) != 1:
         raise UnreadableVerdict("its JSON has no verdict" if not names else "its JSON has two verdicts")
-    value = data[names[0]]
-    words = ("correct", "incorrect") if names[0] == "verdict" else ("yes", "no")
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in words:
+    (name,) = names
+    words = _words(name, forms)
+    verdict = words.get(_word(name, data[name]))
+    if verdict is None:
         raise UnreadableVerdict(f"its JSON has no verdict that is {' or '.join(words)}")
     reason = data.get("reason", data.get("reasoning"))
-    return JudgedVerdict(_WORDS[word], reason.strip() if isinstance(reason, str) else "")
+    confidence = _share(str(data.get("confidence"))) if forms.confidence else None
+    return JudgedVerdict(verdict, reason.strip() if isinstance(reason, str) else "", confidence)
 
 
-def _check_quotes(verdict: Verdict, last: str, text: str, answer: str) -> None:
-    """Check that a last line without the code is the judge's own, and its only verdict.
+def _word(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return _plain_word(value.strip())
+    if isinstance(value, bool):
+        return str(value).lower() if _WORDS_BY_LABEL.get(name) is _TRUTH else ""
+    return str(value) if isinstance(value, int) and name == "score" else ""
+
+
+def _plain_word(word: str) -> str:
+    return word.lower().replace(" ", "_")
+
+
+def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms) -> None:
+    """Check that a last line is the judge's own, and its only verdict.
 
     Raises:
         UnreadableVerdict: It may be a quote of the answer, or the text has another verdict that is none.
     """
-    quotable = _letters(answer)
-    if verdict is Verdict.incorrect and any(word in quotable for word in ("correct", "verdict")):
+    quotable, is_correct = _letters(answer), line.verdict is Verdict.correct
+    if not is_correct and _names_verdicts(answer, quotable, forms):
         return
-    if _letters(last) in quotable:
+    quoted_lines = {_letters(each) for each in answer.splitlines()}
+    stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
+    if is_correct and stands_in_answer and not line.code:
         raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")
-    for mention in _CALLED_VERDICT.finditer(text):
-        if _WORDS.get(mention[1].lower()) is not verdict and _letters(mention[0]) not in quotable:
+    # A single letter stands in nearly every text.
+    letters_alone = quoted_lines if is_correct else {_letters(word) for word in _WORD.findall(answer)}
+    for mention, verdict in _other_verdicts(reason, text, forms):
+        letters = _letters(mention)
+        is_quote = letters in (quotable if len(letters) > 1 else letters_alone)
+        # With the code the line is the judge's own, and only what is certainly another verdict contradicts it.
+        if verdict is not line.verdict and not is_quote and (verdict is not None or not line.code):
             raise UnreadableVerdict("it gave verdicts that differ")
+
+
+def _other_verdicts(reason: str, text: str, forms: Forms) -> Iterator[tuple[str, Verdict | None]]:
+    """What the text calls a verdict, with what it says; None for what is no verdict."""
+    for mention in _CALLED_VERDICT.finditer(text):
+        yield mention[0], (_WORDS | dict(forms.words)).get(_plain_word(mention[1] or mention[2] or ""))
+    for each in reason.splitlines():
+        if (line := _read_line(each, forms)) is not None:
+            yield each, line.verdict
+
+
+def _names_verdicts(answer: str, quotable: str, forms: Forms) -> bool:
+    """Whether an answer has words of verdicts, which a judge that quotes it repeats."""
+    if any(word in quotable for word in ("correct", "verdict", "judgement", "judgment", "grade", "结论")):
+        return True
+    return any(_read_line(line, forms) is not None for line in answer.splitlines())
 
 
 def _letters(text: str) -> str:

@@ -179,6 +179,7 @@ def test_list_has_recipes_by_what_they_run_on_and_bases_apart() -> None:
         "One GPU:",
         "Several GPUs:",
         "Several machines:",
+        "Benchmarks, to evaluate with:",
         "Bases, to extend:",
     ]
     kinds = {row["name"]: row["kind"] for row in json.loads(run("list", "--json").stdout)["recipes"]}
@@ -188,8 +189,11 @@ def test_list_has_recipes_by_what_they_run_on_and_bases_apart() -> None:
         "base/cpu",
         "base/gpu-1",
         "base/gpu-8",
+        "base/judged",
         "base/multinode",
+        "base/web",
     }
+    assert kinds["benchmarks/gaia"] == "benchmark"
 
 
 def test_show_diff_compares_with_the_parent_and_with_the_defaults() -> None:

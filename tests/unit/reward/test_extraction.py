@@ -156,6 +156,9 @@ REGEX: list[Row] = [
     (r"regex:é(.)", "\ud800éx", "x", RE2),
     (r"regex:Answer: (.*)", "Answer: 4 <think>Answer: 5", "4", ALOUD),
     (r"regex:(a+)+$", "a" * 100 + "b", None, RE2),
+    (r"regex:(?s).*", "all of it", "all of it", RE2),
+    (r"regex:Answer: *(.*)", "Answer: 4\nAnswer: ", "4", RE2),
+    (r"regex:x*", "yy", None, RE2),
 ]
 
 LAST_LINE: list[Row] = [
