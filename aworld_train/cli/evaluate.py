@@ -1,15 +1,12 @@
 """`aworld-train eval`: plans an evaluation, has it made, and prints what came of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from aworld_train.cli import console
 from aworld_train.cli.engine_option import EngineOption, with_engine
-
-if TYPE_CHECKING:
-    from aworld_train.evaluation.metrics import Figures
 
 
 def evaluate(
@@ -99,7 +96,9 @@ def evaluate(
     from aworld_train.evaluation.evaluate import evaluate as measure
     from aworld_train.evaluation.folder import folder_to_resume, new_folder, open_folder
     from aworld_train.evaluation.plan import plan_evaluation
+    from aworld_train.evaluation.summary_text import summary_lines
     from aworld_train.training.progress import progress_for
+    from aworld_train.view.eval_report import write_reports
 
     shorts = {
         "eval.attempts": attempts,
@@ -122,18 +121,22 @@ def evaluate(
     find = folder_to_resume if resume else new_folder
     folder = open_folder(find(runs, own_name, is_chosen=name is not None), plan, resume=resume)
     try:
-        evaluation, figures = measure(
+        evaluation, figures, contamination = measure(
             plan,
             folder,
             retry_errors=retry_errors,
             progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
         )
+        written = write_reports(evaluation, figures)
     finally:
         folder.close()
     if as_json:
-        console.print_json(figures.to_json() | {"run_dir": str(folder.path)})
+        found = contamination.to_json() if contamination else None
+        console.print_json(figures.to_json() | {"contamination": found, "run_dir": str(folder.path)})
     else:
-        _show(figures, folder.path)
+        for line in summary_lines(figures, contamination):
+            console.out.print(line, markup=False, soft_wrap=True, highlight=False)
+        console.out.print(f"report: {written.html}", markup=False, soft_wrap=True, highlight=False)
     if figures.errors > plan.section.max_errors:
         raise EvaluationFailure(
             f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "
@@ -167,11 +170,3 @@ def _agent(name: str) -> Any:
         near = nearest(name, [kind.value for kind in AgentKind])
         hint = f" Did you mean {near}?" if near else ""
         raise UsageError(f"--agent is recipe, oracle or null, not {name!r}.{hint}") from None
-
-
-def _show(figures: "Figures", folder: Path) -> None:
-    from aworld_train.evaluation.summary_text import summary_lines
-
-    for line in summary_lines(figures):
-        console.out.print(line, markup=False, soft_wrap=True, highlight=False)
-    console.out.print(f"attempts: aworld-train runs episodes {folder}", markup=False, soft_wrap=True)

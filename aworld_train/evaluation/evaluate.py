@@ -11,18 +11,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from aworld_train.adapter.base import EpisodeModel, find
+from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgent
+from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
+from aworld_train.evaluation.contamination import Contamination, find_contamination
 from aworld_train.evaluation.folder import EvalFolder
 from aworld_train.evaluation.metrics import Figures, figures_of
-from aworld_train.evaluation.plan import EvalPlan, PlannedAttempt
+from aworld_train.evaluation.no_model import NoModel
+from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
 from aworld_train.evaluation.results import PHASE, Evaluation, evaluation_of
 from aworld_train.evaluation.tally import Tally
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.store.attempts import attempts_by_status, set_aside
 from aworld_train.store.database import Database
@@ -38,7 +45,7 @@ _SUMMARY_SECONDS = 5.0
 
 def evaluate(
     plan: EvalPlan, folder: EvalFolder, *, retry_errors: bool, progress: Progress
-) -> tuple[Evaluation, Figures]:
+) -> tuple[Evaluation, Figures, Contamination | None]:
     """Make all attempts of an evaluation that its folder does not have.
 
     Args:
@@ -48,7 +55,7 @@ def evaluate(
         progress: Shows the progress.
 
     Returns:
-        The evaluation and its figures.
+        The evaluation, its figures, and what the model's training data has of its tasks, where that is known.
 
     Raises:
         EvaluationFailure: It is not complete.
@@ -58,9 +65,11 @@ def evaluate(
     run = _EvaluationRun(plan, folder, retry_errors, progress)
     error: dict[str, str] | None = None
     status = "failed"
+    contamination: Contamination | None = None
     try:
         with terminate_as_interrupt():
             run.play()
+            contamination = run.contamination()
         status = "completed"
     except KeyboardInterrupt:
         status = "interrupted"
@@ -72,8 +81,9 @@ def evaluate(
     finally:
         evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
         figures = figures_of(evaluation, seconds=run.seconds)
-        folder.write_summary(_summary(folder, status, run.seconds, figures.to_json(), error))
-    return evaluation, figures
+        found = {"contamination": contamination.to_json() if contamination else None}
+        folder.write_summary(_summary(folder, status, run.seconds, figures.to_json() | found, error))
+    return evaluation, figures, contamination
 
 
 class _EvaluationRun:
@@ -115,6 +125,12 @@ class _EvaluationRun:
                 "attempts. Raise it and go on with --resume."
             )
 
+    def contamination(self) -> Contamination | None:
+        """What the training data of the checkpoint has of the tasks; None where that is not known."""
+        if self._plan.checkpoint is None:
+            return None
+        return find_contamination(self._recipe.dataset.val_files, self._plan.checkpoint)
+
     def _find_missing(self, database: Database) -> None:
         """Find the attempts that are to be made, and set those aside that are made again."""
         known = attempts_by_status(database, PHASE)
@@ -138,10 +154,24 @@ class _EvaluationRun:
         rows: list[Mapping[str, Any]] = []
         for file in recipe.dataset.val_files:
             rows += first_rows(file, plan.tasks - len(rows))
-        return Player(plan, self._folder.path, rows, self._model(), None, self._tally, self._watch, health)
+        return Player(
+            plan, self._folder.path, rows, self._model(), self._agent(), self._tally, self._watch, health
+        )
+
+    def _agent(self) -> EpisodeAgent | None:
+        """The agent in place of the recipe's."""
+        settings = read_settings(str(self._folder.path / EPISODES_FILE))
+        match self._plan.agent:
+            case AgentKind.oracle:
+                return OracleAgent(settings, reward_settings(self._recipe))
+            case AgentKind.null:
+                return NullAgent(settings)
+        return None
 
     def _model(self) -> EpisodeModel:
         plan, recipe = self._plan, self._recipe
+        if plan.agent is not AgentKind.recipe:
+            return NoModel(plan.agent.value)
         if plan.endpoint is not None:
             section = plan.section
             return ChatEndpoint(

@@ -13,6 +13,7 @@ from typing import Any
 
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import find
+from aworld_train.adapter.episodes.reference_agents import check_oracle
 from aworld_train.agent import check_agent
 from aworld_train.dataset import FileSummary, check_files
 from aworld_train.errors import ModelError, UsageError
@@ -21,6 +22,7 @@ from aworld_train.recipe import LoadedRecipe
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.interpolation import escape
 from aworld_train.recipe.reward_checks import check_rewards
+from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.recipe.schema import EvalSection
 from aworld_train.recipe.tree import merge
 from aworld_train.rollout.chat_endpoint import EndpointAddress
@@ -50,6 +52,17 @@ _WITHOUT_TRAINING = (
     "cluster.gpus_per_node=${rollout.tensor_parallel}",
 )
 """Overrides for the keys that only training uses."""
+
+
+_WITHOUT_TOOLS: dict[str, Any] = {
+    "backend": "none",
+    "docker_dir": None,
+    "url": None,
+    "token": None,
+    "servers": [],
+    "cassette": {"mode": "off"},
+}
+"""The section ``env`` for agents that use no tools."""
 
 
 class AgentKind(StrEnum):
@@ -90,6 +103,7 @@ class EvalPlan:
         agent: Who plays.
         data: What the dataset files hold.
         tasks: How many of their tasks are measured.
+        checkpoint: The checkpoint that is measured in place of the recipe's model.
     """
 
     loaded: LoadedRecipe
@@ -97,6 +111,7 @@ class EvalPlan:
     agent: AgentKind
     data: FileSummary
     tasks: int
+    checkpoint: Path | None = None
 
     @property
     def section(self) -> EvalSection:
@@ -188,7 +203,7 @@ def plan_evaluation(
     if dataset:
         changes["dataset"] = {"val": [escape(str(file)) for file in dataset]}
     if agent is not AgentKind.recipe:
-        changes["env"] = {"backend": "none", "docker_dir": None, "url": None, "token": None}
+        changes["env"] = _WITHOUT_TOOLS
     if changes:
         loaded = recipes.read(merge(loaded.unresolved, changes))
         recipe = loaded.recipe
@@ -200,7 +215,10 @@ def plan_evaluation(
         )
     data = check_files(files)
     check_rewards(recipe, data.scorers, data.answer_schemas)
-    return EvalPlan(loaded, endpoint, agent, data, data.rows if limit < 0 else min(limit, data.rows))
+    if agent is AgentKind.oracle:
+        check_oracle(reward_settings(recipe), data.scorers)
+    tasks = data.rows if limit < 0 else min(limit, data.rows)
+    return EvalPlan(loaded, endpoint, agent, data, tasks, checkpoint)
 
 
 def _check_agent(loaded: LoadedRecipe, endpoint: EndpointAddress | None, agent: AgentKind) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
+from aworld_train.evaluation.contamination import Contamination
 from aworld_train.evaluation.metrics import Figures
 
 _MAX_LABELS = 12
 _MAX_CAUSES = 3
 
 
-def summary_lines(figures: Figures) -> Iterator[str]:
+def summary_lines(figures: Figures, contamination: Contamination | None = None) -> Iterator[str]:
     """The lines, the accuracy first."""
     yield _headline(figures)
     if figures.attempts_per_task > 1:
@@ -33,6 +34,8 @@ def summary_lines(figures: Figures) -> Iterator[str]:
         yield f"parts: {_counted(figures.parts)}"
     if figures.calibration is not None:
         yield f"stated confidence: RMS calibration error {figures.calibration.rms_error:.1%}"
+    if contamination is not None:
+        yield _trained_on(contamination)
     if figures.errors:
         yield f"{figures.errors} of {figures.attempts} attempts could not be scored; they are in no figure above:"
         for cause, count in list(figures.causes.items())[:_MAX_CAUSES]:
@@ -50,6 +53,15 @@ def _headline(figures: Figures) -> str:
         f"accuracy {figures.accuracy:.1%} (95 % interval {low:.1%} to {high:.1%}) of {figures.model} on "
         f"{figures.n} tasks of {figures.dataset}{unfinished}"
     )
+
+
+def _trained_on(found: Contamination) -> str:
+    counts = f"{found.exact} of {found.n} tasks, and {found.near} nearly"
+    variants = f", and {found.figure_variants} with other figures" if found.figure_variants else ""
+    remarks = [f"{name} has changed since" for name in found.changed]
+    remarks += [f"not compared: {reason}" for reason in found.missing]
+    remarks += [] if found.is_complete else [f"only {found.rows} rows were compared in time"]
+    return f"the model's training data has {counts}{variants}" + "".join(f"; {remark}" for remark in remarks)
 
 
 def _over_attempts(figures: Figures) -> str:

@@ -45,6 +45,7 @@ class FinishedEpisode:
             the model's tokens are not known. Rows of an episode that only counts in its group's baseline have a mask
             of zeros.
         use: How it is used.
+        asks_model: Whether the agent asks the model.
         query: The text of the user messages.
     """
 
@@ -52,11 +53,13 @@ class FinishedEpisode:
     rows: list[tuple[str, Row]]
     use: EpisodeUse
     query: str
+    asks_model: bool = True
 
     @property
     def is_scored(self) -> bool:
-        """Whether it is to be scored: it is not left out, and the model was asked at all."""
-        return self.use is not EpisodeUse.dropped and self.result.episode.turns > 0
+        """Whether it is to be scored: it is not left out, and the model was asked if the agent asks one."""
+        was_played = self.result.episode.turns > 0 or not self.asks_model
+        return was_played and self.use is not EpisodeUse.dropped
 
 
 class EpisodePlayer:
@@ -111,7 +114,7 @@ class EpisodePlayer:
         if use is EpisodeUse.masked:
             rows = [(agent, replace(row, mask=[0] * len(row.mask))) for agent, row in rows]
         query = "\n".join(message.content for message in messages if message.role == "user")
-        return FinishedEpisode(result, rows, use, query)
+        return FinishedEpisode(result, rows, use, query, self.agent.asks_model)
 
     async def _play_until_over(
         self,
