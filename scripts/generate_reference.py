@@ -132,6 +132,8 @@ def _commands(group: Any, name: str) -> Iterator[str]:
             yield from _commands(command, f"{name} {word}")
         else:
             yield _command(command, f"{name} {word}")
+            for below in getattr(listed, "below", ()):
+                yield _command(listed.load(below), f"{name} {word} {below}")
 
 
 def _command(command: Any, name: str) -> str:

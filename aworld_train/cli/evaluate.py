@@ -140,7 +140,7 @@ def evaluate(
     if figures.errors > plan.section.max_errors:
         raise EvaluationFailure(
             f"{figures.errors} of {figures.attempts} attempts could not be scored, and --max-errors is "
-            f"{plan.section.max_errors}. `aworld-train runs episodes {evaluation.name} --where 'reward is null'` lists "
+            f"{plan.section.max_errors}. `aworld-train runs episodes {evaluation.name} --where 'reward=null'` lists "
             "them with their causes; --resume --retry-errors makes them again."
         )
 

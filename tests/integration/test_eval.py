@@ -100,6 +100,21 @@ def test_every_attempt_is_made_once_and_counted(folder: Path, faultless: dict[st
     assert len(attempts(folder, "faultless")) == TASKS * 3
 
 
+def test_an_endpoint_is_measured_without_torch_verl_and_ray(folder: Path) -> None:
+    script = (
+        "import sys\n"
+        "from aworld_train.cli.main import main\n"
+        "sys.argv = ['aworld-train', 'eval', 'recipe.yaml', *sys.argv[1:]]\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code == 0\n"
+        "print(sorted({'ray', 'torch', 'transformers', 'verl', 'vllm'} & set(sys.modules)))\n"
+    )
+    with FaultyEndpoint() as endpoint:
+        command = [sys.executable, "-c", script, *at(endpoint, "light"), "--limit", "2"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_sampling_and_seeds_reach_the_endpoint_and_are_recorded(
     folder: Path, faultless: dict[str, Any]
 ) -> None:

@@ -24,6 +24,13 @@ def test_a_listed_command_has_the_name_and_the_first_lines_of_the_one_that_is_ca
     assert (command.name, command.help) == (loaded.name, " ".join(first_paragraph.split()))
 
 
+@pytest.mark.parametrize("below", ["compare", "report"])
+def test_a_command_below_another_has_its_own_help(below: str) -> None:
+    done = run("eval", below, "--help")
+    assert done.returncode == 0
+    assert f"eval {below}" in " ".join(done.stdout.split())
+
+
 def test_help_lists_every_command_with_its_whole_line() -> None:
     done = run("--help")
     assert done.returncode == 0

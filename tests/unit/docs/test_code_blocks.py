@@ -185,7 +185,9 @@ def check_arguments(arguments: list[str]) -> None:
         name, *arguments = arguments
         assert name in command.commands, name
         command = command.commands[name]
-        command = command.load() if isinstance(command, LazyCommand) else command
+        if isinstance(command, LazyCommand):
+            below = arguments[0] if arguments and arguments[0] in command.below else None
+            command, arguments = command.load(below), arguments[1:] if below else arguments
     context = command.make_context(name, list(arguments))
     recipe = context.params.get("recipe") or context.params.get("source")
     overrides = list(context.params.get("overrides") or [])
