@@ -168,7 +168,9 @@ class _Episode:
             self._use_tool(right, outside)
         if self._score is not None:
             self._sample(f"The crate holds **{answer}** parts. {self._text}", (), outside)
-        self._recorder.end(episode, self._figures(str(answer)), self._content(str(answer)))
+        figures, content = self._figures(str(answer)), self._content(str(answer))
+        kept = self._recorder.keep.content_of(episode, figures)
+        self._recorder.end(episode, figures, content if kept else None)
 
     def _use_tool(self, right: int, outside: bool) -> None:
         arguments = json.dumps({"expression": f"{self._index + 12} * {3 * self._index + 7}"})

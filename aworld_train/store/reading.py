@@ -1,8 +1,8 @@
 """Reads the store of a run: lists of episodes, one episode with everything, tasks, and rows that were trained on."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,7 @@ from aworld_train.store.content import (
 from aworld_train.store.database import Database, StorePlace, store_place
 
 _ROWS_AT_ONCE = 1000
+_EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name]
@@ -500,18 +501,22 @@ class Store:
                 raise UsageError(
                     f"{which} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
                 )
-            row = dict(found[0])
-            line = row.pop("figures") or {}
-            head = _head(row)
-            content = self._content(connection, head.id)
-            return StoredEpisode(
-                head,
-                line,
-                self._task_row(connection, head.task),
-                content,
-                _row_uses(connection, head.id),
-                self._tools(connection, content),
-            )
+            return self._whole(connection, [dict(found[0])], _Blobs(self._database, connection))[0]
+
+    def whole_episodes(self, ids: Sequence[str]) -> Iterator[StoredEpisode]:
+        """The episodes with these ids and everything, in their order; those that do not exist are left out.
+
+        Some are read at a time, which takes a fraction of the time that they take one by one.
+        """
+        own = self._joined(_head_query(figures=True)).where(tables.episodes.c.run == self.place.run)
+        for begin in range(0, len(ids), _EPISODES_AT_ONCE):
+            part = ids[begin : begin + _EPISODES_AT_ONCE]
+            with self._database.begin() as connection:
+                rows = connection.execute(own.where(tables.episodes.c.id.in_(part))).mappings()
+                found = {row["id"]: dict(row) for row in rows}
+                ordered = [found[each] for each in part if each in found]
+                episodes = self._whole(connection, ordered, _Blobs(self._database, connection))
+            yield from episodes
 
     def blob(self, digest: str) -> bytes | None:
         """The bytes of a blob, such as the file of an image; None where it is missing."""
@@ -544,41 +549,30 @@ class Store:
                 )
         return self.episode(found.episode), int(found.number)
 
-    def _content(self, connection: Connection, episode: str) -> EpisodeContent | None:
-        table = tables.contents.c
-        data = connection.execute(select(table.data).where(table.episode == episode)).scalar_one_or_none()
-        if data is None:
-            return None
-        content = decoded_content(decompressed(data))
-        agents = tuple(
-            changed(agent, nodes=tuple(self._filled(connection, node) for node in agent.nodes))
-            for agent in content.agents
-        )
-        return changed(content, agents=agents)
+    def _whole(
+        self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
+    ) -> list[StoredEpisode]:
+        """Episodes whose heads and figures were read, with all the rest."""
+        ids = [row["id"] for row in rows]
+        contents = _contents(connection, ids, blobs)
+        uses = _row_uses(connection, ids)
+        task_rows = self._task_rows(connection, {row["task"] for row in rows})
+        episodes = []
+        for row in rows:
+            line = row.pop("figures") or {}
+            head, content = _head(row), contents.get(row["id"])
+            episodes.append(
+                StoredEpisode(
+                    head, line, task_rows[head.task], content, uses.get(head.id, []), _tools(content, blobs)
+                )
+            )
+        return episodes
 
-    def _filled(self, connection: Connection, node: StoredNode) -> StoredNode:
-        if not node.shared:
-            return node
-        data = self._database.blob(connection, node.shared)
-        if data is None:
-            return changed(node, redacted=True)
-        shared = decoded_shared(data)
-        return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
-
-    def _task_row(self, connection: Connection, task: str) -> dict[str, Any]:
+    def _task_rows(self, connection: Connection, tasks: Iterable[str]) -> dict[str, dict[str, Any]]:
         table = tables.tasks.c
-        data = connection.execute(
-            select(table.row).where(table.run == self.place.run, table.id == task)
-        ).scalar_one()
-        value = json.loads(decompressed(data))
-        return value if isinstance(value, dict) else {}
-
-    def _tools(self, connection: Connection, content: EpisodeContent | None) -> dict[str, Any]:
-        digests = (
-            {call.tools for agent in content.agents for call in agent.calls} - {""} if content else set()
-        )
-        schemas = {digest: self._database.blob(connection, digest) for digest in digests}
-        return {digest: json.loads(data) for digest, data in schemas.items() if data is not None}
+        query = select(table.id, table.row).where(table.run == self.place.run, table.id.in_(list(tasks)))
+        values = {task: json.loads(decompressed(data)) for task, data in connection.execute(query)}
+        return {task: value if isinstance(value, dict) else {} for task, value in values.items()}
 
     def _joined(self, query: Select[Any], page: FromClause | None = None) -> Select[Any]:
         """A query over episodes and their tasks; with ``page`` only over those whose ids it has."""
@@ -644,19 +638,66 @@ def _head(row: Mapping[str, Any]) -> EpisodeHead:
     return EpisodeHead(**own, figures=values)
 
 
-def _row_uses(connection: Connection, episode: str) -> list[RowUse]:
+class _Blobs:
+    """The blobs that some episodes have in common, each read once."""
+
+    def __init__(self, database: Database, connection: Connection):
+        self._database, self._connection = database, connection
+        self._read: dict[str, bytes | None] = {}
+
+    def get(self, digest: str) -> bytes | None:
+        """The bytes of a blob; None where it is missing."""
+        if digest not in self._read:
+            self._read[digest] = self._database.blob(self._connection, digest)
+        return self._read[digest]
+
+
+def _contents(connection: Connection, ids: Sequence[str], blobs: _Blobs) -> dict[str, EpisodeContent]:
+    """The contents that are kept, by episode, with the nodes that are shared filled in."""
+    table = tables.contents.c
+    query = select(table.episode, table.data).where(table.episode.in_(ids))
+    return {
+        name: _filled(decoded_content(decompressed(data)), blobs)
+        for name, data in connection.execute(query).all()
+    }
+
+
+def _filled(content: EpisodeContent, blobs: _Blobs) -> EpisodeContent:
+    agents = tuple(
+        changed(agent, nodes=tuple(_filled_node(node, blobs) for node in agent.nodes))
+        for agent in content.agents
+    )
+    return changed(content, agents=agents)
+
+
+def _filled_node(node: StoredNode, blobs: _Blobs) -> StoredNode:
+    if not node.shared:
+        return node
+    data = blobs.get(node.shared)
+    if data is None:
+        return changed(node, redacted=True)
+    shared = decoded_shared(data)
+    return changed(node, messages=shared.messages, tokens=shared.tokens, redacted=shared.redacted)
+
+
+def _tools(content: EpisodeContent | None, blobs: _Blobs) -> dict[str, Any]:
+    """The tools' schemas that an episode's calls name, by digest."""
+    digests = {call.tools for agent in content.agents for call in agent.calls} - {""} if content else set()
+    schemas = {digest: blobs.get(digest) for digest in digests}
+    return {digest: json.loads(data) for digest, data in schemas.items() if data is not None}
+
+
+def _row_uses(connection: Connection, ids: Sequence[str]) -> dict[str, list[RowUse]]:
+    """How training used the rows of episodes, by episode."""
     table = tables.rows.c
-    query = select(tables.rows).where(table.episode == episode).order_by(table.number)
-    return [
-        RowUse(
-            row.trained_step,
-            row.position,
-            row.masked_in,
-            row.advantage,
-            unpacked_floats(decompressed(row.advantages)) if row.advantages else (),
+    query = select(tables.rows).where(table.episode.in_(ids)).order_by(table.episode, table.number)
+    uses: dict[str, list[RowUse]] = defaultdict(list)
+    for row in connection.execute(query):
+        advantages = unpacked_floats(decompressed(row.advantages)) if row.advantages else ()
+        uses[row.episode].append(
+            RowUse(row.trained_step, row.position, row.masked_in, row.advantage, advantages)
         )
-        for row in connection.execute(query)
-    ]
+    return uses
 
 
 def open_store(run_folder: Path, *, url: str | None = None) -> Store | None:

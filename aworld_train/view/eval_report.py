@@ -7,8 +7,9 @@ task, so that the page opens at once and unpacks what is read.
 import base64
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from aworld_train.evaluation.report.inspect_log import write_inspect_log
 from aworld_train.evaluation.report.markdown import NAME as MARKDOWN
 from aworld_train.evaluation.report.markdown import markdown_report
 from aworld_train.evaluation.results import Attempt, EvalTask, Evaluation
-from aworld_train.store.reading import Store
+from aworld_train.store.reading import Store, StoredEpisode
 from aworld_train.training.run_store import find_run_store
 from aworld_train.view.episodes import episode_json
 from aworld_train.view.page_file import PageImages, page
@@ -98,9 +99,7 @@ def write_html(evaluation: Evaluation, figures: Figures, file: Path, *, max_pack
     store = find_run_store(evaluation.run)
     if store is not None:
         with store:
-            # The order of ids is that of digests, so what there is no room for is spread over the dataset.
-            for task in sorted(evaluation.tasks):
-                conversations.add(store, task, evaluation.attempts_by_task.get(task, ()))
+            conversations.add_all(store, evaluation)
     data = {
         "report": {
             "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -135,15 +134,24 @@ class _Conversations:
         self.images = PageImages()
         self._left = max_packed
 
-    def add(self, store: Store, task: str, attempts: Sequence[Attempt]) -> None:
-        """Add the attempts at a task."""
-        if self._left <= 0:
-            return
+    def add_all(self, store: Store, evaluation: Evaluation) -> None:
+        """Add all attempts, as far as there is room."""
+        # The order of ids is that of digests, so what there is no room for is spread over the dataset.
+        ids = [
+            attempt.episode
+            for task in sorted(evaluation.tasks)
+            for attempt in evaluation.attempts_by_task.get(task, ())
+        ]
+        for task, episodes in groupby(store.whole_episodes(ids), key=lambda episode: episode.head.task):
+            self._add(store, task, episodes)
+            if self._left <= 0:
+                return
+
+    def _add(self, store: Store, task: str, attempts: Iterable[StoredEpisode]) -> None:
         episodes = {}
-        for attempt in attempts:
-            episode = store.episode(attempt.episode)
+        for episode in attempts:
             if episode.content is not None:
-                episodes[attempt.episode] = episode_json(episode, max_chars=MAX_CHARS)
+                episodes[episode.head.id] = episode_json(episode, max_chars=MAX_CHARS)
                 self.images.add(store, episode.content)
         packed = base64.b64encode(zlib.compress(to_json(episodes).encode())).decode()
         self._left -= len(packed)

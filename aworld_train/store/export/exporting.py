@@ -77,8 +77,7 @@ def export(
     with _replacing(file, force) as temporary:
         writer = _writer(form, temporary, run)
         try:
-            for number, name in enumerate(episodes, 1):
-                episode = store.episode(name)
+            for number, episode in enumerate(store.whole_episodes(episodes), 1):
                 if episode.content is not None:
                     written = writer.add(episode)
                     entries += written
