@@ -55,8 +55,9 @@ class FinishedEpisode:
 
     @property
     def is_scored(self) -> bool:
-        """Whether it is to be scored: it is not left out, and the model was asked at all."""
-        return self.use is not EpisodeUse.dropped and self.result.episode.turns > 0
+        """Whether it is to be scored: it is not left out, and the agent asked the model or answered without it."""
+        has_answer = self.result.episode.turns > 0 or self.result.outcome is Outcome.answered
+        return self.use is not EpisodeUse.dropped and has_answer
 
 
 class EpisodePlayer:
