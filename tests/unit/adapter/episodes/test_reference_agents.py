@@ -134,6 +134,7 @@ def assert_sound(
         assert wrong == [], kind
         assert {finished.result.outcome for finished, _ in results} == {Outcome.answered}
         assert {finished.result.cause for finished, _ in results} == {None}
+        assert all(finished.is_scored for finished, _ in results)
 
 
 def judged_by(server: JudgeServer) -> dict[str, Any]:
@@ -317,7 +318,7 @@ def test_an_agent_that_should_have_asked_has_still_failed(tmp_path: Path) -> Non
 
     tasks = built(tmp_path, [{"query": "How many?", "answer": "42"}])
     [(finished, _)] = evaluated(Silent, tasks, tmp_path)
-    assert finished.result.outcome is Outcome.agent
+    assert finished.result.outcome is Outcome.agent and not finished.is_scored
     assert "without asking the model" in (finished.result.cause or "")
 
 
