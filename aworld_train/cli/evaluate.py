@@ -96,9 +96,7 @@ def evaluate(
     from aworld_train.evaluation.evaluate import evaluate as measure
     from aworld_train.evaluation.folder import folder_to_resume, new_folder, open_folder
     from aworld_train.evaluation.plan import plan_evaluation
-    from aworld_train.evaluation.summary_text import summary_lines
     from aworld_train.training.progress import progress_for
-    from aworld_train.view.eval_report import write_reports
 
     shorts = {
         "eval.attempts": attempts,
@@ -127,6 +125,9 @@ def evaluate(
             retry_errors=retry_errors,
             progress=progress_for(Console(stderr=True), quiet=quiet or as_json),
         )
+        from aworld_train.evaluation.summary_text import summary_lines
+        from aworld_train.view.eval_report import write_reports
+
         written = write_reports(evaluation, figures)
     finally:
         folder.close()

@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aworld_train.adapter.base import EpisodeModel, find
 from aworld_train.adapter.episodes.agent import EpisodeAgent
@@ -19,7 +19,6 @@ from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgen
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
-from aworld_train.evaluation.contamination import Contamination, find_contamination
 from aworld_train.evaluation.folder import EvalFolder
 from aworld_train.evaluation.metrics import Figures, figures_of
 from aworld_train.evaluation.no_model import NoModel
@@ -40,12 +39,15 @@ from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run import terminate_as_interrupt
 from aworld_train.training.run_store import RunStore
 
+if TYPE_CHECKING:
+    from aworld_train.evaluation.contamination import Contamination
+
 _SUMMARY_SECONDS = 5.0
 
 
 def evaluate(
     plan: EvalPlan, folder: EvalFolder, *, retry_errors: bool, progress: Progress
-) -> tuple[Evaluation, Figures, Contamination | None]:
+) -> "tuple[Evaluation, Figures, Contamination | None]":
     """Make all attempts of an evaluation that its folder does not have.
 
     Args:
@@ -108,8 +110,14 @@ class _EvaluationRun:
         write_files(folder, episode_files(recipe))
         os.environ[RUN_DIR_VARIABLE] = str(folder)
         self._write_summary()
+        self._missing = self._plan.attempts()
         store = RunStore(
-            folder, recipe.store, self._note, set_aside=self._find_missing, model=self._plan.model
+            folder,
+            recipe.store,
+            self._note,
+            set_aside=self._find_missing,
+            model=self._plan.model,
+            is_new=not self._folder.is_resumed,
         )
         with store, self._progress:
             if not self._missing:
@@ -125,10 +133,12 @@ class _EvaluationRun:
                 "attempts. Raise it and go on with --resume."
             )
 
-    def contamination(self) -> Contamination | None:
+    def contamination(self) -> "Contamination | None":
         """What the training data of the checkpoint has of the tasks; None where that is not known."""
         if self._plan.checkpoint is None:
             return None
+        from aworld_train.evaluation.contamination import find_contamination
+
         return find_contamination(self._recipe.dataset.val_files, self._plan.checkpoint)
 
     def _find_missing(self, database: Database) -> None:

@@ -56,10 +56,12 @@ class EvalFolder:
 
     Attributes:
         path: The folder.
+        is_resumed: Whether earlier processes have worked on it.
         seconds: How long earlier processes have worked on it.
     """
 
     path: Path
+    is_resumed: bool
     seconds: float
     _lock: TextIO
 
@@ -146,7 +148,7 @@ def open_folder(path: Path, plan: EvalPlan, *, resume: bool) -> EvalFolder:
         manifest["attempts"].append(start_facts(0))
         manifest[SETTINGS] = plan.to_json()
         write_text(path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-        return EvalFolder(path, read_seconds(path) if resume else 0.0, lock)
+        return EvalFolder(path, resume, read_seconds(path) if resume else 0.0, lock)
     except BaseException:
         lock.close()
         raise

@@ -1,15 +1,18 @@
 """The figures of an evaluation in a few lines for people; only what there is something to say about."""
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from aworld_train.evaluation.contamination import Contamination
 from aworld_train.evaluation.metrics import Figures
+
+if TYPE_CHECKING:
+    from aworld_train.evaluation.contamination import Contamination
 
 _MAX_LABELS = 12
 _MAX_CAUSES = 3
 
 
-def summary_lines(figures: Figures, contamination: Contamination | None = None) -> Iterator[str]:
+def summary_lines(figures: Figures, contamination: "Contamination | None" = None) -> Iterator[str]:
     """The lines, the accuracy first."""
     yield _headline(figures)
     if figures.attempts_per_task > 1:
@@ -55,7 +58,7 @@ def _headline(figures: Figures) -> str:
     )
 
 
-def _trained_on(found: Contamination) -> str:
+def _trained_on(found: "Contamination") -> str:
     counts = f"{found.exact} of {found.n} tasks, and {found.near} nearly"
     variants = f", and {found.figure_variants} with other figures" if found.figure_variants else ""
     remarks = [f"{name} has changed since" for name in found.changed]

@@ -5,13 +5,13 @@ audience: a token is not accepted as an order, nor an order as a token.
 
 The secret is random, made per environment, and no tool server gets it. ``exp``, ``aud`` and the environment's name are
 required, and no other algorithm is accepted, in particular not ``none``.
+
+The library is imported where a token is made or read: it takes a tenth of a second, and most commands need none.
 """
 
 import secrets
 from dataclasses import dataclass
 from typing import Any
-
-import jwt
 
 _ALGORITHM = "HS256"
 _AUDIENCE = "aworld-train environment"
@@ -76,6 +76,8 @@ def sign(
         sessions: Most sessions that may be open with it at one time.
         token_id: Its id; default: a random one.
     """
+    import jwt
+
     claims = {
         "aud": _AUDIENCE,
         "env": environment,
@@ -109,6 +111,8 @@ def sign_revocation(secret: str, environment: str, revocation: Revocation, *, is
         revocation: The content of the order.
         issued: Unix time in seconds.
     """
+    import jwt
+
     claims = {
         "aud": _ORDERS,
         "env": environment,
@@ -133,6 +137,8 @@ def verify_revocation(secret: str, environment: str, order: str) -> Revocation:
 
 
 def _verified(secret: str, environment: str, token: str, audience: str) -> dict[str, Any]:
+    import jwt
+
     try:
         claims: dict[str, Any] = jwt.decode(
             token.encode(),

@@ -32,6 +32,8 @@ class RunStore:
         note: Called with sentences for people.
         set_aside: Called then, to set aside the episodes that this attempt plays again.
         model: The name of the model, for spans.
+        is_new: Whether there is nothing yet that an earlier attempt could have left: a database in the folder is then
+            made while the run goes on.
 
     Raises:
         StoreFailure: The database does not answer.
@@ -46,28 +48,18 @@ class RunStore:
         *,
         set_aside: Callable[[Database], object] = lambda database: None,
         model: str = "",
+        is_new: bool = False,
     ):
         self._folder, self._section, self._note = run_folder, section, note
-        self._set_aside, self._model = set_aside, model
+        self._set_aside, self._model, self._is_new = set_aside, model, is_new
         self._loader: StoreLoader | None = None
         self._sender: SpanSender | None = None
 
     def __enter__(self) -> Self:
         if not parse_keep(self._section.keep).is_on:
             return self
-        try:
-            database = self._open()
-            try:
-                load(database, final=True)
-                close_running(database)
-                self._set_aside(database)
-            finally:
-                database.close()
-        except StoreUnreachable as error:
-            raise StoreFailure(
-                f"The database of the store does not answer: {error}. Start it, correct store.url, or leave that out "
-                "to keep episodes in the run's folder."
-            ) from error
+        if not self._is_new or self._section.url is not None:
+            self._take_up()
         if self._section.otlp is not None:
             self._sender = SpanSender(str(self._section.otlp), self._note, model=self._model)
         self._loader = StoreLoader(self._open, self._note, loaded=self._after_load)
@@ -84,6 +76,26 @@ class RunStore:
             )
         if self._sender is not None and not self._sender.close(_LAST_SPANS_SECONDS):
             self._note("Some spans could not be sent to store.otlp; they are sent when the run goes on.")
+
+    def _take_up(self) -> None:
+        """Enter and close what an earlier attempt left.
+
+        Raises:
+            StoreFailure: The database does not answer.
+        """
+        try:
+            database = self._open()
+            try:
+                load(database, final=True)
+                close_running(database)
+                self._set_aside(database)
+            finally:
+                database.close()
+        except StoreUnreachable as error:
+            raise StoreFailure(
+                f"The database of the store does not answer: {error}. Start it, correct store.url, or leave that out "
+                "to keep episodes in the run's folder."
+            ) from error
 
     def _open(self) -> Database:
         url = self._section.url
