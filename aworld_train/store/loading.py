@@ -4,6 +4,7 @@ How far a file is loaded stands in the database and changes in the transaction t
 is killed, or a database that goes away, loses and repeats nothing.
 """
 
+import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -72,16 +73,14 @@ def load(database: Database, *, final: bool = False) -> int:
     place, count = database.place, 0
     files = event_files(place.events)
     with database.begin() as connection:
-        known = tables.event_files
-        rows = connection.execute(select(known.c.name, known.c.loaded).where(known.c.run == place.run))
+        columns = tables.event_files.c
+        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == place.run))
         loaded = {row.name: row.loaded for row in rows}
-    # What the trainer says of episodes comes after what their own processes say.
-    for patient in (False, True):
+    # The trainer's events may be about episodes of a file that comes later in this order, so every file has two turns.
+    for is_last in (False, True):
         for file in files:
-            try:
-                count += _load_file(database, file, loaded, final and patient)
-            except NotYet:
-                continue
+            with contextlib.suppress(NotYet):
+                count += _load_file(database, file, loaded, final and is_last)
     for file in files:
         if has_successor(file, files) or (final and not is_open(file)):
             _remove(database, file, loaded)
@@ -250,8 +249,8 @@ def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
     """Remove a file to which nobody appends and that is loaded; a part that cannot be read is a frame cut off."""
     file.unlink(missing_ok=True)
     with database.begin() as connection:
-        known = tables.event_files
-        connection.execute(known.delete().where(known.c.run == database.place.run, known.c.name == file.name))
+        table = tables.event_files
+        connection.execute(table.delete().where(table.c.run == database.place.run, table.c.name == file.name))
     loaded.pop(file.name, None)
 
 
@@ -399,7 +398,7 @@ def _content_rows(rows: _Rows, episode: str, content: EpisodeContent) -> None:
 
 
 def searched_text(content: EpisodeContent) -> str:
-    """What searches look at: the answer, and what the model and the tools wrote, in lower case."""
+    """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
     parts = [content.answer]
     for agent in content.agents:
         for node in agent.nodes:
@@ -417,12 +416,12 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
         NotYet: Some of their episodes are not loaded.
     """
     parsed = [(*row.key.rpartition("_")[::2], row) for row in event.rows]
-    known = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
-    if not final and any(key not in known for key, _, _ in parsed):
+    episodes = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
+    if not final and any(key not in episodes for key, _, _ in parsed):
         raise NotYet
     advantages: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for position, (key, number, row) in enumerate(parsed):
-        episode = known.get(key)
+        episode = episodes.get(key)
         if episode is None:
             continue
         connection.execute(
@@ -463,7 +462,7 @@ def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bo
 def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[str, str]:
     """The episodes that have ended by their keys; of an episode that was played again, the last that is used."""
     table = tables.episodes
-    found: dict[str, str] = {}
+    episodes: dict[str, str] = {}
     ordered = sorted(keys)
     for begin in range(0, len(ordered), 500):
         rows = connection.execute(
@@ -476,5 +475,5 @@ def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[s
             )
             .order_by(table.c.began)
         )
-        found |= {row.key: row.id for row in rows}
-    return found
+        episodes |= {row.key: row.id for row in rows}
+    return episodes
