@@ -42,7 +42,7 @@ def tiny_command(
     ] = None,
     max_cpu_seconds: Annotated[
         float, typer.Option(help="Processor time after which it is given up.")
-    ] = 170.0,
+    ] = 600.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Make a tiny model that half-knows how to use a calculator, to see training raise it.

@@ -41,9 +41,9 @@ def report(
         ) from error
     if as_json:
         print_json(
-            {"report": str(target), "bytes": written.size, "episodes": written.episodes, "of": written.of}
+            {"report": str(target), "bytes": written.size, "episodes": written.episodes, "of": written.total}
         )
     else:
         note(
-            f"The report is {target}, {written.size / 1e6:.1f} MB, with {written.episodes} of {written.of} episodes."
+            f"The report is {target}, {written.size / 1e6:.1f} MB, with {written.episodes} of {written.total} episodes."
         )

@@ -62,9 +62,9 @@ _TEXTS: Mapping[str, Any] = {
     "question": tables.tasks.c.question,
     "answer": tables.tasks.c.answer,
 }
-_OF_CALLS = ("finish_reason",)
-_OF_TOOLS = ("tool", "failed_tool", "server")
-NAMES = (*_NUMBERS, *_TEXTS, *_OF_TOOLS, *_OF_CALLS, "suspicion", "text", "has_content", "parts.NAME")
+_CALL_NAMES = ("finish_reason",)
+_TOOL_NAMES = ("tool", "failed_tool", "server")
+NAMES = (*_NUMBERS, *_TEXTS, *_TOOL_NAMES, *_CALL_NAMES, "suspicion", "text", "has_content", "parts.NAME")
 """The names that a condition may have; ``parts.NAME`` is a part of the score."""
 
 
@@ -83,17 +83,20 @@ def where(condition: str) -> ColumnElement[bool]:
     """
     if not condition.strip():
         return true()
-    return _Parser(condition).whole()
+    return _Parser(condition).parse()
 
 
-def searched(text: str) -> ColumnElement[bool]:
+def contains_text(text: str) -> ColumnElement[bool]:
     """Whether an episode's texts, or its task's question, contain a text, in any case."""
-    own = select(tables.texts.c.episode).where(tables.texts.c.text.contains(text.lower(), autoescape=True))
-    task = tables.tasks.alias("asked")
-    asked = select(task.c.run, task.c.id).where(
+    episodes = select(tables.texts.c.episode).where(
+        tables.texts.c.text.contains(text.lower(), autoescape=True)
+    )
+    # Under another name, because the query around it may be joined with the tasks.
+    task = tables.tasks.alias("searched_tasks")
+    tasks = select(task.c.run, task.c.id).where(
         func.lower(task.c.question).contains(text.lower(), autoescape=True)
     )
-    return or_(_episodes.id.in_(own), tuple_(_episodes.run, _episodes.task).in_(asked))
+    return or_(_episodes.id.in_(episodes), tuple_(_episodes.run, _episodes.task).in_(tasks))
 
 
 class _Parser:
@@ -107,7 +110,8 @@ class _Parser:
         self._next = 0
         self._depth = 0
 
-    def whole(self) -> ColumnElement[bool]:
+    def parse(self) -> ColumnElement[bool]:
+        """The whole condition."""
         result = self._or()
         if self._next < len(self._tokens):
             self._fail(f"{self._tokens[self._next].text!r} is not expected", self._tokens[self._next])
@@ -184,24 +188,21 @@ class _Parser:
         if name.text == "text":
             if operator not in ("=", "~"):
                 self._fail("`text` is searched with `=` or `~`", name)
-            return searched(value)
+            return contains_text(value)
         if name.text == "has_content" and not operator:
             return _episodes.has_content
         if name.text == "suspicion":
             return self._suspicion(name, operator, value)
-        if name.text in _OF_TOOLS:
-            return self._of_tools(name, operator, value)
-        if name.text in _OF_CALLS:
+        if name.text in _TOOL_NAMES:
+            return self._tool(name, operator, value)
+        if name.text in _CALL_NAMES:
             return self._any(tables.calls, tables.calls.c.finish_reason, name, operator, value)
         return self._unknown(name)
 
     def _unknown(self, name: _Token) -> NoReturn:
-        near = nearest(name.text, NAMES)
-        self._fail(
-            f"there is no {name.text!r}"
-            + (f"; did you mean {near}?" if near else f"; there are {', '.join(NAMES)}"),
-            name,
-        )
+        suggestion = nearest(name.text, NAMES)
+        advice = f"did you mean {suggestion}?" if suggestion else f"there are {', '.join(NAMES)}"
+        self._fail(f"there is no {name.text!r}; {advice}", name)
 
     def _number(self, name: _Token, column: Any, operator: str, value: str) -> ColumnElement[bool]:
         if not operator:
@@ -234,24 +235,24 @@ class _Parser:
             return column.is_not(None)
         if value == "null":
             return column.is_(None) if operator == "=" else column.is_not(None)
-        shown = func.coalesce(column, "").contains(f",{value},", autoescape=True)
+        contained = func.coalesce(column, "").contains(f",{value},", autoescape=True)
         if operator not in ("=", "!="):
             self._fail("`suspicion` is compared with = or !=", name)
-        return shown if operator == "=" else not_(shown)
+        return contained if operator == "=" else not_(contained)
 
-    def _of_tools(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
+    def _tool(self, name: _Token, operator: str, value: str) -> ColumnElement[bool]:
         table = tables.tool_calls
         column = table.c.server if name.text == "server" else table.c.name
-        more = [table.c.is_error] if name.text == "failed_tool" else []
-        return self._any(table, column, name, operator, value, *more)
+        tests = [table.c.is_error] if name.text == "failed_tool" else []
+        return self._any(table, column, name, operator, value, *tests)
 
     def _any(
-        self, table: Any, column: Any, name: _Token, operator: str, value: str, *more: Any
+        self, table: Any, column: Any, name: _Token, operator: str, value: str, *tests: Any
     ) -> ColumnElement[bool]:
-        """Whether any of an episode's calls is as told; with ``!=``, whether none is."""
-        test = self._text(name, column, "=" if operator == "!=" else operator, value)
-        found = _episodes.id.in_(select(table.c.episode).where(test, *more))
-        return not_(found) if operator == "!=" else found
+        """Whether any of an episode's calls passes the comparison and ``tests``; with ``!=``, whether none does."""
+        comparison = self._text(name, column, "=" if operator == "!=" else operator, value)
+        any_call = _episodes.id.in_(select(table.c.episode).where(comparison, *tests))
+        return not_(any_call) if operator == "!=" else any_call
 
     def _take(self, kind: str, text: str) -> bool:
         token = self._peek()

@@ -128,7 +128,7 @@ class Database:
         try:
             with self.engine.begin() as connection:
                 yield connection
-        except (OperationalError, DBAPIError) as error:
+        except DBAPIError as error:
             if isinstance(error, OperationalError) or error.connection_invalidated:
                 raise StoreUnreachable(_brief(error)) from error
             raise

@@ -1,4 +1,4 @@
-"""Of which episodes a run keeps texts and tokens; the figures of all others are kept too, unless the store is off."""
+"""Decides of which episodes a run keeps texts and tokens; figures are kept of all, unless the store is off."""
 
 import hashlib
 import re
@@ -42,8 +42,8 @@ class Keep:
             case KeepKind.off:
                 return False
             case KeepKind.sample:
-                drawn = int(hashlib.sha256(episode.encode()).hexdigest()[:8], 16) / (1 << 32)
-                return drawn < self.share
+                fraction = int(hashlib.sha256(episode.encode()).hexdigest()[:8], 16) / (1 << 32)
+                return fraction < self.share
             case KeepKind.failures:
                 accuracy = (figures.get("scores") or {}).get("acc", figures.get("reward"))
                 return figures.get("outcome") != "answered" or accuracy is None or accuracy < 1.0

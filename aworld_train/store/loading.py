@@ -4,13 +4,14 @@ How far a file is loaded stands in the database and changes in the transaction t
 is killed, or a database that goes away, loses and repeats nothing.
 """
 
+import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import Table
@@ -52,6 +53,11 @@ _FIGURES = (
     "parts",
 )
 _Rows = dict[Table, list[dict[str, Any]]]
+# Which columns these set, their parameters say.
+_UPDATE_EPISODE = update(tables.episodes).where(tables.episodes.c.id == bindparam("episode"))
+_UPDATE_ROW = update(tables.rows).where(
+    tables.rows.c.episode == bindparam("row_episode"), tables.rows.c.number == bindparam("row_number")
+)
 
 
 class NotYet(Exception):
@@ -72,16 +78,14 @@ def load(database: Database, *, final: bool = False) -> int:
     place, count = database.place, 0
     files = event_files(place.events)
     with database.begin() as connection:
-        known = tables.event_files
-        rows = connection.execute(select(known.c.name, known.c.loaded).where(known.c.run == place.run))
+        columns = tables.event_files.c
+        rows = connection.execute(select(columns.name, columns.loaded).where(columns.run == place.run))
         loaded = {row.name: row.loaded for row in rows}
-    # What the trainer says of episodes comes after what their own processes say.
-    for patient in (False, True):
+    # The trainer's events may be about episodes of a file that comes later in this order, so every file has two turns.
+    for is_last in (False, True):
         for file in files:
-            try:
-                count += _load_file(database, file, loaded, final and patient)
-            except NotYet:
-                continue
+            with contextlib.suppress(NotYet):
+                count += _load_file(database, file, loaded, final and is_last)
     for file in files:
         if has_successor(file, files) or (final and not is_open(file)):
             _remove(database, file, loaded)
@@ -250,14 +254,15 @@ def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
     """Remove a file to which nobody appends and that is loaded; a part that cannot be read is a frame cut off."""
     file.unlink(missing_ok=True)
     with database.begin() as connection:
-        known = tables.event_files
-        connection.execute(known.delete().where(known.c.run == database.place.run, known.c.name == file.name))
+        table = tables.event_files
+        connection.execute(table.delete().where(table.c.run == database.place.run, table.c.name == file.name))
     loaded.pop(file.name, None)
 
 
 def _enter(connection: Connection, database: Database, events: Iterable[Event], final: bool) -> None:
-    """Enter events, those of a kind together as far as their order allows."""
+    """Enter events, those of a kind in one statement as far as their order allows: statements cost more than rows."""
     rows: _Rows = defaultdict(list)
+    ends: list[dict[str, Any]] = []
     run = database.place.run
     for event in events:
         match event:
@@ -268,15 +273,16 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
             case EpisodeBegun():
                 rows[tables.episodes].append(_begun_row(run, event))
             case EpisodeEnded():
-                _flush(connection, database, rows)
-                _end(connection, rows, event)
+                ends.append(_end_values(event))
+                if event.content is not None:
+                    _content_rows(rows, event.id, event.content)
             case RowsTrained():
-                _flush(connection, database, rows)
+                _flush(connection, database, rows, ends)
                 _train(connection, run, event, final)
             case GroupsLeftOut():
-                _flush(connection, database, rows)
+                _flush(connection, database, rows, ends)
                 _leave_out(connection, run, event, final)
-    _flush(connection, database, rows)
+    _flush(connection, database, rows, ends)
 
 
 _ORDER = (
@@ -291,10 +297,14 @@ _ORDER = (
 )
 
 
-def _flush(connection: Connection, database: Database, rows: _Rows) -> None:
+def _flush(connection: Connection, database: Database, rows: _Rows, ends: list[dict[str, Any]]) -> None:
+    """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
     for table in _ORDER:
         if values := rows.pop(table, None):
             connection.execute(_insert(database, table).on_conflict_do_nothing(), values)
+    if ends:
+        connection.execute(_UPDATE_EPISODE, ends)
+        ends.clear()
 
 
 def _insert(database: Database, table: Table) -> Any:
@@ -330,11 +340,12 @@ def _begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
     }
 
 
-def _end(connection: Connection, rows: _Rows, event: EpisodeEnded) -> None:
-    """Enter the end of an episode whose begin is entered."""
+def _end_values(event: EpisodeEnded) -> dict[str, Any]:
+    """The parameters of ``_UPDATE_EPISODE`` at the end of an episode."""
     figures = event.figures
     weights = figures.get("weights") or (None, None)
-    values = {name: figures.get(name) for name in _FIGURES} | {
+    return {name: figures.get(name) for name in _FIGURES} | {
+        "episode": event.id,
         "status": "ended",
         "ended": event.ended,
         "accuracy": (figures.get("scores") or {}).get("acc", figures.get("reward")),
@@ -344,10 +355,6 @@ def _end(connection: Connection, rows: _Rows, event: EpisodeEnded) -> None:
         "figures": figures,
         "has_content": event.content is not None,
     }
-    table = tables.episodes
-    connection.execute(update(table).where(table.c.id == event.id).values(**values))
-    if event.content is not None:
-        _content_rows(rows, event.id, event.content)
 
 
 def _content_rows(rows: _Rows, episode: str, content: EpisodeContent) -> None:
@@ -399,7 +406,7 @@ def _content_rows(rows: _Rows, episode: str, content: EpisodeContent) -> None:
 
 
 def searched_text(content: EpisodeContent) -> str:
-    """What searches look at: the answer, and what the model and the tools wrote, in lower case."""
+    """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
     parts = [content.answer]
     for agent in content.agents:
         for node in agent.nodes:
@@ -417,35 +424,44 @@ def _train(connection: Connection, run: str, event: RowsTrained, final: bool) ->
         NotYet: Some of their episodes are not loaded.
     """
     parsed = [(*row.key.rpartition("_")[::2], row) for row in event.rows]
-    known = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
-    if not final and any(key not in known for key, _, _ in parsed):
+    episodes = _episodes_by_key(connection, run, {key for key, _, _ in parsed})
+    if not final and any(key not in episodes for key, _, _ in parsed):
         raise NotYet
+    uses: list[dict[str, Any]] = []
     advantages: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for position, (key, number, row) in enumerate(parsed):
-        episode = known.get(key)
+        episode = episodes.get(key)
         if episode is None:
             continue
-        connection.execute(
-            update(tables.rows)
-            .where(tables.rows.c.episode == episode, tables.rows.c.number == int(number))
-            .values(
-                trained_step=event.step,
-                position=position,
-                masked_in=row.masked_in,
-                advantage=row.advantage,
-                advantages=compressed(row.advantages) if row.advantages else None,
-            )
+        uses.append(
+            {
+                "row_episode": episode,
+                "row_number": int(number),
+                "trained_step": event.step,
+                "position": position,
+                "masked_in": row.masked_in,
+                "advantage": row.advantage,
+                "advantages": compressed(row.advantages) if row.advantages else None,
+            }
         )
         if row.advantage is not None:
             advantages[episode].append((row.advantage, row.masked_in))
         advantages.setdefault(episode, [])
-    table = tables.episodes
-    for episode, weighted in advantages.items():
-        weight = sum(count for _, count in weighted)
-        mean = sum(advantage * count for advantage, count in weighted) / weight if weight else None
+    if uses:
+        connection.execute(_UPDATE_ROW, uses)
         connection.execute(
-            update(table).where(table.c.id == episode).values(trained_step=event.step, advantage=mean)
+            _UPDATE_EPISODE,
+            [
+                {"episode": episode, "trained_step": event.step, "advantage": _weighted_mean(weighted)}
+                for episode, weighted in advantages.items()
+            ],
         )
+
+
+def _weighted_mean(values: Sequence[tuple[float, int]]) -> float | None:
+    """The mean of pairs of a value and its weight; None where nothing has weight."""
+    weight = sum(count for _, count in values)
+    return sum(value * count for value, count in values) / weight if weight else None
 
 
 def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bool) -> None:
@@ -463,7 +479,7 @@ def _leave_out(connection: Connection, run: str, event: GroupsLeftOut, final: bo
 def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[str, str]:
     """The episodes that have ended by their keys; of an episode that was played again, the last that is used."""
     table = tables.episodes
-    found: dict[str, str] = {}
+    episodes: dict[str, str] = {}
     ordered = sorted(keys)
     for begin in range(0, len(ordered), 500):
         rows = connection.execute(
@@ -476,5 +492,5 @@ def _episodes_by_key(connection: Connection, run: str, keys: set[str]) -> dict[s
             )
             .order_by(table.c.began)
         )
-        found |= {row.key: row.id for row in rows}
-    return found
+        episodes |= {row.key: row.id for row in rows}
+    return episodes

@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +16,7 @@ from sqlalchemy.sql import visitors
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
 from aworld_train.store.compression import decompressed
-from aworld_train.store.conditions import searched, where
+from aworld_train.store.conditions import contains_text, where
 from aworld_train.store.content import (
     EpisodeContent,
     StoredNode,
@@ -29,6 +29,7 @@ from aworld_train.store.database import Database, StorePlace, store_place
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50
 _HIDDEN = ("figures", "key", "run", "spans_sent")
+"""Columns of ``tables.episodes`` that are no figures of an episode's head."""
 SORTS: Mapping[str, Any] = {
     name: tables.episodes.c[name]
     for name in (
@@ -83,25 +84,10 @@ class EpisodeHead:
 
     def to_json(self) -> dict[str, Any]:
         """All fields as one flat object."""
-        own = {name: getattr(self, name) for name in _HEAD if name != "figures"}
-        return own | dict(self.figures)
+        return {name: getattr(self, name) for name in _HEAD_FIELDS} | dict(self.figures)
 
 
-_HEAD = (
-    "id",
-    "task",
-    "index",
-    "source",
-    "question",
-    "correct_answer",
-    "status",
-    "step",
-    "phase",
-    "attempt",
-    "began",
-    "ended",
-    "figures",
-)
+_HEAD_FIELDS = tuple(each.name for each in fields(EpisodeHead) if each.name != "figures")
 
 
 @dataclass(frozen=True)
@@ -237,8 +223,8 @@ class Store:
             tables.episodes.c.run == self.place.run, tables.episodes.c.id.in_(ids)
         )
         with self._database.begin() as connection:
-            found = {head.id: head for head in (_head(dict(r)) for r in connection.execute(query).mappings())}
-        return [found[each] for each in ids if each in found]
+            heads = {row["id"]: _head(dict(row)) for row in connection.execute(query).mappings()}
+        return [heads[each] for each in ids if each in heads]
 
     def episodes(
         self,
@@ -490,25 +476,27 @@ class Store:
         """
         columns = tables.episodes.c
         with self._database.begin() as connection:
-            own = self._joined(_head_query(figures=True)).where(columns.run == self.place.run)
+            query = self._joined(_head_query(columns.figures)).where(columns.run == self.place.run)
             # A whole id is found by its key; the beginning of one is looked for among all.
-            found = list(connection.execute(own.where(columns.id == name)).mappings())
-            if not found and name:
+            rows = list(connection.execute(query.where(columns.id == name)).mappings())
+            if not rows and name:
                 beginning = columns.id.startswith(name, autoescape=True)
-                found = list(connection.execute(own.where(beginning).limit(2)).mappings())
-            if len(found) != 1:
-                which = "Several episodes begin with" if found else "There is no episode"
+                rows = list(connection.execute(query.where(beginning).limit(2)).mappings())
+            if len(rows) != 1:
+                reason = "Several episodes begin with" if rows else "There is no episode"
                 raise UsageError(
-                    f"{which} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
+                    f"{reason} {name!r} in {self.place.folder.parent}. `runs episodes` lists them."
                 )
-            return self._whole(connection, [dict(found[0])], _Blobs(self._database, connection))[0]
+            return self._whole(connection, [dict(rows[0])], _Blobs(self._database, connection))[0]
 
     def whole_episodes(self, ids: Sequence[str]) -> Iterator[StoredEpisode]:
         """The episodes with these ids and everything, in their order; those that do not exist are left out.
 
         Some are read at a time, which takes a fraction of the time that they take one by one.
         """
-        own = self._joined(_head_query(figures=True)).where(tables.episodes.c.run == self.place.run)
+        own = self._joined(_head_query(tables.episodes.c.figures)).where(
+            tables.episodes.c.run == self.place.run
+        )
         for begin in range(0, len(ids), _EPISODES_AT_ONCE):
             part = ids[begin : begin + _EPISODES_AT_ONCE]
             with self._database.begin() as connection:
@@ -540,14 +528,14 @@ class Store:
             )
         )
         with self._database.begin() as connection:
-            found = connection.execute(query.where(columns.position == position)).first()
-            if found is None:
+            row = connection.execute(query.where(columns.position == position)).first()
+            if row is None:
                 count = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
                 raise UsageError(
                     f"Step {step} of {self.place.name} trained on {count} rows whose episodes are kept, and row "
                     f"{position} is none of them. The first row is 0."
                 )
-        return self.episode(found.episode), int(found.number)
+        return self.episode(row.episode), int(row.number)
 
     def _whole(
         self, connection: Connection, rows: Sequence[dict[str, Any]], blobs: "_Blobs"
@@ -577,11 +565,11 @@ class Store:
     def _joined(self, query: Select[Any], page: FromClause | None = None) -> Select[Any]:
         """A query over episodes and their tasks; with ``page`` only over those whose ids it has."""
         episode, task = tables.episodes.c, tables.tasks.c
-        own: FromClause = tables.episodes
+        episodes: FromClause = tables.episodes
         if page is not None:
-            own = page.join(tables.episodes, episode.id == page.c.id)
+            episodes = page.join(tables.episodes, episode.id == page.c.id)
         return query.select_from(
-            own.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
+            episodes.join(tables.tasks, and_(task.run == episode.run, task.id == episode.task))
         )
 
     def _matching(
@@ -601,7 +589,7 @@ class Store:
         if condition.strip():
             tests.append(where(condition))
         if search.strip():
-            tests.append(searched(search.strip()))
+            tests.append(contains_text(search.strip()))
         return tests
 
 
@@ -622,20 +610,21 @@ def _order(sort: str, descending: bool) -> tuple[Any, Any]:
     )
 
 
-def _head_query(*, figures: bool = False) -> Select[Any]:
+def _head_query(*columns: ColumnElement[Any]) -> Select[Any]:
+    """What ``_head`` reads, and more columns."""
     task = tables.tasks.c
-    own = [column for column in tables.episodes.c if figures or column.name not in _HIDDEN]
-    return select(*own, task.index, task.source, task.question, task.answer.label("correct_answer"))
+    head = [column for column in tables.episodes.c if column.name not in _HIDDEN]
+    return select(
+        *head, *columns, task.index, task.source, task.question, task.answer.label("correct_answer")
+    )
 
 
-def _head(row: Mapping[str, Any]) -> EpisodeHead:
-    values = dict(row)
-    own = {name: values.pop(name) for name in _HEAD if name != "figures"}
-    values.pop("key", None)
-    values.pop("run", None)
-    suspicions = values.pop("suspicions", None)
-    values["suspicions"] = suspicions.strip(",").split(",") if suspicions else []
-    return EpisodeHead(**own, figures=values)
+def _head(figures: dict[str, Any]) -> EpisodeHead:
+    """The head of an episode, from the columns of ``_head_query`` by name."""
+    values = {name: figures.pop(name) for name in _HEAD_FIELDS}
+    suspicions = figures["suspicions"]
+    figures["suspicions"] = suspicions.strip(",").split(",") if suspicions else []
+    return EpisodeHead(**values, figures=figures)
 
 
 class _Blobs:

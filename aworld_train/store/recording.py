@@ -1,4 +1,4 @@
-"""What a process reports to the store of its run: tasks, episodes, and what was trained on."""
+"""Reports to the store of a run, from each of its processes: tasks, episodes, and the rows that were trained on."""
 
 import hashlib
 import json
@@ -14,7 +14,6 @@ from aworld_train.store.events import (
     Blob,
     EpisodeBegun,
     EpisodeEnded,
-    Event,
     GroupsLeftOut,
     RowsTrained,
     TaskSeen,
@@ -23,7 +22,7 @@ from aworld_train.store.events import (
 from aworld_train.store.keep import Keep
 from aworld_train.store.redaction import Redactor
 
-_MAX_KNOWN = 100_000
+_MAX_REPORTED = 100_000
 _ID_LENGTH = 16
 
 
@@ -40,32 +39,32 @@ class StoreRecorder:
         self.keep = keep
         self.redactor = redactor
         self._writer = EventWriter(run_folder / STORE_FOLDER / EVENTS_FOLDER)
-        # Digests of what this process has written, in order; the oldest are written again one day.
-        self._known: dict[str, None] = {}
+        # Tasks and blobs that this process has written. To write one again is harmless.
+        self._reported: set[str] = set()
 
     def task(self, row: Mapping[str, Any]) -> str:
         """Report a task, a row of a dataset; returns its id."""
         info = row.get("extra_info") or {}
         messages = row.get("raw_prompt") if row.get("raw_prompt") is not None else row.get("prompt")
-        plain = self.redactor.tree(
-            _plain({k: v for k, v in row.items() if k in _ROW_KEYS} | {"prompt": messages})
+        stored_row = self.redactor.tree(
+            _plain({key: value for key, value in row.items() if key in _ROW_KEYS} | {"prompt": messages})
         )
-        text = json.dumps(plain, ensure_ascii=False, sort_keys=True)
+        text = json.dumps(stored_row, ensure_ascii=False, sort_keys=True)
         task = hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
         if self._is_new(f"task {task}"):
             question = "\n".join(
                 str(message.get("content") or "")
-                for message in plain["prompt"]
+                for message in stored_row["prompt"]
                 if message.get("role") == "user"
             )
-            self._add(
+            self._writer.add(
                 TaskSeen(
                     task,
                     int(info.get("index") or 0),
                     str(row.get("data_source") or ""),
                     str(info.get("scorer") or ""),
                     question,
-                    str((plain.get("reward_model") or {}).get("ground_truth") or ""),
+                    str((stored_row.get("reward_model") or {}).get("ground_truth") or ""),
                     text,
                 )
             )
@@ -73,26 +72,26 @@ class StoreRecorder:
 
     def begin(self, episode: str, task: str, *, step: int, phase: str, attempt: int, key: str) -> None:
         """Report that an episode begins."""
-        self._add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
+        self._writer.add(EpisodeBegun(episode, task, step, phase, attempt, key, time.time()))
 
     def blob(self, data: bytes) -> str:
         """Report bytes that several episodes have in common; returns their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if self._is_new(digest):
-            self._add(Blob(digest, data))
+            self._writer.add(Blob(digest, data))
         return digest
 
     def end(self, episode: str, figures: Mapping[str, Any], content: EpisodeContent | None) -> None:
         """Report that an episode is over; ``content`` is None for one that is not kept."""
-        self._add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
+        self._writer.add(EpisodeEnded(episode, time.time(), self.redactor.tree(dict(figures)), content))
 
     def trained(self, step: int, rows: Sequence[TrainedRow]) -> None:
         """Report the rows that a training step has used, in their order."""
-        self._add(RowsTrained(step, tuple(rows)))
+        self._writer.add(RowsTrained(step, tuple(rows)))
 
     def left_out(self, keys: Sequence[str], reason: str) -> None:
         """Report episodes, by the beginnings of their keys, that are not trained on."""
-        self._add(GroupsLeftOut(tuple(keys), reason))
+        self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
     def flush(self) -> bool:
         """Wait until everything is written; returns whether it is."""
@@ -102,15 +101,12 @@ class StoreRecorder:
         """Write what is left."""
         self._writer.close()
 
-    def _add(self, event: Event) -> None:
-        self._writer.add(event)
-
     def _is_new(self, name: str) -> bool:
-        if name in self._known:
+        if name in self._reported:
             return False
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        self._known[name] = None
+        if len(self._reported) >= _MAX_REPORTED:
+            self._reported.clear()
+        self._reported.add(name)
         return True
 
 

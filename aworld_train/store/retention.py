@@ -11,7 +11,7 @@ from aworld_train.store.conditions import where
 from aworld_train.store.content import decoded_content, decoded_shared, image_digests
 from aworld_train.store.database import Database
 
-_OF_CONTENT = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
+_CONTENT_TABLES = (tables.contents, tables.texts, tables.calls, tables.tool_calls)
 _CHUNK = 500
 _LIMIT_SHARE = 0.9
 """A database that has reached its limit is cut to this part of it, so that not every load has to cut it."""
@@ -19,7 +19,13 @@ _LIMIT_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed: the content of so many episodes, and so many blobs that nothing refers to any more."""
+    """What was removed.
+
+    Attributes:
+        episodes: Of how many episodes the content was removed.
+        blobs: How many blobs nothing referred to any more.
+        bytes: By how much the database is smaller.
+    """
 
     episodes: int
     blobs: int
@@ -48,20 +54,20 @@ def prune(database: Database, condition: str, *, superseded: bool = False) -> Pr
             .join(tables.tasks, and_(tables.tasks.c.run == columns.run, tables.tasks.c.id == columns.task))
             .where(*tests, where(condition))
         )
-        chosen = list(connection.execute(query).scalars())
-        for begin in range(0, len(chosen), _CHUNK):
-            _remove(connection, chosen[begin : begin + _CHUNK])
+        ids = list(connection.execute(query).scalars())
+        for begin in range(0, len(ids), _CHUNK):
+            _remove(connection, ids[begin : begin + _CHUNK])
         blobs = _remove_unused_blobs(connection) if database.is_sqlite else 0
     if database.is_sqlite:
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM"))
             connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
     with database.begin() as connection:
-        return Pruned(len(chosen), blobs, max(0, before - _size(connection, database)))
+        return Pruned(len(ids), blobs, max(0, before - _size(connection, database)))
 
 
 def limit_size(database: Database, max_bytes: float) -> int:
-    """Remove the content of the oldest episodes of an SQLite database that is larger; returns of how many."""
+    """Remove the content of the oldest episodes while a database is too large; returns of how many."""
     columns, removed = tables.episodes.c, 0
     with database.begin() as connection:
         if _size(connection, database) <= max_bytes:
@@ -83,7 +89,7 @@ def limit_size(database: Database, max_bytes: float) -> int:
 
 
 def _remove(connection: Connection, episodes: list[str]) -> None:
-    for table in _OF_CONTENT:
+    for table in _CONTENT_TABLES:
         connection.execute(delete(table).where(table.c.episode.in_(episodes)))
     connection.execute(
         update(tables.episodes).where(tables.episodes.c.id.in_(episodes)).values(has_content=False)

@@ -64,10 +64,11 @@ class SpanSender:
     ):
         self._url, self._name = traces_url(url)
         check_otlp()
-        own = headers_from_environment() if headers is None else headers
+        if headers is None:
+            headers = headers_from_environment()
         self._client = httpx.Client(
             timeout=_TIMEOUT,
-            headers={**own, "Content-Type": "application/x-protobuf"},
+            headers={**headers, "Content-Type": "application/x-protobuf"},
             trust_env=not is_near(self._url),
         )
         self._note, self._model = note, model
@@ -160,17 +161,15 @@ class SpanSender:
             self._mark(names, time.time())
         elif len(names) == 1:
             self._mark(names, _REFUSED)
-            if not self._has_refused:
-                self._has_refused = True
-                self._note(
-                    f"{self._name} refuses the spans of episode {names[0]}: {refusal}. Others are sent."
-                )
+            self._note_refusal(
+                f"{self._name} refuses the spans of episode {names[0]}: {refusal}. Others are sent."
+            )
         else:
             for name in names:
                 self._send([name], {name: traces[name]})
 
     def _refuse(self, name: str, reason: str) -> None:
-        """Give an episode up, and say so of the first."""
+        """Mark an episode as refused, and report the first."""
         self._mark([name], _REFUSED)
         self._note_refusal(
             f"The spans of episode {name} are not at the OTLP endpoint: {reason}. Others are sent."
@@ -210,7 +209,7 @@ class SpanSender:
             self._is_away = True
             self._note(f"{self._name} takes no spans ({error}); they are sent when it does.")
 
-    def _unsent(self, most: int) -> list[str]:
+    def _unsent(self, limit: int) -> list[str]:
         database, columns = self._database, tables.episodes.c
         assert database is not None
         query = (
@@ -220,7 +219,7 @@ class SpanSender:
                 columns.spans_sent.is_(None),
                 columns.status.in_(("ended", "lost")),
             )
-            .limit(most)
+            .limit(limit)
         )
         with database.begin() as connection:
             return list(connection.execute(query).scalars())
@@ -256,8 +255,8 @@ def traces_url(url: str) -> tuple[str, str]:
     path = parts.path.rstrip("/")
     if not path.endswith(_TRACES_PATH):
         path += _TRACES_PATH
-    shown = f"[{host}]" if ":" in host else host
-    return parts._replace(path=path).geturl(), f"The OTLP endpoint {shown}{f':{port}' if port else ''}"
+    address = f"[{host}]" if ":" in host else host
+    return parts._replace(path=path).geturl(), f"The OTLP endpoint {address}{f':{port}' if port else ''}"
 
 
 def headers_from_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Finds where a token that was trained on comes from: its model call, its episode and its task."""
+"""Finds the origin of a token that was trained on: its model call, its episode and its task."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,9 +52,8 @@ class TokenOrigin:
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain data."""
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "episode"}
-        plain: dict[str, Any] = to_builtins(own)
-        return plain | {"episode": self.episode.to_json()}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "episode"}
+        return {**to_builtins(values), "episode": self.episode.to_json()}
 
 
 def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrigin:
@@ -78,14 +77,14 @@ def trace_token(store: Store, step: int, position: int, token: int) -> TokenOrig
         raise UsageError(
             f"Row {position} of step {step} has {spans[-1].end} tokens, and {token} is none of them. The first is 0."
         )
-    stored = content.rows[number]
-    agent, place = content.agents[stored.agent], token - span.begin
+    row = content.rows[number]
+    agent, place = content.agents[row.agent], token - span.begin
     node = agent.nodes[span.node]
     call_number = agent.call_of(span.node)
     under_mask = span.own and episode.head.figures.get("treatment") == "trained"
     advantage = use.advantage
     if use.advantages:
-        advantage = use.advantages[token - stored.prompt_tokens] if token >= stored.prompt_tokens else None
+        advantage = use.advantages[token - row.prompt_tokens] if token >= row.prompt_tokens else None
     return TokenOrigin(
         step=step,
         position=position,

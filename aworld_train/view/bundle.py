@@ -15,7 +15,7 @@ _DECLARED = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) (\w+
 _LISTED = re.compile(r"\bexport\s*\{([^}]*)\};?\s*$")
 # One that begins a line; what is commented out exports nothing. A licence begins with /** and stays.
 _COMMENT = re.compile(r"^/\*(?!\*).*?\*/", re.MULTILINE | re.DOTALL)
-_LEFT = re.compile(r"^\s*(?:import|export)\b", re.MULTILINE)
+_UNREAD = re.compile(r"^\s*(?:import|export)\b", re.MULTILINE)
 
 
 def bundled(files: Mapping[str, str], entry: str) -> str:
@@ -58,9 +58,9 @@ def _add(
         return f"const {{{', '.join(f'{outer}: {inner}' for outer, inner in _pairs(match[2]))}}} = {module};"
 
     body = _LISTED.sub(collect, _DECLARED.sub("", _IMPORT.sub(bind, source)))
-    if left := _LEFT.search(body):
+    if unread := _UNREAD.search(body):
         raise ValueError(
-            f"{path} has an import or export that cannot be bundled: {body[left.start() :][:80]!r}"
+            f"{path} has an import or export that cannot be bundled: {body[unread.start() :][:80]!r}"
         )
     names[path] = f"module{len(names)}"
     returned = ", ".join(f"{outer}: {inner}" for outer, inner in exported.items())
@@ -72,7 +72,7 @@ def _add(
 def _pairs(listed: str) -> list[tuple[str, str]]:
     """``a, b as c`` as pairs of what stands before and after ``as``."""
     pairs = []
-    for part in filter(None, (each.strip() for each in listed.split(","))):
+    for part in filter(None, map(str.strip, listed.split(","))):
         before, _, after = part.partition(" as ")
         pairs.append((before.strip(), after.strip() or before.strip()))
     return pairs

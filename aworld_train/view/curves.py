@@ -1,4 +1,4 @@
-"""The course of a run over its steps: what its metrics have, and what its episodes add."""
+"""The curves of a run over its steps: the figures of its metrics, and those that its episodes add."""
 
 import math
 from collections import defaultdict
@@ -9,7 +9,7 @@ from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import RecordedRun
 
-SHOWN = (
+FIGURES = (
     "reward",
     "loss",
     "kl",
@@ -22,8 +22,8 @@ SHOWN = (
     "seconds",
     "tokens_per_second",
 )
-"""The figures of ``metrics.jsonl`` that a run's page shows without being asked."""
-_OF_EPISODES = ("reward", "turns", "response_tokens", "staleness")
+"""The figures of ``metrics.jsonl`` that a run's page shows at first."""
+_EPISODE_FIGURES = ("reward", "turns", "response_tokens", "staleness")
 MAX_POINTS = 2_000
 """The most points of a curve that are sent; of more, every n-th."""
 
@@ -37,13 +37,13 @@ def run_curves(run: RecordedRun, store: Store | None) -> dict[str, Any]:
         errors, mean and longest seconds by tool and step; ``names``: all figures that ``metrics.jsonl`` has.
     """
     by_step = store.step_figures() if store else []
-    series = {name: points for name in SHOWN if (points := run.series(name))}
-    for name in _OF_EPISODES:
+    series = {name: points for name in FIGURES if (points := run.series(name))}
+    for name in _EPISODE_FIGURES:
         if name not in series:
             points = [
-                (each["step"], float(each[name]))
-                for each in by_step
-                if each["phase"] == "train" and each[name] is not None
+                (row["step"], float(row[name]))
+                for row in by_step
+                if row["phase"] == "train" and row[name] is not None
             ]
             if points:
                 series[name] = points
@@ -77,15 +77,15 @@ def _validation(run: RecordedRun, by_step: Sequence[Mapping[str, Any]]) -> list[
     ]
     if not points:
         points = [
-            (each["step"], float(each["accuracy"]), int(each["measured"]))
-            for each in by_step
-            if each["phase"] == "val" and each["accuracy"] is not None
+            (row["step"], float(row["accuracy"]), int(row["measured"]))
+            for row in by_step
+            if row["phase"] == "val" and row["accuracy"] is not None
         ]
-    found = []
+    validations = []
     for step, accuracy, n in points:
         low, high = interval(accuracy, n) or (None, None)
-        found.append({"step": step, "accuracy": accuracy, "n": n, "low": low, "high": high})
-    return thinned(found)
+        validations.append({"step": step, "accuracy": accuracy, "n": n, "low": low, "high": high})
+    return thinned(validations)
 
 
 def _outcomes(run: RecordedRun, store: Store | None) -> dict[str, list[tuple[int, int]]]:
@@ -105,9 +105,9 @@ def _outcomes(run: RecordedRun, store: Store | None) -> dict[str, list[tuple[int
 
 
 def _tools(store: Store | None) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    points_by_tool: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in store.tool_latencies() if store else ():
-        steps = found[row["tool"]]
+        steps = points_by_tool[row["tool"]]
         if steps and steps[-1]["step"] == row["step"]:
             # A step's training and validation are one point: the curve is of the tool, not of the model.
             last, calls = steps[-1], steps[-1]["calls"] + row["calls"]
@@ -122,4 +122,4 @@ def _tools(store: Store | None) -> dict[str, list[dict[str, Any]]]:
             }
         else:
             steps.append({name: value for name, value in row.items() if name not in ("phase", "tool")})
-    return {tool: thinned(points) for tool, points in found.items()}
+    return {tool: thinned(points) for tool, points in points_by_tool.items()}

@@ -10,36 +10,37 @@ from aworld_train.view.plain import shortened
 
 MAX_CHARS = 200_000
 """The longest text that is sent whole."""
-_QUESTION_CHARS = 300
+MAX_QUESTION_CHARS = 300
+"""The longest question in a list; of longer ones the beginning is sent."""
 MAX_ATTEMPTS = 500
 """The most attempts at one task that are shown."""
 
 
-def episode_list(store: Store, wanted: EpisodeFilter) -> list[dict[str, Any]]:
+def episode_list(store: Store, filters: EpisodeFilter) -> list[dict[str, Any]]:
     """The heads of the episodes of a page.
 
     Raises:
         UsageError: The condition cannot be read, or there is no such order.
     """
     heads = store.episodes(
-        wanted.condition,
-        search=wanted.search,
-        superseded=wanted.superseded,
-        sort=wanted.sort,
-        descending=wanted.descending,
-        limit=wanted.limit,
-        offset=wanted.offset,
+        filters.condition,
+        search=filters.search,
+        superseded=filters.superseded,
+        sort=filters.sort,
+        descending=filters.descending,
+        limit=filters.limit,
+        offset=filters.offset,
     )
     return [head_json(head) for head in heads]
 
 
 def head_json(head: EpisodeHead) -> dict[str, Any]:
     """An episode's figures, with the beginnings of long texts."""
-    plain = head.to_json()
+    fields = head.to_json()
     for name in ("question", "correct_answer", "cause"):
-        if plain.get(name):
-            plain[name] = plain[name][:_QUESTION_CHARS]
-    return plain
+        if fields.get(name):
+            fields[name] = fields[name][:MAX_QUESTION_CHARS]
+    return fields
 
 
 def episode_json(episode: StoredEpisode, *, max_chars: int = MAX_CHARS) -> dict[str, Any]:
@@ -73,7 +74,7 @@ _OF_LINE = (
 )
 
 
-def tokens_json(episode: StoredEpisode, texts: "Mapping[int, str] | None" = None) -> dict[str, Any]:
+def tokens_json(episode: StoredEpisode, texts: Mapping[int, str] | None = None) -> dict[str, Any]:
     """The tokens of an episode: ids and log-probabilities by node, and how rows are made of them.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a list of episodes is narrowed to: the parameters of an address as a condition on episodes."""
+"""Turns the parameters of an address into a filter of episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,13 @@ PAGE_SIZE = 100
 _MAX_PAGE = 500
 _MAX_OFFSET = 10**9
 _EQUAL = ("phase", "outcome", "treatment", "status", "scorer", "tool", "suspicion", "task", "source")
-_BOUNDS = {"step_min": "step>=", "step_max": "step<=", "reward_min": "reward>=", "reward_max": "reward<="}
+_BOUNDS = {
+    "step": "step=",
+    "step_min": "step>=",
+    "step_max": "step<=",
+    "reward_min": "reward>=",
+    "reward_max": "reward<=",
+}
 
 
 @dataclass(frozen=True)
@@ -33,21 +39,20 @@ class EpisodeFilter:
     limit: int = PAGE_SIZE
 
 
-def episode_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
-    """The filter that an address names.
+def parse_filter(parameters: Mapping[str, str]) -> EpisodeFilter:
+    """The filter that the parameters of an address describe.
 
     Raises:
         UsageError: A bound is no number, or a value cannot be written into a condition.
     """
     tests = [f"{name}={quoted(value)}" for name in _EQUAL if (value := parameters.get(name))]
-    tests += [f"step={_number('step', value)}" for value in [parameters.get("step")] if value]
     tests += [
-        f"{test}{_number(name, value)}" for name, test in _BOUNDS.items() if (value := parameters.get(name))
+        f"{bound}{_number(name, value)}" for name, bound in _BOUNDS.items() if (value := parameters.get(name))
     ]
-    if (free := parameters.get("where", "")).strip():
+    if (condition := parameters.get("where", "")).strip():
         # Read alone first, so that a mistake is reported as it was typed and a parenthesis cannot end the others.
-        where(free)
-        tests.append(f"({free})")
+        where(condition)
+        tests.append(f"({condition})")
     sort = parameters.get("sort") or "began"
     if sort not in SORTS:
         raise UsageError(f"Episodes cannot be sorted by {sort!r}; by {', '.join(SORTS)}.")
@@ -84,9 +89,9 @@ def _number(name: str, value: str) -> float:
     return number
 
 
-def _count(name: str, value: str | None, default: int, most: int) -> int:
+def _count(name: str, value: str | None, default: int, max_count: int) -> int:
     if not value:
         return default
-    if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) > most:
-        raise UsageError(f"`{name}` is {value!r}; it must be a whole number from 0 to {most}.")
+    if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) > max_count:
+        raise UsageError(f"`{name}` is {value!r}; it must be a whole number from 0 to {max_count}.")
     return int(value)

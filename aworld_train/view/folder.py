@@ -1,4 +1,4 @@
-"""The folder of runs that is looked at: its runs by name, with their stores, read again only when they changed."""
+"""The folder of runs that the page shows: its runs by name, with their stores, read again only after a change."""
 
 import threading
 from collections import OrderedDict
@@ -33,8 +33,8 @@ class RunsFolder:
         self.path = path
         self._lock = threading.Lock()
         self._stores: OrderedDict[str, Store] = OrderedDict()
-        self._making: dict[tuple[str, str], threading.Lock] = {}
-        self._cached: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
+        self._query_locks: dict[tuple[str, str], threading.Lock] = {}
+        self._cache: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
 
     def names(self) -> list[str]:
         """The names of the runs."""
@@ -78,44 +78,45 @@ class RunsFolder:
         if store is None:
             return None
         with self._lock:
-            kept = self._stores.setdefault(key, store)
+            # Another thread may have opened it meanwhile.
+            store = self._stores.setdefault(key, store)
             if len(self._stores) > _MAX_STORES:
                 # A query that still uses it keeps its own connection.
                 self._stores.popitem(last=False)[1].close()
-        return kept
+        return store
 
     def version(self, name: str) -> str:
         """A text that changes whenever what is recorded of a run does."""
         run = self.path / name
         files = [run / each for each in (RECIPE, MANIFEST, METRICS, SUMMARY)]
-        parts = [_state(file) for file in files]
+        states = [_state(file) for file in files]
         place = store_place(run)
         if place is not None and is_elsewhere(place):
             store = self.store(self.run(name))
-            parts.append(str(store.newest()) if store else "")
+            states.append(str(store.newest()) if store else "")
         elif place is not None:
-            parts += [_state(place.file), _state(place.file.with_name(f"{place.file.name}-wal"))]
-        return " ".join(parts)
+            states += [_state(place.file), _state(place.file.with_name(f"{place.file.name}-wal"))]
+        return " ".join(states)
 
-    def cached(self, kind: str, name: str, make: Callable[[], _T]) -> _T:
-        """What ``make`` gives for a run, made again only after the run has changed, and once for all who wait."""
+    def cached(self, kind: str, name: str, query: Callable[[], _T]) -> _T:
+        """What ``query`` returns for a run; it is called again only after a change of the run, once for all callers."""
         key = (kind, name)
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+            query_lock = self._query_locks.setdefault(key, threading.Lock())
+        with query_lock:
             version = self.version(name)
             with self._lock:
-                found = self._cached.get(key)
-                if found is not None and found[0] == version:
-                    self._cached.move_to_end(key)
-                    value: _T = found[1]
+                cached = self._cache.get(key)
+                if cached is not None and cached[0] == version:
+                    self._cache.move_to_end(key)
+                    value: _T = cached[1]
                     return value
-            value = make()
+            value = query()
             with self._lock:
-                self._cached[key] = (version, value)
-                if len(self._cached) > _MAX_CACHED:
-                    oldest, _ = self._cached.popitem(last=False)
-                    self._making.pop(oldest, None)
+                self._cache[key] = (version, value)
+                if len(self._cache) > _MAX_CACHED:
+                    oldest, _ = self._cache.popitem(last=False)
+                    self._query_locks.pop(oldest, None)
         return value
 
     def close(self) -> None:

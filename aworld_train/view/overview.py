@@ -1,10 +1,11 @@
-"""Runs beside one another: what a list shows of each, and in what several differ."""
+"""Runs side by side: what a list shows of each, and in what several differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aworld_train.training.recorded_run import RecordedRun, recipe_differences
-from aworld_train.view.curves import SHOWN, interval, thinned
+from aworld_train.view.curves import FIGURES, interval, thinned
+from aworld_train.view.episodes import MAX_QUESTION_CHARS
 from aworld_train.view.folder import RunsFolder
 
 _SPARK_POINTS = 60
@@ -13,13 +14,14 @@ _MAX_TASKS = 200
 
 def run_list(folder: RunsFolder) -> list[dict[str, Any]]:
     """The runs, the one that began last first; of one that cannot be read the reason."""
-    found = []
+    rows = []
     for run in folder.runs():
         if isinstance(run, RecordedRun):
-            found.append(overview(run))
+            rows.append(overview(run))
         else:
-            found.append({"name": run[0], "status": "unreadable", "error": run[1], "started": ""})
-    return sorted(found, key=lambda each: each["started"], reverse=True)
+            name, error = run
+            rows.append({"name": name, "status": "unreadable", "error": error, "started": ""})
+    return sorted(rows, key=lambda row: row["started"], reverse=True)
 
 
 def overview(run: RecordedRun) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def facts(run: RecordedRun) -> dict[str, Any]:
 
 def comparison(runs: Sequence[RecordedRun]) -> dict[str, Any]:
     """Several runs: their results, curves, and the recipe's keys in which they differ."""
-    names = [*SHOWN, "val_accuracy"]
+    names = [*FIGURES, "val_accuracy"]
     return {
         "runs": [overview(run) for run in runs],
         "differences": recipe_differences(runs),
@@ -98,22 +100,22 @@ def common_tasks(folder: RunsFolder, runs: Sequence[RecordedRun]) -> list[dict[s
             return []
         by_run.append({task.id: task for task in store.tasks()})
     shared = set(by_run[0]).intersection(*by_run[1:]) if by_run else set()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for task in shared:
         heads = [tasks[task] for tasks in by_run]
         means = [head.mean_reward for head in heads if head.mean_reward is not None]
-        found.append(
+        rows.append(
             {
                 "id": task,
                 "index": heads[0].index,
                 "source": heads[0].source,
-                "question": heads[0].question[:300],
+                "question": heads[0].question[:MAX_QUESTION_CHARS],
                 "rewards": [head.mean_reward for head in heads],
                 "episodes": [head.episodes for head in heads],
                 "spread": max(means) - min(means) if means else 0.0,
             }
         )
-    return sorted(found, key=lambda each: (-each["spread"], each["index"], each["id"]))[:_MAX_TASKS]
+    return sorted(rows, key=lambda row: (-row["spread"], row["index"], row["id"]))[:_MAX_TASKS]
 
 
 def _accuracy(validation: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -28,12 +28,19 @@ MAX_TOKENS = 300_000
 
 @dataclass(frozen=True)
 class Report:
-    """What was written: the file, its size in bytes, and how many of how many episodes are in it."""
+    """A report that was written.
+
+    Attributes:
+        file: The file.
+        size: Its size in bytes.
+        episodes: How many episodes are in it.
+        total: How many episodes the run has.
+    """
 
     file: Path
     size: int
     episodes: int
-    of: int
+    total: int
 
 
 def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
@@ -50,29 +57,31 @@ def write_report(run: RecordedRun, file: Path, *, episodes: int) -> Report:
     store = find_run_store(run)
     try:
         outline = store.outline() if store else []
-        chosen = sampled(outline, episodes)
-        data = _data(run, store, chosen, len(outline))
+        sample = sample_episodes(outline, episodes)
+        data = _data(run, store, sample, len(outline))
     finally:
         if store:
             store.close()
     text = page(run.name, to_json(data), entry="report.js", styles=("vendor/uplot.css", "view.css"))
     write_text(file, text)
-    return Report(file, len(text.encode()), len(chosen), len(outline))
+    return Report(file, len(text.encode()), len(sample), len(outline))
 
 
-def sampled(outline: Sequence[tuple[str, str, int, str, float | None]], most: int) -> list[str]:
-    """Ids of at most ``most`` episodes, always the same: of each kind of outcome as many, spread over the steps.
+def sample_episodes(
+    outline: Sequence[tuple[str, str, int, str, float | None]], max_episodes: int
+) -> list[str]:
+    """Ids of at most ``max_episodes``, always the same: of each kind of outcome as many, spread over the steps.
 
     A kind is phase and outcome; answered episodes are right, wrong or not scored.
     """
     kinds: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    for name, phase, _, outcome, accuracy in outline:
-        kinds[phase, outcome, "" if accuracy is None else accuracy > 0.5].append(name)
+    for episode, phase, _, outcome, accuracy in outline:
+        kinds[phase, outcome, "" if accuracy is None else accuracy > 0.5].append(episode)
     ordered = [kinds[key] for key in sorted(kinds, key=str)]
     shares = [0] * len(ordered)
-    while sum(shares) < most and any(share < len(kind) for share, kind in zip(shares, ordered, strict=True)):
+    while sum(shares) < min(max_episodes, len(outline)):
         for number, kind in enumerate(ordered):
-            if shares[number] < len(kind) and sum(shares) < most:
+            if shares[number] < len(kind) and sum(shares) < max_episodes:
                 shares[number] += 1
     return [
         kind[i * len(kind) // share]
@@ -81,31 +90,31 @@ def sampled(outline: Sequence[tuple[str, str, int, str, float | None]], most: in
     ]
 
 
-def _data(run: RecordedRun, store: Store | None, chosen: Sequence[str], of: int) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
+def _data(run: RecordedRun, store: Store | None, sample: Sequence[str], total: int) -> dict[str, Any]:
+    episodes: list[dict[str, Any]] = []
     tokens: dict[str, Any] = {}
     images = PageImages()
-    left = MAX_TOKENS
-    for name in chosen if store else ():
+    token_budget = MAX_TOKENS
+    for name in sample if store else ():
         assert store is not None
         episode = store.episode(name)
-        found.append(episode_json(episode, max_chars=MAX_CHARS))
+        episodes.append(episode_json(episode, max_chars=MAX_CHARS))
         count = sum(node.token_count for agent in _agents(episode.content) for node in agent.nodes)
-        if count <= left:
-            left -= count
-            texts, why = token_texts(run, token_ids(episode))
-            tokens[episode.head.id] = tokens_json(episode, texts) | {"note": why}
+        if count <= token_budget:
+            token_budget -= count
+            texts, note = token_texts(run, token_ids(episode))
+            tokens[episode.head.id] = tokens_json(episode, texts) | {"note": note}
         images.add(store, episode.content)
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    created = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return {
-        "report": {"made": made, "version": __version__, "episodes": len(found), "of": of},
+        "report": {"made": created, "version": __version__, "episodes": len(episodes), "of": total},
         "run": {
             "run": overview(run),
             "facts": facts(run),
             "curves": run_curves(run, store),
             "has_store": store is not None,
         },
-        "episodes": found,
+        "episodes": episodes,
         "tokens": tokens,
         "images": images.addresses,
     }

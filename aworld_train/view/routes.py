@@ -1,6 +1,6 @@
 """The data behind the page: each address below ``/api/`` is one query, run in a thread, answered as JSON.
 
-What an address asks wrongly is answered with 400 and the sentence that the command line would print; a run, an episode
+A query that cannot be read is answered with 400 and the sentence that the command line would print; a run, an episode
 or an image that is not there with 404; a database that does not answer now with 503.
 """
 
@@ -21,7 +21,7 @@ from aworld_train.store.reading import SORTS, Store
 from aworld_train.training.recorded_run import RecordedRun
 from aworld_train.view import episodes, overview
 from aworld_train.view.curves import run_curves, thinned
-from aworld_train.view.filters import EpisodeFilter, episode_filter, quoted
+from aworld_train.view.filters import EpisodeFilter, parse_filter, quoted
 from aworld_train.view.folder import NoSuchRun, RunsFolder
 from aworld_train.view.plain import to_json
 from aworld_train.view.token_texts import token_texts
@@ -62,10 +62,10 @@ def runs(folder: RunsFolder, _: _Parameters) -> Any:
 
 
 def version(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """A text that changes when the runs do that are named; without a name, when any does."""
-    names = parameters.getall("run", []) or folder.names()
-    known = set(folder.names())
-    text = "\n".join(f"{name} {folder.version(name) if name in known else ''}" for name in names)
+    """A text that changes when one of the named runs does; without a name, when any run does."""
+    all_names = folder.names()
+    names = parameters.getall("run", []) or all_names
+    text = "\n".join(f"{name} {folder.version(name) if name in all_names else ''}" for name in names)
     return {"version": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]}
 
 
@@ -74,13 +74,13 @@ def one_run(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
     store = folder.store(run)
 
-    def make() -> dict[str, Any]:
+    def query() -> dict[str, Any]:
         return {"facts": overview.facts(run), "curves": run_curves(run, store)}
 
     # The status is looked at each time: a process that is killed changes no file.
     return {
         "run": overview.overview(run),
-        **folder.cached("run", run.name, make),
+        **folder.cached("run", run.name, query),
         "has_store": store is not None,
     }
 
@@ -103,21 +103,21 @@ def common(folder: RunsFolder, parameters: _Parameters) -> Any:
 def list_episodes(folder: RunsFolder, parameters: _Parameters) -> Any:
     """A page of a run's episodes."""
     run = _run(folder, parameters)
-    store, wanted = _store(folder, run), episode_filter(parameters)
-    if not wanted.search.strip():
-        return {"episodes": episodes.episode_list(store, wanted)}
-    found = _found(folder, run, store, wanted)
-    heads = store.heads(found[wanted.offset : wanted.offset + wanted.limit])
+    store, filters = _store(folder, run), parse_filter(parameters)
+    if not filters.search.strip():
+        return {"episodes": episodes.episode_list(store, filters)}
+    ids = _search(folder, run, store, filters)
+    heads = store.heads(ids[filters.offset : filters.offset + filters.limit])
     return {"episodes": [episodes.head_json(head) for head in heads]}
 
 
 def count(folder: RunsFolder, parameters: _Parameters) -> Any:
-    """The number of episodes that a filter leaves."""
+    """The number of episodes that pass a filter."""
     run = _run(folder, parameters)
-    store, wanted = _store(folder, run), episode_filter(parameters)
-    if not wanted.search.strip():
-        return {"count": store.count(wanted.condition, superseded=wanted.superseded)}
-    return {"count": len(_found(folder, run, store, wanted))}
+    store, filters = _store(folder, run), parse_filter(parameters)
+    if not filters.search.strip():
+        return {"count": store.count(filters.condition, superseded=filters.superseded)}
+    return {"count": len(_search(folder, run, store, filters))}
 
 
 def values(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -125,26 +125,33 @@ def values(folder: RunsFolder, parameters: _Parameters) -> Any:
     run = _run(folder, parameters)
     store = _store(folder, run)
 
-    def make() -> dict[str, Any]:
-        found: dict[str, Any] = {name: store.values(name) for name in _VALUES}
-        return found | {"suspicion": store.suspicions(), "steps": store.steps(), "sorts": list(SORTS)}
+    def query() -> dict[str, Any]:
+        return {
+            **{name: store.values(name) for name in _VALUES},
+            "suspicion": store.suspicions(),
+            "steps": store.steps(),
+            "sorts": list(SORTS),
+        }
 
-    return folder.cached("values", run.name, make)
+    return folder.cached("values", run.name, query)
 
 
 def tasks(folder: RunsFolder, parameters: _Parameters) -> Any:
     """A page of a run's tasks."""
-    wanted = episode_filter(parameters)
-    found = _store(folder, _run(folder, parameters)).tasks(limit=wanted.limit, offset=wanted.offset)
-    return {"tasks": [vars(task) | {"question": task.question[:300]} for task in found]}
+    filters = parse_filter(parameters)
+    heads = _store(folder, _run(folder, parameters)).tasks(limit=filters.limit, offset=filters.offset)
+    max_chars = episodes.MAX_QUESTION_CHARS
+    return {"tasks": [vars(head) | {"question": head.question[:max_chars]} for head in heads]}
 
 
 def task(folder: RunsFolder, parameters: _Parameters) -> Any:
     """A task's attempts across steps."""
     name = parameters.get("task", "")
-    wanted = EpisodeFilter(f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS)
-    found = episodes.episode_list(_store(folder, _run(folder, parameters)), wanted)
-    return {"task": name, "episodes": found}
+    filters = EpisodeFilter(
+        f"task={quoted(name)}", sort="step", descending=False, limit=episodes.MAX_ATTEMPTS
+    )
+    attempts = episodes.episode_list(_store(folder, _run(folder, parameters)), filters)
+    return {"task": name, "episodes": attempts}
 
 
 def one_episode(folder: RunsFolder, parameters: _Parameters) -> Any:
@@ -157,8 +164,8 @@ def tokens(folder: RunsFolder, parameters: _Parameters) -> Any:
     """The tokens of an episode."""
     run = _run(folder, parameters)
     episode = _store(folder, run).episode(_episode_id(folder, run, parameters))
-    texts, why = token_texts(run, episodes.token_ids(episode))
-    return episodes.tokens_json(episode, texts) | {"note": why}
+    texts, note = token_texts(run, episodes.token_ids(episode))
+    return episodes.tokens_json(episode, texts) | {"note": note}
 
 
 QUERIES: Mapping[str, _Query] = {
@@ -259,21 +266,24 @@ def _episode_id(folder: RunsFolder, run: RecordedRun, parameters: _Parameters) -
     """The id of the episode that an address names.
 
     Raises:
-        NotFound: There is none, or there are several whose ids begin so.
+        NotFound: There is no episode with exactly this id.
     """
-    name = parameters.get("episode", "")
-    if not name or _store(folder, run).count(f"id={quoted(name)}", superseded=True) != 1:
-        raise NotFound(f"There is no episode {name!r} in {run.name}.")
-    return name
+    episode = parameters.get("episode", "")
+    if not episode or not _store(folder, run).count(f"id={quoted(episode)}", superseded=True):
+        raise NotFound(f"There is no episode {episode!r} in {run.name}.")
+    return episode
 
 
-def _found(folder: RunsFolder, run: RecordedRun, store: Store, wanted: EpisodeFilter) -> list[str]:
+def _search(folder: RunsFolder, run: RecordedRun, store: Store, filters: EpisodeFilter) -> list[str]:
     """The ids of all episodes that a search finds: it reads all texts, so a list, its count and its pages share it."""
-    of = replace(wanted, offset=0, limit=0)
     return folder.cached(
-        f"search {of}",
+        f"search {replace(filters, offset=0, limit=0)}",
         run.name,
         lambda: store.ids(
-            of.condition, search=of.search, superseded=of.superseded, sort=of.sort, descending=of.descending
+            filters.condition,
+            search=filters.search,
+            superseded=filters.superseded,
+            sort=filters.sort,
+            descending=filters.descending,
         ),
     )

@@ -88,8 +88,8 @@ class PageServer:
         """The page; the token is exchanged for the cookie first."""
         if "token" not in request.query:
             return _file("index.html", self._files["index.html"])
-        rest = request.rel_url.without_query_params("token")
-        response = web.Response(status=303, headers={"Location": f"/?{rest.query_string}".rstrip("?")})
+        query = request.rel_url.without_query_params("token").query_string
+        response = web.Response(status=303, headers={"Location": f"/?{query}".rstrip("?")})
         cookie = self.session.redeem(request.query["token"])
         if cookie is not None:
             response.set_cookie(self._cookie_name, cookie, path="/", httponly=True, samesite="Strict")
@@ -132,18 +132,18 @@ class PageServer:
 def static_files() -> dict[str, bytes]:
     """The files of the page by their paths, such as ``main.js`` and ``vendor/preact.js``."""
     folder = resources.files("aworld_train.view") / "static"
-    found = {}
+    files = {}
     for entry in folder.iterdir():
         if entry.is_file():
-            found[entry.name] = entry.read_bytes()
+            files[entry.name] = entry.read_bytes()
         elif entry.name == "vendor":
-            found |= {f"vendor/{each.name}": each.read_bytes() for each in entry.iterdir() if each.is_file()}
-    return found
+            files |= {f"vendor/{each.name}": each.read_bytes() for each in entry.iterdir() if each.is_file()}
+    return files
 
 
 def _file(name: str, data: bytes) -> web.Response:
-    kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0] or "text/plain"
-    return web.Response(body=data, content_type=kind, charset="utf-8")
+    media_type = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0] or "text/plain"
+    return web.Response(body=data, content_type=media_type, charset="utf-8")
 
 
 async def _listen(runner: web.AppRunner, port: int | None) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -22,13 +21,12 @@ from aworld_train.errors import UsageError
 from aworld_train.serving.env_gateway.desktop import MAX_WRONG_TRIES
 from aworld_train.serving.manifest import Manifest, ServerEntry
 from aworld_train.serving.worker.launcher import CommandPaths, Spawner
+from tests.browser import open_browser
 from tests.environments import call, eventually, need_docker, session
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-REQUIRED = "AWORLD_TRAIN_TESTS_NEED_BROWSER"
-"""Set where the absence of a browser is a failure."""
 ARTEFACTS = "AWORLD_TRAIN_TEST_ARTEFACTS"
 """Folder in which screenshots are kept."""
 # The first that needs the image makes it.
@@ -38,8 +36,6 @@ NAME = "vnc-test"
 BLUE = (0x34, 0x65, 0xA4)
 YELLOW = (0xF5, 0xB7, 0x00)
 RED = (0xE0, 0x40, 0x40)
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-_FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 # bsetroot comes with the window manager, wish with x11vnc.
 _PAINT = "bsetroot -solid '#3465a4'; "
 _OPEN_WINDOW = """
@@ -71,21 +67,8 @@ def shown() -> Iterator[EnvConnection]:
 @asynccontextmanager
 async def open_page() -> AsyncIterator["Page"]:
     """A page of a real browser."""
-    missing = None
-    if (program := shutil.which("chromium")) is None:
-        missing = "there is no chromium"
-    try:
-        from playwright.async_api import async_playwright
-    except ImportError:
-        missing = "playwright is not installed"
-    if missing is not None and os.environ.get(REQUIRED):
-        pytest.fail(f"{missing}, and {REQUIRED} is set")
-    if missing is not None:
-        pytest.skip(missing)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=_FLAGS)
-        yield await browser.new_page(viewport={"width": 1360, "height": 860})
-        await browser.close()
+    async with open_browser() as browser:
+        yield await browser.new_page()
 
 
 async def log_in(page: "Page", shown: EnvConnection, password: str | None) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,14 +15,13 @@ from aworld_train.training.recorded_run import open_run
 from aworld_train.view.report import write_report
 from aworld_train.view.server import PageServer
 from tests.branching import add_episode, branching_content
+from tests.browser import open_browser
 from tests.stored_runs import make_stored_run
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
+    from playwright.async_api import Page
 
-REQUIRED = "AWORLD_TRAIN_TESTS_NEED_BROWSER"
-"""Set where the absence of a browser is a failure."""
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+SIZE = (1280, 800)
 HOSTILE = (
     "<script>document.title='taken'; alert(1)</script><img src=x onerror=alert(2)>"
     "<img src='http://192.0.2.1/pixel'></textarea></pre></script><svg onload=alert(3)> "
@@ -71,32 +68,10 @@ class Watched:
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator["BrowserContext"]:
-    """A real browser."""
-    missing = None
-    if (program := shutil.which("chromium")) is None:
-        missing = "there is no chromium"
-    try:
-        from playwright.async_api import async_playwright
-    except ImportError:
-        missing = "playwright is not installed"
-    if missing:
-        if os.environ.get(REQUIRED):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=program, args=_FLAGS)
-        try:
-            yield await started.new_context(viewport={"width": 1280, "height": 800})
-        finally:
-            await started.close()
-
-
-@asynccontextmanager
 async def opened(runs: Path, query: str = "") -> AsyncIterator[Watched]:
     """The page of a folder of runs; at its end nothing has gone wrong in it."""
-    async with PageServer(runs).running(0) as address, browser() as context:
-        watched = Watched(await context.new_page(), address.partition("?")[0])
+    async with PageServer(runs).running(0) as address, open_browser(SIZE) as browser:
+        watched = Watched(await browser.new_page(), address.partition("?")[0])
         await watched.page.goto(address)
         assert watched.page.url == watched.base
         if query:
@@ -122,6 +97,7 @@ async def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         with (folder / "metrics.jsonl").open("a") as metrics:
             metrics.write(json.dumps({"step": 3, "reward": 0.875}) + "\n")
         await shown.page.locator("[aria-label*='last 0.875 at step 3']").wait_for(timeout=30_000)
+        assert await shown.page.locator("[aria-label*='last 0.45 at step 2']").count() == 0
 
 
 async def test_a_run_that_appears_is_listed(tmp_path: Path) -> None:
@@ -129,6 +105,7 @@ async def test_a_run_that_appears_is_listed(tmp_path: Path) -> None:
         assert "no runs" in await shown.text("main p")
         await in_thread(make_stored_run, tmp_path, "new", steps=1)
         await shown.page.locator("text=new").wait_for(timeout=30_000)
+        assert await shown.page.locator("main p:has-text('no runs')").count() == 0
 
 
 async def test_episodes_are_filtered_searched_sorted_and_read_with_the_keyboard(tmp_path: Path) -> None:
@@ -302,11 +279,12 @@ async def test_the_policy_stops_a_script_that_would_get_into_the_page(tmp_path: 
 
 
 async def test_without_the_cookie_the_page_says_what_to_do(tmp_path: Path) -> None:
-    make_stored_run(tmp_path, "one", steps=1)
-    async with PageServer(tmp_path).running(0) as address, browser() as context:
-        page = await context.new_page()
+    make_stored_run(tmp_path, "secret", steps=1)
+    async with PageServer(tmp_path).running(0) as address, open_browser(SIZE) as browser:
+        page = await browser.new_page()
         await page.goto(address.partition("?")[0])
-        await page.locator("[role=alert]:has-text('Open the address')").wait_for()
+        assert "Open the address" in await page.locator("[role=alert]").inner_text()
+        assert "secret" not in await page.locator("body").inner_text()
 
 
 async def test_a_report_opens_from_a_file_filters_and_asks_for_nothing(tmp_path: Path) -> None:
@@ -315,8 +293,8 @@ async def test_a_report_opens_from_a_file_filters_and_asks_for_nothing(tmp_path:
     await in_thread(add_episode, folder, content, step=1, index=50, episode="b" * 16)
     file = tmp_path / "one.html"
     await in_thread(write_report, open_run("one", tmp_path), file, episodes=100)
-    async with browser() as context:
-        shown = Watched(await context.new_page(), file.as_uri())
+    async with open_browser(SIZE) as browser:
+        shown = Watched(await browser.new_page(), file.as_uri())
         page = shown.page
         await shown.open("")
         assert await shown.text("h1") == "one"

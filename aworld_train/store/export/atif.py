@@ -1,11 +1,11 @@
 """Harbor's Agent Trajectory Interchange Format (its RFC 0001): one trajectory a line, with token ids and logprobs.
 
-A trajectory is one conversation of one agent; those of an episode have its id as ``session_id``. What an earlier
-trajectory of the episode has already told is marked as copied context, so that nobody trains on it twice.
+A trajectory is one conversation of one agent; those of an episode have its id as ``session_id``. Steps that an earlier
+trajectory of the episode has too are marked as copied context, so that nobody trains on them twice.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,11 +33,11 @@ class AtifWriter(JsonLinesWriter):
     def lines(self, episode: StoredEpisode) -> Iterator[Mapping[str, Any]]:
         assert episode.content is not None
         for agent in episode.content.agents:
-            told: set[int] = set()
+            exported_nodes: set[int] = set()
             for number, end in enumerate(conversation_ends(agent)):
                 path = agent.path(end)
-                steps = _Steps(agent, told, self.run.read_blob).of(path)
-                told.update(path)
+                steps = _StepBuilder(agent, exported_nodes, self.run.read_blob).build(path)
+                exported_nodes.update(path)
                 yield self._trajectory(episode, agent, number, end, steps)
 
     def _trajectory(
@@ -46,11 +46,11 @@ class AtifWriter(JsonLinesWriter):
         head = episode.head
         call = agent.call_of(end)
         tools = episode.tools.get(agent.calls[call].tools) if call is not None else None
-        own: dict[str, Any] = {"name": agent.name, "version": self.run.version or "unknown"}
+        agent_fields: dict[str, Any] = {"name": agent.name, "version": self.run.version or "unknown"}
         if self.run.model:
-            own["model_name"] = self.run.model
+            agent_fields["model_name"] = self.run.model
         if tools:
-            own["tool_definitions"] = tools
+            agent_fields["tool_definitions"] = tools
         metrics = [step["metrics"] for step in steps if "metrics" in step]
         extra = {
             "run": self.run.name,
@@ -71,7 +71,7 @@ class AtifWriter(JsonLinesWriter):
             "schema_version": VERSION,
             "session_id": head.id,
             "trajectory_id": f"{head.id}/{agent.name}/{number}",
-            "agent": own,
+            "agent": agent_fields,
             "steps": [{"step_id": place, **step} for place, step in enumerate(steps, 1)],
             "final_metrics": {
                 "total_prompt_tokens": sum(each["prompt_tokens"] for each in metrics),
@@ -82,22 +82,29 @@ class AtifWriter(JsonLinesWriter):
         }
 
 
-class _Steps:
-    """Makes the steps of one conversation."""
+class _StepBuilder:
+    """Builds the steps of one conversation.
 
-    def __init__(self, agent: StoredAgent, told: set[int], read_blob: ReadBlob):
-        self._agent, self._told, self._read_blob = agent, told, read_blob
+    Args:
+        agent: The agent whose conversation it is.
+        exported_nodes: The nodes that an earlier trajectory of the episode has.
+        read_blob: Reads images.
+    """
+
+    def __init__(self, agent: StoredAgent, exported_nodes: Set[int], read_blob: ReadBlob):
+        self._agent, self._exported_nodes, self._read_blob = agent, exported_nodes, read_blob
         self._calls = {call.node: call for call in agent.calls}
         self._steps: list[dict[str, Any]] = []
 
-    def of(self, path: Sequence[int]) -> list[dict[str, Any]]:
+    def build(self, path: Sequence[int]) -> list[dict[str, Any]]:
+        """The steps of the conversation along a path."""
         for place, number in enumerate(path):
             begin = len(self._steps)
             for message in self._agent.nodes[number].messages:
                 self._add(message)
             if self._agent.nodes[number].sampled:
                 self._add_call(path[:place], number)
-            if number in self._told:
+            if number in self._exported_nodes:
                 for step in self._steps[begin:]:
                     step["is_copied_context"] = True
         return self._steps
@@ -122,7 +129,7 @@ class _Steps:
                     }
                     for number, call in enumerate(message.tool_calls)
                 ]
-            # What the program wrote in the assistant's name; a call of the model says otherwise below.
+            # A program may write in the assistant's name; `_add_call` removes this from what the model wrote.
             step["is_copied_context"] = True
         self._steps.append(step)
 
@@ -179,7 +186,7 @@ _SOURCES = {"system": "system", "developer": "system", "user": "user", "assistan
 
 
 def _arguments(arguments: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
-    """Arguments as the object that the format wants; a text that is none goes beside it."""
+    """Arguments as the object that the format requires; a text that is no object goes beside an empty one."""
     if arguments is not None:
         return {"arguments": arguments}
     try:

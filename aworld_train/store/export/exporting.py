@@ -84,7 +84,7 @@ def export(
                     exported += bool(written)
                 progress(number, len(episodes))
             if not entries:
-                raise ExportError(_nothing(store, len(episodes), condition))
+                raise ExportError(_empty_message(store, len(episodes), condition))
             writer.finish()
         except BaseException:
             # What is left to write when a file is closed may not fit on a full disk either.
@@ -97,8 +97,8 @@ def export(
 def _writer(form: ExportFormat, file: Path, run: ExportedRun) -> ExportWriter:
     module, name = _WRITERS[form]
     writer: Any = getattr(import_module(f"{__package__}.{module}"), name)
-    made: ExportWriter = writer(file, run)
-    return made
+    instance: ExportWriter = writer(file, run)
+    return instance
 
 
 def _check_file(file: Path, form: ExportFormat, force: bool) -> None:
@@ -135,11 +135,12 @@ def _replacing(file: Path, force: bool) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _nothing(store: Store, count: int, condition: str) -> str:
-    which = f" that meets {condition!r}" if condition.strip() else ""
-    if count:
-        return (
-            f"There is nothing to export: of the {count} episodes of {store.place.name}"
-            f"{which.replace('meets', 'meet')}, the texts of none are kept."
-        )
-    return f"There is nothing to export: {store.place.name} has no episode{which}."
+def _empty_message(store: Store, count: int, condition: str) -> str:
+    name = store.place.name
+    if not count:
+        clause = f" that meets {condition!r}" if condition.strip() else ""
+        return f"There is nothing to export: {name} has no episode{clause}."
+    clause = f" that meet {condition!r}" if condition.strip() else ""
+    return (
+        f"There is nothing to export: of the {count} episodes of {name}{clause}, the texts of none are kept."
+    )

@@ -36,7 +36,7 @@ _JSON_TYPES = ("string", "integer", "number", "boolean", "array", "object", "nul
 
 
 class InspectWriter:
-    """Writes the samples as they come, and what counts them at the end.
+    """Writes each sample as it comes, and summaries and counts at the end.
 
     Args:
         file: The file to write.
@@ -47,7 +47,7 @@ class InspectWriter:
         self._run = run
         self._model = run.model or "model"
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
-        # An archive takes one member at a time, so what is said of all samples waits beside it.
+        # An archive takes one member at a time, so the summaries of all samples wait beside it.
         self._summaries = tempfile.TemporaryFile("w+", encoding="utf-8", dir=file.parent)  # noqa: SIM115
         self._epochs: dict[str, set[int]] = defaultdict(set)
         self._scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -184,7 +184,7 @@ def sample_of(episode: StoredEpisode, epoch: int, model: str, read_blob: ReadBlo
     """An episode as a sample, with the fields of ``EvalSample``."""
     content, head, figures = episode.content, episode.head, episode.head.figures
     assert content is not None
-    events = _Events(episode, model, read_blob)
+    events = _SampleEvents(episode, model, read_blob)
     usage = {
         "input_tokens": sum(call.prompt_tokens for agent in content.agents for call in agent.calls),
         "output_tokens": sum(
@@ -255,17 +255,13 @@ def _scores(episode: StoredEpisode) -> dict[str, Any]:
     }
 
 
-class _Events:
+class _SampleEvents:
     """The events of a sample. Messages are in ``pool`` once, and model calls name ranges of it."""
 
     def __init__(self, episode: StoredEpisode, model: str, read_blob: ReadBlob):
         assert episode.content is not None
-        self._episode, self._content, self._model, self._read_blob = (
-            episode,
-            episode.content,
-            model,
-            read_blob,
-        )
+        self._episode, self._content = episode, episode.content
+        self._model, self._read_blob = model, read_blob
         self.pool: list[dict[str, Any]] = []
         # Where the messages of a node are in the pool, by agent and node.
         self._places = {
@@ -308,10 +304,10 @@ class _Events:
 
     def last_conversation(self) -> list[dict[str, Any]]:
         """The messages of the conversation with the last call."""
-        found = self._last_call()
-        if found is None:
+        last = self._last_call()
+        if last is None:
             return []
-        index, agent, call = found
+        index, agent, call = last
         return [
             message
             for node in agent.path(call.node)
@@ -320,8 +316,8 @@ class _Events:
 
     def last_output(self) -> dict[str, Any]:
         """What the last call gave."""
-        found = self._last_call()
-        return self._output(*found) if found else {"model": self._model, "choices": [], "completion": ""}
+        last = self._last_call()
+        return self._output(*last) if last else {"model": self._model, "choices": [], "completion": ""}
 
     def _last_call(self) -> tuple[int, StoredAgent, ModelCall] | None:
         calls = [
@@ -491,7 +487,7 @@ def _parameter(schema: Any) -> dict[str, Any]:
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     """What the list of samples shows of one."""
-    shown = (
+    copied = (
         "id",
         "epoch",
         "target",
@@ -505,7 +501,7 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
         "total_time",
         "turn_count",
     )
-    summary = {name: sample[name] for name in shown if name in sample}
+    summary = {name: sample[name] for name in copied if name in sample}
     summary |= {
         "input": sample["input"][:_MAX_SUMMARY_CHARS],
         "completed": True,

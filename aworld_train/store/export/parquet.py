@@ -107,7 +107,7 @@ def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
     content = episode.content
     assert content is not None
     head, figures = episode.head, episode.head.figures
-    of_episode = {
+    episode_columns = {
         "run": run,
         "episode": head.id,
         "step": head.step,
@@ -122,7 +122,7 @@ def call_rows(episode: StoredEpisode, run: str) -> Iterator[dict[str, Any]]:
         uses = _uses_of_nodes(content, index, episode.rows)
         for number in range(len(agent.calls)):
             yield {
-                **of_episode,
+                **episode_columns,
                 **_call_row(agent, number, episode.tools),
                 **uses.get(agent.calls[number].node, {}),
             }
@@ -161,16 +161,16 @@ def _call_row(agent: StoredAgent, number: int, tools: Mapping[str, Any]) -> dict
 
 def _uses_of_nodes(content: EpisodeContent, agent: int, uses: Sequence[RowUse]) -> dict[int, dict[str, Any]]:
     """How training used the tokens of an agent's sampled nodes, by node."""
-    found: dict[int, dict[str, Any]] = {}
+    columns_by_node: dict[int, dict[str, Any]] = {}
     for number, (row, use) in enumerate(zip(content.rows, uses, strict=False)):
         if row.agent != agent:
             continue
         for span in content.spans(number):
             if span.own:
-                found[span.node] = {"row": number} | _use(
+                columns_by_node[span.node] = {"row": number} | _use(
                     use, span.begin - row.prompt_tokens, span.end - span.begin
                 )
-    return found
+    return columns_by_node
 
 
 def _use(use: RowUse, begin: int, count: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from aworld_train.store.reading import StoredEpisode
 PROVIDER = "aworld-train"
 _MAX_TEXT_CHARS = 32_000
 _FINISH_REASONS = {"tool_calls": "tool_call"}
+_INSTRUCTION_ROLES = ("system", "developer")
 AttributeValue = str | bool | int | float | Sequence[str]
 
 
@@ -175,10 +176,10 @@ class _Trace:
 
     def _chat(self, parent: bytes, index: int, agent: StoredAgent, number: int, call: ModelCall) -> Span:
         node = agent.nodes[call.node]
-        added, written = new_messages(agent, call.node), messages_of(agent, [call.node])
+        new_inputs, outputs = new_messages(agent, call.node), messages_of(agent, [call.node])
         finish_reason = _FINISH_REASONS.get(call.finish_reason, call.finish_reason)
-        instructions = [message for message in added if message.role in ("system", "developer")]
-        others = [message for message in added if message not in instructions]
+        instructions = [message for message in new_inputs if message.role in _INSTRUCTION_ROLES]
+        inputs = [message for message in new_inputs if message.role not in _INSTRUCTION_ROLES]
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDER,
@@ -196,9 +197,9 @@ class _Trace:
             "gen_ai.system_instructions": json_text([_text_part(each.content) for each in instructions])
             if instructions
             else None,
-            "gen_ai.input.messages": _messages(others),
-            "gen_ai.output.messages": _messages(written, finish_reason),
-            # The tools are those of the conversation's first call, unless it says others.
+            "gen_ai.input.messages": _messages(inputs),
+            "gen_ai.output.messages": _messages(outputs, finish_reason),
+            # Only the first of several calls in succession with the same tools has them.
             "gen_ai.tool.definitions": self._tools(agent, number),
             "openinference.span.kind": "LLM",
             "session.id": self._head.id,
@@ -206,8 +207,8 @@ class _Trace:
             "llm.token_count.prompt": call.prompt_tokens,
             "llm.token_count.completion": node.token_count,
             "llm.token_count.total": call.prompt_tokens + node.token_count,
-            **_openinference("llm.input_messages", added),
-            **_openinference("llm.output_messages", written),
+            **_openinference("llm.input_messages", new_inputs),
+            **_openinference("llm.output_messages", outputs),
             "aworld.call": number,
             "aworld.malformed": call.malformed,
             "aworld.delivered": node.received,
@@ -273,10 +274,9 @@ class _Trace:
     ) -> Span:
         span_id = hashlib.sha256(f"{self._head.id} {place}".encode()).digest()[:8]
         begin = int(began * 1e9)
-        known = {key: value for key, value in attributes.items() if value is not None}
-        return Span(
-            name, kind, self._trace, span_id, parent, begin, max(begin, int(ended * 1e9)), known, error
-        )
+        end = max(begin, int(ended * 1e9))
+        present = {key: value for key, value in attributes.items() if value is not None}
+        return Span(name, kind, self._trace, span_id, parent, begin, end, present, error)
 
 
 def _messages(messages: Sequence[StoredMessage], finish_reason: str | None = None) -> str:
@@ -330,11 +330,11 @@ def _openinference(prefix: str, messages: Sequence[StoredMessage]) -> dict[str, 
         if message.name:
             flat[f"{place}.name"] = message.name
         for index, call in enumerate(message.tool_calls):
-            of_call = f"{place}.tool_calls.{index}.tool_call"
-            flat[f"{of_call}.function.name"] = call.name
-            flat[f"{of_call}.function.arguments"] = _cut(call.arguments)
+            key = f"{place}.tool_calls.{index}.tool_call"
+            flat[f"{key}.function.name"] = call.name
+            flat[f"{key}.function.arguments"] = _cut(call.arguments)
             if call.call_id:
-                flat[f"{of_call}.id"] = call.call_id
+                flat[f"{key}.id"] = call.call_id
     return flat
 
 
@@ -350,5 +350,7 @@ def _value(text: str) -> Any:
         return _cut(text)
 
 
-def _cut(text: str, most: int = _MAX_TEXT_CHARS) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
+def _cut(text: str, max_chars: int = _MAX_TEXT_CHARS) -> str:
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}… ({len(text) - max_chars:,} more characters)"

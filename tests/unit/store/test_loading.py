@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from aworld_train.store import tables
 from aworld_train.store.database import Database, StorePlace, store_place
 from aworld_train.store.event_files import FLUSH_SECONDS, event_files
-from aworld_train.store.events import EpisodeEnded, TrainedRow
+from aworld_train.store.events import TrainedRow
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
 from aworld_train.store.reading import Store
@@ -288,7 +288,7 @@ def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
 
 def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StorePlace) -> None:
     writer = recorder(place)
-    writer._add(EpisodeEnded("nobody", 0.0, {"outcome": "answered"}))
+    writer.end("nobody", {"outcome": "answered"}, None)
     record(writer, 0)
     writer.close()
     database = Database(place)

@@ -11,7 +11,7 @@ import pytest
 from aworld_train.training.recorded_run import open_run
 from aworld_train.view.bundle import bundled
 from aworld_train.view.page_file import page
-from aworld_train.view.report import sampled, write_report
+from aworld_train.view.report import sample_episodes, write_report
 from aworld_train.view.routes import image_type
 from tests.run_folders import make_run
 from tests.stored_runs import make_stored_run
@@ -30,18 +30,18 @@ def outline(**kinds: int) -> list[tuple[str, str, int, str, float | None]]:
 
 def test_a_sample_is_always_the_same_and_has_each_outcome() -> None:
     episodes = outline(answered=5000, timeout=300, error=2)
-    chosen = sampled(episodes, 200)
-    assert chosen == sampled(episodes, 200)
-    assert len(set(chosen)) == 200
-    assert sum(name.startswith("error") for name in chosen) == 2
-    assert sum(name.startswith("timeout") for name in chosen) == 99
-    steps = [int(name[-5:]) for name in chosen if name.startswith("answered")]
+    sample = sample_episodes(episodes, 200)
+    assert sample == sample_episodes(episodes, 200)
+    assert len(set(sample)) == 200
+    assert sum(name.startswith("error") for name in sample) == 2
+    assert sum(name.startswith("timeout") for name in sample) == 99
+    steps = [int(name[-5:]) for name in sample if name.startswith("answered")]
     assert min(steps) < 100 and max(steps) > 4900
 
 
 @pytest.mark.parametrize(("most", "expected"), [(0, 0), (1, 1), (3, 3), (7, 7), (100, 12)])
 def test_a_sample_has_as_many_as_are_wanted_or_there(most: int, expected: int) -> None:
-    assert len(sampled(outline(answered=10, timeout=2), most)) == expected
+    assert len(sample_episodes(outline(answered=10, timeout=2), most)) == expected
 
 
 def test_a_report_holds_the_run_and_nothing_in_it_ends_its_element(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_report_holds_the_run_and_nothing_in_it_ends_its_element(tmp_path: Pat
     file = tmp_path / "one.html"
     written = write_report(open_run("one", tmp_path), file, episodes=20)
     text = file.read_text()
-    assert (written.episodes, written.of, written.size) == (20, 64, len(text.encode()))
+    assert (written.episodes, written.total, written.size) == (20, 64, len(text.encode()))
     assert text.count("<script") == 2 and text.count("</script") == 2
     assert "alert(1)</script" not in text and "</textarea" not in text
     data = json.loads(text.partition('id="report">')[2].partition("</script>")[0])
@@ -75,7 +75,7 @@ def test_the_policy_of_a_report_names_the_hashes_of_its_script_and_style_and_not
 def test_a_run_without_a_store_has_a_report_of_its_curves(tmp_path: Path) -> None:
     make_run(tmp_path, "bare")
     written = write_report(open_run("bare", tmp_path), tmp_path / "bare.html", episodes=20)
-    assert (written.episodes, written.of) == (0, 0)
+    assert (written.episodes, written.total) == (0, 0)
 
 
 def test_modules_become_one_script_in_which_each_is_defined_before_it_is_used() -> None:
