@@ -21,9 +21,10 @@ from aworld_train.store.content import (
     packed_floats,
     packed_tokens,
 )
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
+from aworld_train.store.place import store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 

@@ -24,7 +24,8 @@ from aworld_train.store.content import (
     decoded_shared,
     unpacked_floats,
 )
-from aworld_train.store.database import Database, StorePlace, store_place
+from aworld_train.store.database import Database
+from aworld_train.store.place import StorePlace, store_place
 
 _ROWS_AT_ONCE = 1000
 _EPISODES_AT_ONCE = 50

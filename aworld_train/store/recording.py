@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.store.content import EpisodeContent
-from aworld_train.store.database import EVENTS_FOLDER, STORE_FOLDER
 from aworld_train.store.event_files import EventWriter
 from aworld_train.store.events import (
     Blob,
@@ -20,6 +19,7 @@ from aworld_train.store.events import (
     TrainedRow,
 )
 from aworld_train.store.keep import Keep
+from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER
 from aworld_train.store.redaction import Redactor
 
 _MAX_REPORTED = 100_000

@@ -8,9 +8,10 @@ from typing import Any, Self
 from aworld_train.errors import StoreFailure, UsageError
 from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
-from aworld_train.store.database import Database, StoreUnreachable, is_elsewhere, store_place
+from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load
+from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
 from aworld_train.store.retention import limit_size
 from aworld_train.store.span_sender import SpanSender

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aworld_train.errors import AworldTrainError, UsageError
-from aworld_train.store.database import is_elsewhere, store_place
+from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
 from aworld_train.training.recorded_run import MANIFEST, METRICS, RECIPE, RecordedRun, open_run
 from aworld_train.training.run_store import find_run_store

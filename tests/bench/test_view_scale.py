@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 
 from aworld_train.store.compression import compressed
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
+from aworld_train.store.place import store_place
 from aworld_train.view.server import PageServer
 from tests.stored_runs import write_run_files
 

@@ -14,11 +14,12 @@ import pytest
 from sqlalchemy import func, select
 
 from aworld_train.store import tables
-from aworld_train.store.database import Database, StorePlace, store_place
+from aworld_train.store.database import Database
 from aworld_train.store.event_files import FLUSH_SECONDS, event_files
 from aworld_train.store.events import TrainedRow
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
+from aworld_train.store.place import StorePlace, store_place
 from aworld_train.store.reading import Store
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
@@ -190,7 +191,7 @@ def test_a_secret_is_nowhere_in_the_database(place: StorePlace) -> None:
 _RECORD = """
 import sys, itertools, time
 from pathlib import Path
-from aworld_train.store.database import store_place
+from aworld_train.store.place import store_place
 from tests.unit.store.test_loading import record, recorder
 place = store_place(Path(sys.argv[1]))
 writer = recorder(place)
@@ -203,7 +204,8 @@ for attempt in itertools.count(int(sys.argv[2])):
 _LOAD = """
 import sys, time
 from pathlib import Path
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
+from aworld_train.store.place import store_place
 from aworld_train.store.loading import load
 database = Database(store_place(Path(sys.argv[1]), url=sys.argv[2] or None))
 print("loads", flush=True)

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import func, select
 
 from aworld_train.store import retention, tables
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
+from aworld_train.store.place import store_place
 from aworld_train.store.reading import open_store
 from aworld_train.store.retention import limit_size, prune
 from tests.stored_runs import make_stored_run

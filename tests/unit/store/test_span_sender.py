@@ -12,8 +12,9 @@ from sqlalchemy import func, select, update
 
 from aworld_train.errors import DependencyMissing, UsageError
 from aworld_train.store import tables
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
 from aworld_train.store.loading import StoreLoader
+from aworld_train.store.place import store_place
 from aworld_train.store.span_sender import SpanSender, headers_from_environment, traces_url
 from tests.otlp_receiver import OtlpReceiver
 from tests.stored_runs import make_stored_run

@@ -6,7 +6,8 @@ import sqlalchemy
 from sqlalchemy import select
 
 from aworld_train.store import tables
-from aworld_train.store.database import Database, store_place
+from aworld_train.store.database import Database
+from aworld_train.store.place import store_place
 from aworld_train.store.reading import open_store
 from tests.stored_runs import make_stored_run
 
