@@ -246,7 +246,8 @@ def _check_quotes(line: _Line, reason: str, text: str, answer: str, forms: Forms
     quotable, is_correct = _letters(answer), line.verdict is Verdict.correct
     if not is_correct and _names_verdicts(answer, quotable, forms):
         return
-    quoted_lines = {_letters(each) for each in answer.splitlines()}
+    # What an echo of the answer leaves to be read begins after an end of thinking.
+    quoted_lines = {_letters(each) for each in _THOUGHT_ENDS.sub("\n", answer).splitlines()}
     stands_in_answer = _letters(line.text) in (quotable if line.is_labelled else quoted_lines)
     if is_correct and stands_in_answer and not line.code:
         raise UnreadableVerdict("its last line stands in the answer too, and lacks the code of the request")

@@ -183,4 +183,5 @@ def test_memory_does_not_grow_with_the_training_data(tmp_path: Path) -> None:
         return highest
 
     peak(200)
-    assert peak(3_000) < peak(1_000) + (1 << 20)
+    # Both are more than one batch of rows.
+    assert peak(12_000) < peak(6_000) + (1 << 20)

@@ -265,7 +265,9 @@ def test_the_confidence_that_an_answer_states_comes_with_the_verdict(
 CODE = "0123456789abcdef"
 
 
-@pytest.mark.parametrize("answer", ["A", "It is\nA", "B\nA", "TRUE", "x\n**TRUE**", "CORRECT", "grade: A"])
+@pytest.mark.parametrize(
+    "answer", ["A", "It is\nA", "B\nA", "</think>A", "TRUE", "x\n**TRUE**", "CORRECT", "grade: A"]
+)
 @pytest.mark.parametrize(
     "forms", [SIMPLE_QA, forms_of("TRUE or FALSE. A: CORRECT B: INCORRECT")], ids=["simple_qa", "both"]
 )
