@@ -11,7 +11,10 @@ one ignores them for a URL that `is_near` (httpx: ``trust_env=False``).
 
 import ipaddress
 import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
+from math import isfinite
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -92,3 +95,16 @@ def _is_in_network(host: str, no_proxy: str) -> bool:
         if address in network:
             return True
     return False
+
+
+def retry_after_seconds(value: str) -> float:
+    """The seconds of a ``Retry-After`` header, a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return 0.0
+        seconds = (date - datetime.now(UTC if date.tzinfo else None)).total_seconds()
+    return max(seconds, 0.0) if isfinite(seconds) else 0.0

@@ -49,9 +49,8 @@ def suggestion(path: KeyPath) -> str | None:
     ``step`` at the top level means ``trainer.steps`` rather than ``store``.
     """
     parent, name = path[:-1], path[-1].lstrip("+~")
-    same_name = sorted(
-        (key for key in known_keys() if key[-1] == name), key=lambda key: (key[:-1] != parent, key)
-    )
+    # Among other sections the order of the schema decides, which begins with what is written most.
+    same_name = sorted((key for key in known_keys() if key[-1] == name), key=lambda key: key[:-1] != parent)
     if same_name:
         return dotted(same_name[0])
     siblings = sorted(key[-1] for key in known_keys() if key[:-1] == parent)

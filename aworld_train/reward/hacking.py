@@ -66,6 +66,7 @@ def suspicions(
     tools: Sequence[ToolUse],
     tool_calls: int,
     files: Sequence[str],
+    has_tools: bool = True,
 ) -> list[Suspicion]:
     """The signs of reward hacking in an episode.
 
@@ -77,6 +78,7 @@ def suspicions(
         tools: The calls of the episode.
         tool_calls: Number of all calls, including those that are not in ``tools``.
         files: The files of the task, as paths in the tool environment.
+        has_tools: Whether the agent has tools at all.
     """
     found = []
     if (
@@ -89,7 +91,7 @@ def suspicions(
         found.append(Suspicion.copied_prompt)
     if _repeats_itself(text):
         found.append(Suspicion.repeated_text)
-    if right and not tool_calls:
+    if right and has_tools and not tool_calls:
         found.append(Suspicion.no_tool)
     return found
 

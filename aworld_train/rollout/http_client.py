@@ -7,9 +7,6 @@ An aiohttp session belongs to one event loop and must be closed in it. Whoever s
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from typing import Any
 
 import aiohttp
@@ -17,7 +14,7 @@ import httpx
 
 from aworld_train.api_keys import bearer, without_key
 from aworld_train.errors import UsageError
-from aworld_train.network import proxy_for, without_passwords
+from aworld_train.network import proxy_for, retry_after_seconds, without_passwords
 from aworld_train.rollout.tls import tls_context
 
 # Shorter than uvicorn's five seconds: a request on a connection that the server closes at that moment fails.
@@ -132,19 +129,6 @@ async def request_json(
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-
-
-def retry_after_seconds(value: str) -> float:
-    """The seconds of a ``Retry-After`` header, a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return 0.0
-        seconds = (date - datetime.now(UTC if date.tzinfo else None)).total_seconds()
-    return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
 def _kind(error: Exception) -> str:

@@ -50,6 +50,7 @@ class EpisodeRecord:
         }
         self.result: EpisodeResult | None = None
         self._recorder: StoreRecorder | None = None
+        self._has_tools = True
         self._rows: list[tuple[str, Row]] = []
         self._score: EpisodeScore | None = None
 
@@ -67,10 +68,11 @@ class EpisodeRecord:
         Args:
             settings: How episodes are played.
             task: The dataset's row.
-            phase: ``train``, ``val`` or ``rollout``.
+            phase: ``train``, ``val``, ``eval`` or ``rollout``.
             attempt: Its number among the episodes of its task in this step.
             key: What the training framework calls it.
         """
+        self._has_tools = settings.env["has_tools"]
         folder = os.environ.get(RUN_DIR_VARIABLE)
         self._recorder = store_recorder(Path(folder), settings) if folder else None
         if self._recorder is not None:
@@ -158,6 +160,7 @@ class EpisodeRecord:
             tool_calls=result.tools.calls,
             # May be an array, which has no truth value.
             files=[] if attachments is None else [str(path) for path in attachments],
+            has_tools=self._has_tools,
         )
         if signs:
             truth = str((task.get("reward_model") or {}).get("ground_truth") or "")

@@ -20,9 +20,8 @@ import httpx
 
 from aworld_train.api_keys import bearer, can_be_sent, key_in, without_key
 from aworld_train.errors import UsageError
-from aworld_train.network import proxy_for, without_passwords
+from aworld_train.network import proxy_for, retry_after_seconds, without_passwords
 from aworld_train.reward.settings import JudgeModel
-from aworld_train.rollout.http_client import retry_after_seconds
 
 _MAX_BYTES = 4 << 20
 _MAX_TOKENS = 10**9  # a larger count in one response is an error of the server
