@@ -38,7 +38,7 @@ def write(runs: Path, name: str = "eval-one", max_packed: int = 10_000_000) -> P
 
 @asynccontextmanager
 async def opened(file: Path, scheme: str = "light") -> AsyncIterator[Watched]:
-    """A report as a file; at its end nothing has gone wrong in it, and nothing was asked for."""
+    """A report as a file; at its end nothing has gone wrong in it, and nothing was loaded."""
     async with browser() as context:
         shown = Watched(await context.new_page(), file.as_uri())
         await shown.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ function Head({ data, task, filter, chosen }) {
 }
 
 function Question({ task, open }) {
-  return details({ class: 'asked', open }, summary('Question ', span({ class: 'beginning', dir: 'auto' }, task.question.slice(0, 200))), h(Text, { class: 'quoted' }, task.question));
+  return details({ class: 'question-of-task', open }, summary('Question ', span({ class: 'beginning', dir: 'auto' }, task.question.slice(0, 200))), h(Text, { class: 'quoted' }, task.question));
 }
 
 function Attempt({ task, attempt }) {
