@@ -549,7 +549,8 @@ class Store:
         episodes = []
         for row in rows:
             line = row.pop("figures") or {}
-            head, content = _head(row), contents.get(row["id"])
+            head = _head(row)
+            content = contents.get(head.id)
             episodes.append(
                 StoredEpisode(
                     head, line, task_rows[head.task], content, uses.get(head.id, []), _tools(content, blobs)
