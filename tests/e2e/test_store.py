@@ -51,11 +51,13 @@ def ended_episodes(workspace: Workspace, name: str) -> int:
 
 def kill(process: Any, words: str | None) -> None:
     """Kill the command or one of its processes, and wait until nothing of the run is left."""
+    victim = psutil.Process(process.pid)
+    if words is not None:
+        # A run that goes on has lines of episodes before it has its processes.
+        victim = wait_for(words, lambda: find(descendants(process.pid), words), 300, process)
     run = [psutil.Process(process.pid), *descendants(process.pid)]
     everything = [*run[1:], *environments_of(run)]
-    victim = run[0] if words is None else find(everything, words)
-    if victim is not None:
-        victim.kill()
+    victim.kill()
     process.communicate(timeout=300)
     assert_all_gone(everything)
 
