@@ -43,10 +43,11 @@ def recipes(draw: st.DrawFn) -> Recipe:
     made.agent.system_prompt = draw(st.none() | TEXT)
     made.agent.tool_timeout = draw(POSITIVE)
     made.env.backend = draw(st.sampled_from(EnvBackend))
-    made.env.servers = draw(st.lists(NAMES, unique=True, max_size=3))
+    has_tools = made.env.backend is not EnvBackend.none
+    made.env.servers = draw(st.lists(NAMES, unique=True, max_size=3)) if has_tools else []
     rules = draw(st.dictionaries(KEYS, st.lists(NAMES, max_size=2), max_size=2))
     made.env.cassette = CassetteSection(
-        draw(st.sampled_from(CassetteMode)),
+        draw(st.sampled_from(CassetteMode)) if has_tools else CassetteMode.off,
         draw(NAMES),
         {tool: {"ignore": ignored} for tool, ignored in rules.items()},
     )
