@@ -80,12 +80,6 @@ def abandoned(in_use: Callable[[Path], bool] = lambda _: False) -> Iterator[Path
                 yield folder
 
 
-def kept(prefix: str) -> list[Path]:
-    """The folders of this user that were released and not removed."""
-    folders = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}{prefix}-*"))
-    return [folder for folder in folders if is_private(folder) and not (folder / LOCK).exists()]
-
-
 def is_private(folder: Path) -> bool:
     """Whether it is a real folder, not a link, that belongs to this user and that no other user can enter."""
     try:

@@ -253,22 +253,15 @@ def stop(run: RunArgument, runs: RunsOption = _RUNS, as_json: JsonOption = False
 
 @app.command("clean")
 def clean(
-    kept: Annotated[
-        bool, typer.Option("--kept", help="Also remove what failed evaluations kept for you to read.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove what killed runs, evaluations and environments left in the folder for temporary files.
 
     Only what belongs to you and provably to no living process; every start does the same. Run folders stay.
     """
-    from aworld_train import env, temporary
+    from aworld_train import env
 
     removed = env.clean_leftovers()
-    if kept:
-        for folder in temporary.kept("eval"):
-            temporary.remove(folder)
-            removed.append(folder)
     if as_json:
         print_json({"removed": [str(path) for path in removed]})
         return

@@ -8,8 +8,10 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aworld_train import temporary
 from aworld_train.adapter.base import EpisodeModel, find
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.files import episode_files, write_files
@@ -123,9 +125,12 @@ class _EvaluationRun:
             if not self._missing:
                 self._progress.note("All attempts were made before: nothing is left to do.")
                 return
-            with run_environment(recipe, self._note, self._plan.data.scorers) as environment:
+            with (
+                temporary.folder_of("eval") as scratch,
+                run_environment(recipe, self._note, self._plan.data.scorers) as environment,
+            ):
                 os.environ |= environment.variables()
-                player = self._player(HealthWatch(environment, recipe.env.recovery_timeout))
+                player = self._player(scratch, HealthWatch(environment, recipe.env.recovery_timeout))
                 asyncio.run(player.play(self._missing))
         if player.limit_reached is not None:
             raise EvaluationFailure(
@@ -159,13 +164,20 @@ class _EvaluationRun:
                 self._tally.add(key.task, line)
         self._tally.begin()
 
-    def _player(self, health: HealthWatch) -> Player:
+    def _player(self, scratch: Path, health: HealthWatch) -> Player:
         plan, recipe = self._plan, self._recipe
         rows: list[Mapping[str, Any]] = []
         for file in recipe.dataset.val_files:
             rows += first_rows(file, plan.tasks - len(rows))
         return Player(
-            plan, self._folder.path, rows, self._model(), self._agent(), self._tally, self._watch, health
+            plan,
+            self._folder.path,
+            rows,
+            self._model(scratch),
+            self._agent(),
+            self._tally,
+            self._watch,
+            health,
         )
 
     def _agent(self) -> EpisodeAgent | None:
@@ -178,7 +190,8 @@ class _EvaluationRun:
                 return NullAgent(settings)
         return None
 
-    def _model(self) -> EpisodeModel:
+    def _model(self, scratch: Path) -> EpisodeModel:
+        """The model; ``scratch`` is for files that it needs while it is loaded."""
         plan, recipe = self._plan, self._recipe
         if plan.agent is not AgentKind.recipe:
             return NoModel(plan.agent.value)
@@ -190,7 +203,7 @@ class _EvaluationRun:
         if remark := check_tool_parser(recipe.model.location, recipe.agent.tool_parser):
             self._note(remark)
         self._note("loading the model")
-        return find(recipe.trainer.framework).load_model(recipe, self._folder.path, model_url=None)
+        return find(recipe.trainer.framework).load_model(recipe, scratch, model_url=None)
 
     def _note(self, line: str) -> None:
         self._progress.note(mask(line))

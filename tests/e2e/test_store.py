@@ -169,7 +169,7 @@ def test_eval_and_rollout_keep_their_episodes(workspace: Workspace) -> None:
     done = workspace.run("eval", "recipes/quickstart.yaml", "--limit", "8", "--json")
     report = json.loads(done.stdout)
     with store_of(workspace, Path(report["run_dir"]).name) as store:
-        assert store.count("phase=val and status=ended") == 8
+        assert store.count("phase=eval and status=ended") == 8
     for _ in range(2):
         done = workspace.run("rollout", "recipes/quickstart.yaml", "-n", "2", "--json")
         episodes = json.loads(done.stdout)["episodes"]

@@ -61,7 +61,8 @@ def measured(workspace: Workspace, *arguments: str) -> dict[str, Any]:
     done = workspace.run("eval", "recipes/quickstart.yaml", "--checkpoint", checkpoint, "--json", *arguments)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
-    del report["seconds"], report["run_dir"]
+    for name in ("seconds", "run_dir", "latency"):
+        del report[name]
     return report
 
 

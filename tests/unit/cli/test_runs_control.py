@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from aworld_train import temporary
 from aworld_train.cli.runs import app
 from aworld_train.errors import TrainingFailure, UsageError
 from aworld_train.training.run_folder import Holder, holder_of, is_in_use
@@ -112,17 +111,3 @@ def test_a_log_is_printed_whole_or_its_end(runs: Path) -> None:
     assert run("logs", "one", "-n", "2").stdout == "[two]\nthree\n"
     assert run("logs", "one", "--follow").stdout == "one\n[two]\nthree\n"
     assert isinstance(run("logs", "one", "-f", "-n", "2").exception, UsageError)
-
-
-def test_what_failed_evaluations_kept_goes_on_request_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(temporary, "PARENTS", ())
-    folder = temporary.make("eval")
-    temporary.release(folder)
-    assert json.loads(run("clean", "--json").stdout) == {"removed": []}
-    assert "nothing to remove" in run("clean").output and folder.exists()
-    assert json.loads(run("clean", "--kept", "--json").stdout) == {"removed": [str(folder)]}
-    assert not folder.exists()

@@ -79,6 +79,21 @@ def test_logprobs_are_those_of_the_sampled_distribution(model):
         assert torch.allclose(got, reference_logprobs(model, request), atol=2e-5)
 
 
+def test_a_seeded_request_gives_the_same_tokens_whatever_runs_beside_it(model):
+    tokens = prompt(random.Random(3))
+
+    def sampled(others: int) -> list[int]:
+        batcher = ContinuousBatcher(model, eos_ids={1}, max_running=8, kv_budget_bytes=1 << 26)
+        request = GenerationRequest("own", tokens, GenerationParams(max_tokens=12, seed=11))
+        for number in range(others):
+            batcher.submit(GenerationRequest(str(number), tokens, GenerationParams(max_tokens=9)))
+        batcher.submit(request)
+        drain(batcher)
+        return request.tokens
+
+    assert sampled(0) == sampled(0) == sampled(4)
+
+
 def test_a_second_turn_reuses_what_the_first_computed_and_gives_the_same_tokens(model):
     rng = random.Random(4)
     batcher = ContinuousBatcher(model, eos_ids=())

@@ -141,6 +141,19 @@ def test_the_same_seed_gives_the_same_tokens_and_another_seed_others() -> None:
     assert not torch.equal(first, other)
 
 
+def test_a_row_with_its_own_source_draws_the_same_whatever_stands_beside_it() -> None:
+    logits = torch.randn(40, VOCABULARY, generator=generator(2))
+    params = [GenerationParams(1, seed=5)] * 40
+    own = [generator(row) for row in range(40)]
+    together, _ = sample(logits, params, generator(1), own)
+    alone = [
+        int(sample(logits[row : row + 1], params[:1], generator(9), [generator(row)])[0][0])
+        for row in range(40)
+    ]
+    assert together.tolist() == alone
+    assert GenerationParams.parse({"seed": 7}, default_max_tokens=1).seed == 7
+
+
 def test_half_precision_logits_are_sampled_in_single_precision() -> None:
     logits = some_logits().to(torch.bfloat16)[None]
     tokens, logprobs = sample(logits, [GenerationParams(1)], generator())
@@ -189,7 +202,6 @@ def test_stop_texts_may_be_one_or_several(sent: object, stop: tuple[str, ...]) -
         ({"presence_penalty": 0.5}, r"does not support presence_penalty=0\.5"),
         ({"min_p": 0.1}, r"does not support min_p=0\.1"),
         ({"n": 2}, "does not support n=2"),
-        ({"seed": 1}, "does not support seed=1"),
         ({"logprobs": 5}, "does not support logprobs=5"),
         ({"include_stop_str_in_output": False}, "does not support include_stop_str_in_output=False"),
         ({"temperature": -0.1}, "temperature must be at least 0"),
