@@ -21,28 +21,27 @@ from aworld_train.adapter.episodes.reference_agents import NullAgent, OracleAgen
 from aworld_train.adapter.episodes.settings import read_settings
 from aworld_train.dataset.check import first_rows
 from aworld_train.errors import AworldTrainError, EvaluationFailure
+from aworld_train.evaluation.episode_lines import PHASE
+from aworld_train.evaluation.eval_store import EvalStore
 from aworld_train.evaluation.folder import EvalFolder
-from aworld_train.evaluation.metrics import Figures, figures_of
 from aworld_train.evaluation.no_model import NoModel
 from aworld_train.evaluation.plan import AgentKind, EvalPlan, PlannedAttempt
 from aworld_train.evaluation.playing import Player
-from aworld_train.evaluation.results import PHASE, Evaluation, evaluation_of
 from aworld_train.evaluation.tally import Tally
 from aworld_train.masking import mask
 from aworld_train.model.tool_parser import check_tool_parser
 from aworld_train.recipe.reward_settings import reward_settings
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
-from aworld_train.store.attempts import attempts_by_status, set_aside
-from aworld_train.store.database import Database
-from aworld_train.store.reading import Store
 from aworld_train.training.environment import HealthWatch, run_environment
 from aworld_train.training.progress import Progress
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run import terminate_as_interrupt
-from aworld_train.training.run_store import RunStore
 
 if TYPE_CHECKING:
     from aworld_train.evaluation.contamination import Contamination
+    from aworld_train.evaluation.metrics import Figures
+    from aworld_train.evaluation.results import Evaluation
+    from aworld_train.store.database import Database
 
 _SUMMARY_SECONDS = 5.0
 
@@ -83,6 +82,9 @@ def evaluate(
         error = {"kind": failure.kind, "message": failure.message}
         raise
     finally:
+        from aworld_train.evaluation.metrics import figures_of
+        from aworld_train.evaluation.results import evaluation_of
+
         evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
         figures = figures_of(evaluation, seconds=run.seconds)
         found = {"contamination": contamination.to_json() if contamination else None}
@@ -113,14 +115,7 @@ class _EvaluationRun:
         os.environ[RUN_DIR_VARIABLE] = str(folder)
         self._write_summary()
         self._missing = self._plan.attempts()
-        store = RunStore(
-            folder,
-            recipe.store,
-            self._note,
-            set_aside=self._find_missing,
-            model=self._plan.model,
-            is_new=not self._folder.is_resumed,
-        )
+        store = EvalStore(self._folder, recipe.store, self._note, self._find_missing, self._plan.model)
         with store, self._progress:
             if not self._missing:
                 self._progress.note("All attempts were made before: nothing is left to do.")
@@ -146,8 +141,10 @@ class _EvaluationRun:
 
         return find_contamination(self._recipe.dataset.val_files, self._plan.checkpoint)
 
-    def _find_missing(self, database: Database) -> None:
+    def _find_missing(self, database: "Database") -> None:
         """Find the attempts that are to be made, and set those aside that are made again."""
+        from aworld_train.store.attempts import attempts_by_status, set_aside
+
         known = attempts_by_status(database, PHASE)
         again = {
             key for key, scored in known.items() if scored is None or (self._retry_errors and not scored)
@@ -157,8 +154,10 @@ class _EvaluationRun:
         self._missing = [attempt for attempt in self._plan.attempts() if attempt.key not in kept]
         self._earlier(database)
 
-    def _earlier(self, database: Database) -> None:
+    def _earlier(self, database: "Database") -> None:
         """Count the attempts of earlier processes."""
+        from aworld_train.store.reading import Store
+
         with Store(database.place) as store:
             for key, line in store.ended_lines(PHASE):
                 self._tally.add(key.task, line)

@@ -14,8 +14,8 @@ from aworld_train.adapter.base import EpisodeModel
 from aworld_train.adapter.episodes.agent import EpisodeAgent
 from aworld_train.adapter.episodes.single import close_gateways, close_store, play_row
 from aworld_train.errors import AworldTrainError, EvaluationFailure, ModelError
+from aworld_train.evaluation.episode_lines import PHASE
 from aworld_train.evaluation.plan import EvalPlan, PlannedAttempt
-from aworld_train.evaluation.results import PHASE
 from aworld_train.evaluation.tally import Tally
 from aworld_train.rollout.chat_endpoint import ChatEndpoint
 from aworld_train.training.environment import HealthWatch

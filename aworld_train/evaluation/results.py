@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from aworld_train.errors import UsageError
+from aworld_train.evaluation.episode_lines import PHASE, SETTINGS, cost_of, score_of
 from aworld_train.evaluation.statistics import Scores
 from aworld_train.store.reading import EpisodeKey, Store, TaskKey
 from aworld_train.training.recorded_run import RecordedRun, open_run
 from aworld_train.training.run_store import find_run_store
-
-PHASE = "eval"
-"""The phase of an evaluation's episodes in the store."""
-_MILLION = 1e6
-SETTINGS = "eval"
-"""The key of ``manifest.json`` under which an evaluation's settings are."""
 
 
 @dataclass(frozen=True)
@@ -208,21 +203,6 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
 
 def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[Attempt]:
     return [attempt_of(key, line, prices) for key, line in store.ended_lines(PHASE)]
-
-
-def cost_of(line: Mapping[str, Any], prices: Mapping[str, float] | None) -> float | None:
-    """What an attempt costs by the prices of a million tokens, ``input`` and ``output``; None without prices."""
-    if prices is None:
-        return None
-    given, sampled = int(line.get("given_tokens") or 0), int(line.get("sampled_tokens") or 0)
-    return (given * prices["input"] + sampled * prices["output"]) / _MILLION
-
-
-def score_of(line: Mapping[str, Any]) -> float | None:
-    """The score of an attempt, from 0 to 1; None if it could not be scored."""
-    reward = line.get("reward")
-    accuracy = (line.get("scores") or {}).get("acc", reward)
-    return None if accuracy is None else float(accuracy)
 
 
 def attempt_of(

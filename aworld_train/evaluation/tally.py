@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aworld_train.evaluation.results import cost_of, score_of
+from aworld_train.evaluation.episode_lines import cost_of, score_of
 from aworld_train.evaluation.statistics import average, average_interval
 from aworld_train.training.progress import Status
 
