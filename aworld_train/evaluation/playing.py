@@ -55,6 +55,7 @@ class Player:
         self._agent, self._tally, self._watch, self._health = agent, tally, watch, health
         self._began = time.monotonic()
         self._broken: AworldTrainError | None = None
+        self._making: set[asyncio.Task[None]] = set()
         self.limit_reached: str | None = None
 
     async def play(self, attempts: Sequence[PlannedAttempt]) -> None:
@@ -82,33 +83,60 @@ class Player:
                 if self._broken is not None:
                     raise self._broken
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            under_way = [*workers, *self._making]
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
             await close_gateways()
             await self._model.close()
             await close_store(self._folder)
 
     async def _work(self, waiting: Iterator[PlannedAttempt]) -> None:
+        """Make one attempt after the other; each is scored and recorded while the next is played."""
+        before: asyncio.Task[None] | None = None
         for attempt in waiting:
             if self._broken is not None or self._is_over():
-                return
-            episode = await play_row(
-                self._folder,
-                self._model,
-                self._rows[attempt.row],
-                self._plan.sampling_params(attempt),
-                step=0,
-                validate=True,
-                max_prompt_tokens=self._plan.loaded.recipe.dataset.max_prompt_tokens,
-                max_response_tokens=self._plan.loaded.recipe.rollout.max_response_tokens,
-                phase=PHASE,
-                attempt=attempt.number,
-                key=attempt.key,
-                agent=self._agent,
-            )
-            self._tally.add(str(attempt.row), episode.line)
-            self._look_for_faults()
+                break
+            making, played = self._begin(attempt)
+            await played.wait()
+            if before is not None:
+                await before
+            before = making
+        if before is not None:
+            await before
+
+    def _begin(self, attempt: PlannedAttempt) -> "tuple[asyncio.Task[None], asyncio.Event]":
+        """Begin an attempt; the event tells when it has been played, or has failed."""
+        played = asyncio.Event()
+        making = asyncio.create_task(self._make(attempt, played))
+        self._making.add(making)
+
+        def end(task: "asyncio.Task[None]") -> None:
+            self._making.discard(task)
+            played.set()
+
+        making.add_done_callback(end)
+        return making, played
+
+    async def _make(self, attempt: PlannedAttempt, played: asyncio.Event) -> None:
+        recipe = self._plan.loaded.recipe
+        episode = await play_row(
+            self._folder,
+            self._model,
+            self._rows[attempt.row],
+            self._plan.sampling_params(attempt),
+            step=0,
+            validate=True,
+            max_prompt_tokens=recipe.dataset.max_prompt_tokens,
+            max_response_tokens=recipe.rollout.max_response_tokens,
+            phase=PHASE,
+            attempt=attempt.number,
+            key=attempt.key,
+            agent=self._agent,
+            on_played=played.set,
+        )
+        self._tally.add(str(attempt.row), episode.line)
+        self._look_for_faults()
 
     def _is_over(self) -> bool:
         """Whether a limit of the recipe has been reached."""

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ async def play_row(
     attempt: int = 0,
     key: str = "",
     agent: EpisodeAgent | None = None,
+    on_played: Callable[[], None] = lambda: None,
 ) -> SingleEpisode:
     """Play a row of a dataset, score it and record it, with the settings in a run folder (see ``episode_files``).
 
@@ -71,6 +72,7 @@ async def play_row(
         attempt: Its number among the episodes of its task in this step.
         key: What the training framework, or the evaluation, calls it.
         agent: The agent that plays; default: the one that the settings describe.
+        on_played: Called when the episode has been played and is about to be scored.
     """
     settings = read_settings(str(folder / EPISODES_FILE))
     player = EpisodePlayer(settings, agent)
@@ -90,6 +92,7 @@ async def play_row(
         max_response_tokens=max_response_tokens,
     )
     record.line["seconds"] = round(time.monotonic() - began, 4)
+    on_played()
     if isinstance(episode_model, ChatModel) and episode_model.faults:
         record.line["faults"] = dict(episode_model.faults)
     rows, score = finished.rows, None
