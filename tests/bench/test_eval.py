@@ -1,10 +1,13 @@
 """How well `eval` keeps an endpoint busy: 1,000 tasks, 4 attempts each, 64 at a time, beside Inspect AI.
 
-Both evaluate the same tasks at the same mock endpoint (see `mock_endpoint.py`). No client can be faster than the sum of
-all answers' times by 64: the bound. The time of a client is from its first request to its last answer.
+Both evaluate the same tasks at the same mock endpoint (see `mock_endpoint.py`). The time of a client is from its first
+request to its last answer. Its bound is the time of a client that asks the same in the same order and itself takes no
+time at all: 64 at a time, the next one when one is answered. Because the last answers are waited for with less than 64,
+that is 3 % more than the sum of all answers' times by 64.
 """
 
 import contextlib
+import heapq
 import json
 import os
 import statistics
@@ -100,12 +103,20 @@ def measure(folder: Path, name: str, command: Sequence[str]) -> Measured:
     assert len(requests) == TASKS * ATTEMPTS
     first = min(came for came, _, _ in requests)
     answered = sorted(moment for _, moment, _ in requests)
-    bound = sum(seconds for _, _, seconds in requests) / CONCURRENCY
+    bound = makespan([seconds for _, _, seconds in sorted(requests)])
     quarter, last = (
         max(size for moment, size in memory if moment <= end)
         for end in (answered[len(answered) // 4], answered[-1])
     )
     return Measured(first - began, answered[-1] - first, bound, (quarter, last))
+
+
+def makespan(durations: Sequence[float]) -> float:
+    """The time that work in this order takes, so many at a time, if nothing lies between one end and the next begin."""
+    ends = [0.0] * CONCURRENCY
+    for seconds in durations:
+        heapq.heappush(ends, heapq.heappop(ends) + seconds)
+    return max(ends)
 
 
 def watch_memory(pid: int, log: Path) -> list[tuple[float, float]]:

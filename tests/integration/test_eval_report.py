@@ -11,8 +11,9 @@ import pytest
 from aworld_train.evaluation.metrics import figures_of
 from aworld_train.evaluation.results import open_evaluation
 from aworld_train.view.eval_report import write_html
+from tests.browser import open_browser
 from tests.evaluations import make_evaluation
-from tests.integration.test_view import _CONTRAST, HOSTILE, Watched, browser
+from tests.integration.test_view import _CONTRAST, HOSTILE, SIZE, Watched
 
 _LISTED = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 # Filters the list as typing does, and gives the milliseconds until the list is the filtered one.
@@ -39,7 +40,7 @@ def write(runs: Path, name: str = "eval-one", max_packed: int = 10_000_000) -> P
 @asynccontextmanager
 async def opened(file: Path, scheme: str = "light") -> AsyncIterator[Watched]:
     """A report as a file; at its end nothing has gone wrong in it, and nothing was loaded."""
-    async with browser() as context:
+    async with open_browser(SIZE) as context:
         shown = Watched(await context.new_page(), file.as_uri())
         await shown.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         await shown.open("")
@@ -60,7 +61,7 @@ async def test_three_hundred_tasks_open_and_filter_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = await asyncio.to_thread(made, tmp_path, tasks=300, attempts=4, paragraphs=10)
-    async with browser() as context:
+    async with open_browser(SIZE) as context:
         page = await context.new_page()
         began = time.perf_counter()
         await page.goto(file.as_uri())
