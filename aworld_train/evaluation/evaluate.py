@@ -82,14 +82,23 @@ def evaluate(
         error = {"kind": failure.kind, "message": failure.message}
         raise
     finally:
-        from aworld_train.evaluation.metrics import figures_of
-        from aworld_train.evaluation.results import evaluation_of
-
-        evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
-        figures = figures_of(evaluation, seconds=run.seconds)
-        found = {"contamination": contamination.to_json() if contamination else None}
-        folder.write_summary(_summary(folder, status, run.seconds, figures.to_json() | found, error))
+        try:
+            evaluation, figures = _read(folder, run.seconds)
+            found = {"contamination": contamination.to_json() if contamination else None}
+            folder.write_summary(_summary(folder, status, run.seconds, figures.to_json() | found, error))
+        except AworldTrainError:
+            if error is None:
+                raise  # otherwise the error on the way counts, which may have left no store to read
     return evaluation, figures, contamination
+
+
+def _read(folder: EvalFolder, seconds: float) -> "tuple[Evaluation, Figures]":
+    """The evaluation in a folder, and its figures."""
+    from aworld_train.evaluation.metrics import figures_of
+    from aworld_train.evaluation.results import evaluation_of
+
+    evaluation = evaluation_of(open_run(str(folder.path), folder.path.parent))
+    return evaluation, figures_of(evaluation, seconds=seconds)
 
 
 class _EvaluationRun:
