@@ -1,6 +1,7 @@
 """The main job, for real: VeRL's own trainer, GRPO, episodes with a real MCP server, and an agent that gets better."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,19 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     model = Path(summary["checkpoint"])
     assert (model / "model.safetensors").is_file()
 
-    report = measured(workspace, "--limit", "256")
+    report = measured(workspace, "--limit", "256", "--name", "agrees")
     assert report["n"] == 256
     assert report["errors"] == 0
     assert report["tool_calls"] > 0
-    # The same tasks, the same weights, greedy: only rounding in another batch may differ.
-    assert abs(report["accuracy"] - after["accuracy"]) <= 0.02
+    # The validation has a random part of the tasks. Those that both have: the same weights, greedy, so only rounding in
+    # another batch may differ.
+    validated = scores(
+        line for line in workspace.episodes("quickstart") if line["validate"] and line["step"] == 8
+    )
+    evaluated = scores(workspace.episodes("eval-agrees"))
+    common = validated.keys() & evaluated.keys()
+    assert len(common) > 100
+    assert sum(validated[index] != evaluated[index] for index in common) <= 2
 
 
 def test_a_recorded_run_is_replayed_without_its_tools(workspace: Workspace) -> None:
@@ -53,6 +61,11 @@ def test_a_recorded_run_is_replayed_without_its_tools(workspace: Workspace) -> N
     ]
     assert reports[0] == reports[1]
     assert reports[0]["tool_calls"] > 0
+
+
+def scores(lines: Iterable[dict[str, Any]]) -> dict[int, float]:
+    """The scores of tasks, by their number in the dataset."""
+    return {line["index"]: line["scores"]["acc"] for line in lines}
 
 
 def measured(workspace: Workspace, *arguments: str) -> dict[str, Any]:
