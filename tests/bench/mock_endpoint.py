@@ -25,7 +25,7 @@ MEDIAN_SECONDS, SIGMA = 0.4, 0.5
 
 
 async def main(log_file: Path) -> None:
-    asked: Counter[str] = Counter()
+    request_counts: Counter[str] = Counter()
     with log_file.open("w", buffering=1) as log:
 
         async def complete(request: web.Request) -> web.Response:
@@ -33,8 +33,8 @@ async def main(log_file: Path) -> None:
             body: dict[str, Any] = await request.json()
             content = body["messages"][-1]["content"]
             question = content if isinstance(content, str) else content[0]["text"]
-            asked[question] += 1
-            rng = random.Random(hashlib.sha256(f"{question} {asked[question]}".encode()).digest())
+            request_counts[question] += 1
+            rng = random.Random(hashlib.sha256(f"{question} {request_counts[question]}".encode()).digest())
             seconds = rng.lognormvariate(math.log(MEDIAN_SECONDS), SIGMA)
             await asyncio.sleep(seconds)
             total = sum(map(int, re.findall(r"-?\d+", question)))

@@ -166,8 +166,8 @@ async def test_the_form_that_a_request_adds_is_read_too(name: str) -> None:
 
     scores = await scored(name, reply, ["42", *INJECTIONS], True)
     assert [score.value for score in scores] == [1.0] + [0.0] * len(INJECTIONS)
-    asked = forms_of((JUDGES / f"{name}.txt").read_text("utf-8")).confidence
-    assert {score.parts.get("confidence") for score in scores} == {0.35 if asked else None}
+    has_confidence = forms_of((JUDGES / f"{name}.txt").read_text("utf-8")).confidence
+    assert {score.parts.get("confidence") for score in scores} == {0.35 if has_confidence else None}
 
 
 FRAGMENTS = st.sampled_from(

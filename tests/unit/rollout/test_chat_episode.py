@@ -21,7 +21,7 @@ class Scripted(ChatModel):
 
     def __init__(self, *answers: ChatAnswer | Exception):
         self.answers = list(answers)
-        self.asked: list[tuple[list[Message], SamplingParams, int]] = []
+        self.requests: list[tuple[list[Message], SamplingParams, int]] = []
         self.faults: Counter[str] = Counter()
 
     async def answer(
@@ -33,7 +33,7 @@ class Scripted(ChatModel):
         *,
         use_tools: bool = True,
     ) -> ChatAnswer:
-        self.asked.append((list(messages), sampling, max_tokens))
+        self.requests.append((list(messages), sampling, max_tokens))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -64,9 +64,9 @@ async def test_turns_are_recorded_with_the_endpoints_counts_and_make_no_rows() -
     assert [node.sampled for node in nodes] == [False, True, False, True]
     assert not episode.branches
     # What a turn may still have: 100 tokens after the first prompt.
-    assert [max_tokens for _, _, max_tokens in model.asked] == [100, 95]
-    assert [sampling.seed for _, sampling, _ in model.asked] == [10, 11]
-    assert model.asked[1][0] == history
+    assert [max_tokens for _, _, max_tokens in model.requests] == [100, 95]
+    assert [sampling.seed for _, sampling, _ in model.requests] == [10, 11]
+    assert model.requests[1][0] == history
 
 
 async def test_tokens_that_are_used_up_end_it_as_overlong() -> None:
