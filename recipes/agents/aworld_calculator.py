@@ -5,15 +5,14 @@ from aworld.config.conf import AgentConfig
 
 from aworld_train.agent import EpisodeContext, get_agent_tool_env_and_servers
 
-PROMPT = "Work out the answer with the calculator, then reply with <answer>number</answer>."
-
 
 def build(context: EpisodeContext) -> Agent:
     """Called once per episode."""
     mcp_config, mcp_servers = get_agent_tool_env_and_servers()
     return Agent(
         name="calculator_agent",
-        system_prompt=PROMPT,
+        # The task says all: the quickstart's model has been trained without any other words.
+        system_prompt="",
         conf=AgentConfig(
             llm_provider="openai",
             llm_base_url=context.llm_url("calculator_agent"),
