@@ -44,6 +44,7 @@ class EventWriter:
         self._folder = folder
         self._queue: deque[Event] = deque()
         self._added = threading.Event()
+        self._wanted_now = threading.Event()
         self._idle = threading.Condition()
         self._error: OSError | None = None
         self._closed = False
@@ -69,19 +70,27 @@ class EventWriter:
         self._queue.extend(events)
         self._added.set()
 
-    def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until all events are written; returns whether they are."""
+    def flush(self, timeout: float = 60.0) -> None:
+        """Have all events written at once, and wait until they are: a process that is killed then loses none of them.
+
+        Raises:
+            OSError: They cannot be written, or not within ``timeout`` seconds.
+        """
+        self._wanted_now.set()
         self._added.set()
         with self._idle:
-            return self._idle.wait_for(lambda: not self._queue or self._error is not None, timeout) and (
-                self._error is None
-            )
+            is_over = self._idle.wait_for(lambda: not self._queue or self._error is not None, timeout)
+        if self._error is not None:
+            raise self._error
+        if not is_over:
+            raise TimeoutError(f"{self._folder}: what episodes leave was not written within {timeout:g} s")
 
     def close(self) -> None:
         """Write what is left and end the thread; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
+        self._wanted_now.set()
         self._added.set()
         self._thread.join(timeout=30)
         atexit.unregister(self.close)
@@ -90,12 +99,13 @@ class EventWriter:
         while True:
             self._added.wait()
             self._added.clear()
+            self._wanted_now.clear()
             closing = self._closed
             self._write_all()
             if closing:
                 break
-            # Events that come within this time are written at once.
-            time.sleep(FLUSH_SECONDS if not self._closed else 0)
+            # Events that come within this time are written together, unless somebody waits for them.
+            self._wanted_now.wait(FLUSH_SECONDS)
         if self._descriptor is not None:
             os.close(self._descriptor)
 

@@ -93,9 +93,13 @@ class StoreRecorder:
         """Report episodes, by the beginnings of their keys, that are not trained on."""
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
-    def flush(self) -> bool:
-        """Wait until everything is written; returns whether it is."""
-        return self._writer.flush()
+    def flush(self) -> None:
+        """Wait until everything is written.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._writer.flush()
 
     def close(self) -> None:
         """Write what is left."""

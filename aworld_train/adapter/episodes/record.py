@@ -4,6 +4,7 @@ The worker opens a record before an episode, the player fills it, and the worker
 asyncio task has its own record, because a worker plays many episodes at the same time.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ class EpisodeRecord:
         id: The episode's id in the store.
         line: The content of the line so far.
         result: The episode, once it is over.
+        is_written: Whether the line is appended, and the episode closed in the store.
     """
 
     def __init__(self, step: int, validate: bool, index: int):
@@ -49,6 +51,7 @@ class EpisodeRecord:
             "index": index,
         }
         self.result: EpisodeResult | None = None
+        self.is_written = False
         self._recorder: StoreRecorder | None = None
         self._has_tools = True
         self._rows: list[tuple[str, Row]] = []
@@ -181,6 +184,17 @@ class EpisodeRecord:
             }
         _append(self.line)
         self._store()
+        self.is_written = True
+
+    async def keep(self) -> None:
+        """Write, and wait until the store's part is written too, so that no end of this process loses it.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self.write(None)
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.flush)
 
     def _store(self) -> None:
         recorder, result = self._recorder, self.result

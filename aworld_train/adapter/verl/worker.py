@@ -89,7 +89,8 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             error = raised
             raise
         finally:
-            record.write(error)
+            if not record.is_written:
+                record.write(error)
         return record.is_usable
 
     async def _agent_loop_postprocess(self, output: list[Any], validate: bool, **kwargs: Any) -> None:
@@ -108,6 +109,8 @@ class EpisodeWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type:
             record.reward(last.reward_score, last.extra_fields.get("reward_extra_info") or {})
         elif not record.score(score, kwargs):
             return
+        # VeRL trains on the rows from here on, even if this process is killed.
+        await record.keep()
         # VeRL does not score a row again that has a score.
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 

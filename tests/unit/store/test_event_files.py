@@ -43,7 +43,7 @@ def test_an_event_after_the_end_is_an_error(tmp_path: Path) -> None:
 def test_a_frame_that_is_cut_off_ends_the_file(tmp_path: Path, cut: int) -> None:
     writer = EventWriter(tmp_path)
     writer.add(Blob("first", b""))
-    assert writer.flush()
+    writer.flush()
     time.sleep(2 * module.FLUSH_SECONDS)
     (file,) = event_files(tmp_path)
     whole = file.stat().st_size
@@ -69,7 +69,7 @@ def test_a_large_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest
     writer = EventWriter(tmp_path)
     for number in range(5):
         writer.add(Blob(str(number), os.urandom(2000)))
-        assert writer.flush()
+        writer.flush()
     files = event_files(tmp_path)
     assert len(files) > 1
     assert [has_successor(file, files) for file in files] == [True] * (len(files) - 1) + [False]
@@ -93,10 +93,11 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module.os, "write", write_some)
     writer = EventWriter(tmp_path)
     writer.add(Blob("before", b""))
-    assert writer.flush()
+    writer.flush()
     full.set()
     writer.add(Blob("while full", b""))
-    assert not writer.flush(5)
+    with pytest.raises(OSError, match="No space left"):
+        writer.flush()
     with pytest.raises(OSError, match="No space left"):
         writer.add(Blob("refused", b""))
     full.clear()
@@ -133,3 +134,23 @@ def test_a_killed_process_leaves_what_it_had_written_and_its_file_is_free(tmp_pa
     found = blobs(tmp_path)
     assert found == [str(number) for number in range(len(found))]
     assert not is_open(event_files(tmp_path)[0])
+
+
+_FLUSH_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from aworld_train.store import event_files
+from aworld_train.store.events import Blob
+event_files.FLUSH_SECONDS = 3600
+writer = event_files.EventWriter(Path(sys.argv[1]))
+for number in range(3):
+    writer.add(Blob(str(number), bytes(50)))
+    writer.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_flushed_outlives_its_process(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _FLUSH_AND_DIE, str(tmp_path)], timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    assert blobs(tmp_path) == ["0", "1", "2"]
