@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import httpx
+import jwt
 import pytest
 from mcp import ClientSession, McpError
 from mcp.types import EmbeddedResource, ImageContent, TextContent
@@ -141,7 +142,7 @@ def a_token(record: Record, **changes: object) -> str:
         "jti": "x",
         **changes,
     }
-    return tokens.jwt.encode(
+    return jwt.encode(
         {name: value for name, value in claims.items() if value is not None},
         record.credentials.secret,
         "HS256",
@@ -152,9 +153,7 @@ def test_only_a_whole_valid_token_of_this_environment_opens_it(odd: EnvConnectio
     record = find(odd.name)
     assert record is not None
     now = int(time.time())
-    unsigned = tokens.jwt.encode(
-        tokens.jwt.decode(odd.token, options={"verify_signature": False}), "", "none"
-    )
+    unsigned = jwt.encode(jwt.decode(odd.token, options={"verify_signature": False}), "", "none")
     refused = {
         "none at all": None,
         "empty": "Bearer",
