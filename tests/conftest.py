@@ -52,6 +52,7 @@ CHAINS = {
     "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""
+_MAX_REASON_CHARS = 600
 _RANKS = {file: (rank, at) for rank, files in enumerate(CHAINS.values()) for at, file in enumerate(files)}
 _CHAIN_OF = {file: chain for chain, files in CHAINS.items() for file in files}
 
@@ -77,6 +78,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In a process of several, the long chains come first; alone, everything stays in its order."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: _RANKS.get(_file(item.nodeid), (len(CHAINS), 0)))
+
+
+class FailuresAtOnce:
+    """Says of each failed test its name and reason when it fails, for a run that is cut off has no summary."""
+
+    def __init__(self, terminal: Any):
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message if crash else str(report.longrepr)
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {reason[:_MAX_REASON_CHARS]}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Where several processes run the tests, the one that shares them out tells of failures."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and session.config.getoption("numprocesses", None):
+        session.config.pluginmanager.register(FailuresAtOnce(terminal))
 
 
 @pytest.hookimpl(optionalhook=True)
