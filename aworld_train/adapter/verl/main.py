@@ -14,7 +14,7 @@ from typing import Any
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.forwarding import is_forwarding, variables_for_workers
 from aworld_train.adapter.verl.ray_nodes import NODES_VARIABLE, start_ray
-from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE
+from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_faster
 
 
 def main() -> None:
@@ -23,6 +23,7 @@ def main() -> None:
     if several:
         start_ray(Path(os.environ[NODES_VARIABLE]))
     name_vllm_cpu()
+    import_faster()
     # Importing VeRL takes long, and reads the variables that say which Ray there is.
     from verl.trainer import main_ppo
 
