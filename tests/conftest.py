@@ -90,7 +90,9 @@ class FailuresAtOnce:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = crash.message if crash else str(report.longrepr)
-            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {reason[:_MAX_REASON_CHARS]}")
+            self._terminal.write_line(
+                f"\nFAILED {report.nodeid} ({report.when}): {reason[:_MAX_REASON_CHARS]}"
+            )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

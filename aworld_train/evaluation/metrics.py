@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from aworld_train.evaluation.calibration import Calibration, calibration_of
-from aworld_train.evaluation.results import Attempt, EvalTask, Evaluation
+from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.evaluation.statistics import (
     Scores,
     average,
@@ -310,7 +310,7 @@ def natural(label: str) -> list[tuple[int, int, str]]:
     return key or [(2, 0, "")]
 
 
-def _correct_with_tool(scored: Sequence[Attempt]) -> float | None:
+def _correct_with_tool(scored: Sequence[TaskAttempt]) -> float | None:
     correct = sum(attempt.score or 0.0 for attempt in scored)
     with_tool = sum(attempt.score or 0.0 for attempt in scored if attempt.tool_calls)
     return with_tool / correct if correct else None
@@ -321,7 +321,7 @@ def _counted(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda each: (-each[1], each[0])))
 
 
-def _causes(errors: Iterable[Attempt]) -> dict[str, int]:
+def _causes(errors: Iterable[TaskAttempt]) -> dict[str, int]:
     causes = _counted((attempt.cause or attempt.outcome)[:_MAX_CAUSE_CHARS] for attempt in errors)
     return dict(islice(causes.items(), _MAX_CAUSES))
 
@@ -333,7 +333,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(total.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _part_means(attempts: Sequence[Attempt]) -> dict[str, float]:
+def _part_means(attempts: Sequence[TaskAttempt]) -> dict[str, float]:
     values: dict[str, list[float]] = defaultdict(list)
     for attempt in attempts:
         for name, value in attempt.parts.items():
@@ -341,7 +341,7 @@ def _part_means(attempts: Sequence[Attempt]) -> dict[str, float]:
     return {name: fmean(values[name]) for name in sorted(values)}
 
 
-def _turns(scored: Sequence[Attempt]) -> Turns | None:
+def _turns(scored: Sequence[TaskAttempt]) -> Turns | None:
     turns = sorted(attempt.turns for attempt in scored)
     return Turns(fmean(turns), percentile(turns, 0.5), turns[-1]) if turns else None
 
@@ -350,7 +350,7 @@ def _quantity(values: Sequence[int]) -> Quantity:
     return Quantity(sum(values), fmean(values) if values else 0.0)
 
 
-def _cost(attempts: Sequence[Attempt]) -> Cost | None:
+def _cost(attempts: Sequence[TaskAttempt]) -> Cost | None:
     costs = [attempt.cost for attempt in attempts if attempt.cost is not None]
     if not costs:
         return None
@@ -360,7 +360,7 @@ def _cost(attempts: Sequence[Attempt]) -> Cost | None:
     return Cost(total, total / tasks, total / len(attempts), total / right if right else None)
 
 
-def _latency(scored: Sequence[Attempt]) -> Latency | None:
+def _latency(scored: Sequence[TaskAttempt]) -> Latency | None:
     if not scored:
         return None
     seconds = sorted(attempt.seconds for attempt in scored)

@@ -47,7 +47,7 @@ class EvalTask:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TaskAttempt:
     """One attempt at a task.
 
     Attributes:
@@ -120,7 +120,7 @@ class Evaluation:
     run: RecordedRun
     settings: Mapping[str, Any]
     tasks: Mapping[str, EvalTask]
-    attempts: Sequence[Attempt]
+    attempts: Sequence[TaskAttempt]
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class Evaluation:
         return int(self.settings["tasks"]) * int(self.settings["attempts"])
 
     @property
-    def errors(self) -> Sequence[Attempt]:
+    def errors(self) -> Sequence[TaskAttempt]:
         """The attempts that could not be scored."""
         return [attempt for attempt in self.attempts if attempt.is_error]
 
@@ -148,9 +148,9 @@ class Evaluation:
         return scores
 
     @cached_property
-    def attempts_by_task(self) -> Mapping[str, Sequence[Attempt]]:
+    def attempts_by_task(self) -> Mapping[str, Sequence[TaskAttempt]]:
         """The attempts at each task, by the task's id, in their order."""
-        found: dict[str, list[Attempt]] = defaultdict(list)
+        found: dict[str, list[TaskAttempt]] = defaultdict(list)
         for attempt in sorted(self.attempts, key=lambda each: each.number):
             found[attempt.task].append(attempt)
         return found
@@ -201,13 +201,13 @@ def _task(key: TaskKey, row: Mapping[str, Any]) -> EvalTask:
     )
 
 
-def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[Attempt]:
+def _attempts(store: Store, prices: Mapping[str, float] | None) -> list[TaskAttempt]:
     return [attempt_of(key, line, prices) for key, line in store.ended_lines(PHASE)]
 
 
 def attempt_of(
     key: EpisodeKey, line: Mapping[str, Any], prices: Mapping[str, float] | None = None
-) -> Attempt:
+) -> TaskAttempt:
     """The attempt that an episode was.
 
     Args:
@@ -216,7 +216,7 @@ def attempt_of(
         prices: As in ``cost_of``.
     """
     score = score_of(line)
-    return Attempt(
+    return TaskAttempt(
         key.id,
         key.task,
         key.attempt,

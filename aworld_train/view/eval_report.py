@@ -22,7 +22,7 @@ from aworld_train.evaluation.report.inspect_log import NAME as INSPECT_LOG
 from aworld_train.evaluation.report.inspect_log import write_inspect_log
 from aworld_train.evaluation.report.markdown import NAME as MARKDOWN
 from aworld_train.evaluation.report.markdown import markdown_report
-from aworld_train.evaluation.results import Attempt, EvalTask, Evaluation
+from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt
 from aworld_train.store.reading import Store, StoredEpisode
 from aworld_train.training.run_store import find_run_store
 from aworld_train.view.episodes import episode_json
@@ -178,7 +178,7 @@ def _task(evaluation: Evaluation, task: EvalTask, kept: set[str]) -> dict[str, A
     }
 
 
-def _attempt(attempt: Attempt, kept: bool) -> dict[str, Any]:
+def _attempt(attempt: TaskAttempt, kept: bool) -> dict[str, Any]:
     return {
         "episode": attempt.episode,
         "number": attempt.number,

@@ -15,7 +15,7 @@ from aworld_train.errors import UsageError
 from aworld_train.evaluation.calibration import calibration_of
 from aworld_train.evaluation.interval import wilson_interval
 from aworld_train.evaluation.metrics import Figures, figures_of, ks, natural, percentile
-from aworld_train.evaluation.results import Attempt, EvalTask, Evaluation, open_evaluation
+from aworld_train.evaluation.results import EvalTask, Evaluation, TaskAttempt, open_evaluation
 from aworld_train.training.recorded_run import RecordedRun
 from tests.evaluations import make_evaluation
 from tests.stored_runs import make_stored_run
@@ -43,7 +43,7 @@ def figures(runs: Path, **made: object) -> Figures:
     return figures_of(open_evaluation("eval-one", runs))
 
 
-def attempt(task: str, number: int, score: float | None, **changes: object) -> Attempt:
+def attempt(task: str, number: int, score: float | None, **changes: object) -> TaskAttempt:
     fields: dict[str, object] = {
         "episode": f"{task}.{number}",
         "task": task,
@@ -64,10 +64,10 @@ def attempt(task: str, number: int, score: float | None, **changes: object) -> A
         "tool_seconds": 0.25,
         "cost": None,
     }
-    return Attempt(**(fields | changes))  # type: ignore[arg-type]
+    return TaskAttempt(**(fields | changes))  # type: ignore[arg-type]
 
 
-def evaluation(tasks: list[EvalTask], attempts: list[Attempt], k: int) -> Evaluation:
+def evaluation(tasks: list[EvalTask], attempts: list[TaskAttempt], k: int) -> Evaluation:
     settings = {"model": "m", "dataset": ["d"], "tasks": len(tasks), "attempts": k}
     return Evaluation(
         RecordedRun(Path("e"), {}, {}, {}), settings, {task.id: task for task in tasks}, attempts

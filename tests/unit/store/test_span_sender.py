@@ -40,7 +40,7 @@ def sent(database: Database) -> dict[str, float | None]:
     """When the spans of each episode were sent."""
     columns = tables.episodes.c
     with database.begin() as connection:
-        return dict(connection.execute(select(columns.id, columns.spans_sent)).tuples().all())
+        return dict(connection.execute(select(columns.id, columns.spans_sent)).all())
 
 
 def eventually(condition: Callable[[], Any]) -> None:
