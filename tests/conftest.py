@@ -19,10 +19,8 @@ settings.register_profile("any-time", settings(), deadline=None, suppress_health
 settings.load_profile("any-time")
 
 CHAINS = {
-    # Whole training runs; what several tests need is made by the first process that asks for it.
+    # Makes the model that all training runs begin with; the next three need none.
     "agents": ("tests/e2e/test_agents.py", "tests/e2e/test_agent_forms.py"),
-    "interruptions": ("tests/e2e/test_interruptions.py",),
-    "ports": ("tests/e2e/test_ports.py",),
     # One engine for all, which a test stops and starts.
     "docker": (
         "tests/integration/test_env_docker.py",
@@ -33,22 +31,25 @@ CHAINS = {
     ),
     # One Python environment with all that the tools need.
     "tools": ("tests/integration/test_gaia_project.py",),
+    # Installs what the agents above are trained with.
+    "aworld": ("tests/integration/test_agent_aworld.py",),
+    # Whole training runs; what several tests need is made by the first process that asks for it.
+    "interruptions": ("tests/e2e/test_interruptions.py",),
+    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
+    # Installs vLLM into an environment of its own.
+    "vllm": ("tests/e2e/test_vllm.py",),
+    # Jobs on clusters of this machine, and runs that are killed at every boundary.
+    "ray": ("tests/e2e/test_ray.py",),
+    "slurm": ("tests/e2e/test_slurm.py",),
+    "store": ("tests/e2e/test_store.py",),
+    "trackers": ("tests/integration/test_trackers.py", "tests/e2e/test_trackers.py"),
+    "ports": ("tests/e2e/test_ports.py",),
     "gaia": (
         "tests/integration/test_gaia_tools.py",
         "tests/integration/test_gaia_run.py",
         "tests/integration/test_gaia_broken.py",
     ),
-    "training": ("tests/e2e/test_tiny_model.py", "tests/e2e/test_training.py"),
-    "store": ("tests/e2e/test_store.py",),
-    # Installs vLLM into an environment of its own.
-    "vllm": ("tests/e2e/test_vllm.py",),
-    # Jobs on clusters of this machine, and runs that are killed at every boundary.
-    "slurm": ("tests/e2e/test_slurm.py",),
-    "ray": ("tests/e2e/test_ray.py",),
     "boundaries": ("tests/integration/test_second_framework.py",),
-    "trackers": ("tests/integration/test_trackers.py", "tests/e2e/test_trackers.py"),
-    # The first installs what the agents above are trained with.
-    "aworld": ("tests/integration/test_agent_aworld.py",),
     "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""

@@ -1,4 +1,4 @@
-"""A tiny model, really made: inside its gate, in time, and loadable by anyone."""
+"""A tiny model, really made: inside its gate, and loadable by anyone."""
 
 import pytest
 
@@ -13,12 +13,11 @@ from tests.e2e.conftest import MODEL_SEED, Workspace
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
-def test_it_is_made_inside_the_gate_and_the_time(workspace: Workspace) -> None:
+def test_it_is_made_inside_the_gate(workspace: Workspace) -> None:
     report = workspace.model_report
     assert attempt.MIN_ACCURACY <= report["accuracy"] <= attempt.MAX_ACCURACY
     assert report["mixed_groups"] >= attempt.MIN_MIXED_GROUPS
     assert 0.1 < report["sampled_tool_use"] < 0.9
-    assert report["cpu_seconds"] < 170
     assert report["parameters"] < 3_000_000
     assert report["prompt_tokens"] <= 45
     assert report["episode_tokens"] <= 100
