@@ -14,7 +14,7 @@ _MAX_SECONDS = 60
 
 
 class TurnsCheck:
-    """A process that tries a model's chat template while a run starts; its line is only information.
+    """A process that tries a model's chat template; its line is only information.
 
     Args:
         model: A model directory, or the name of a model on the hub; it is tried if its files are on this machine.
@@ -24,7 +24,7 @@ class TurnsCheck:
     def __init__(self, model: str | None, options: Mapping[str, Any]):
         self._process: subprocess.Popen[str] | None = None
         folder = local_folder(model)
-        if folder is not None and (folder / "tokenizer.json").is_file():
+        if folder is not None and has_fast_tokenizer(folder):
             self._process = module_process.start(__name__, [str(folder), dict(options)])
 
     def __enter__(self) -> Self:
@@ -44,6 +44,11 @@ class TurnsCheck:
         except subprocess.TimeoutExpired:
             return None
         return output.strip() or None if self._process.returncode == 0 else None
+
+
+def has_fast_tokenizer(model: str | Path) -> bool:
+    """Whether a folder has a tokenizer whose template can be tried."""
+    return (Path(model) / "tokenizer.json").is_file()
 
 
 def turns_line(model: str, options: Mapping[str, Any]) -> str:

@@ -6,15 +6,14 @@ from aworld_train.adapter.base import RunPlan
 from aworld_train.dataset import FileSummary
 from aworld_train.errors import AworldTrainError, Preempted, TrainingFailure, TransientFailure
 from aworld_train.masking import mask
-from aworld_train.model.turns import TurnsCheck
 from aworld_train.recipe.env_text import shown
 from aworld_train.recipe.schema import Recipe
 from aworld_train.store.database import Database
 from aworld_train.store.loading import supersede
 from aworld_train.training.environment import RunEnvironment, run_environment
-from aworld_train.training.first_prompt import FirstPromptCheck
 from aworld_train.training.placement import Placement
 from aworld_train.training.progress import Progress
+from aworld_train.training.prompt_check import PromptCheck
 from aworld_train.training.run_folder import RunFolder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.run_status import RunStatus, trainer_work
@@ -86,7 +85,6 @@ class Attempt:
         for note in self._notes:
             progress.note(note)
         with (
-            TurnsCheck(self._recipe.model.location, self._plan.template_options) as turns,
             run_environment(
                 self._recipe, lambda line: progress.note(mask(line)), scorers, placement.environment_host
             ) as environment,
@@ -95,8 +93,6 @@ class Attempt:
         ):
             if environment.origin:
                 self.folder.note_environment(environment.origin)
-            if line := turns.line():
-                progress.note(line)
             self._run_framework(environment, progress, placement)
 
     def _store(self, progress: Progress) -> RunStore:
@@ -116,7 +112,7 @@ class Attempt:
         self._stall.environment = environment
         self._stall.reset()
         try:
-            with FirstPromptCheck(self._recipe, self._plan, environment, progress.note) as prompts:
+            with PromptCheck(self._recipe, self._plan, environment, progress.note) as prompts:
                 run_plan(
                     self.folder.framework,
                     self._plan,

@@ -1,7 +1,7 @@
 """Measures the first prompts of a run, tools included, in a process of its own, because that loads transformers.
 
 The schemas of many tools are longer than most tasks, and are known only when the environment runs. If no task's prompt
-fits, every episode would end before its first turn.
+fits, every episode would end before its first turn. The same process tries how the chat template continues turns.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import yaml
 
 from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
+from aworld_train.model.turns import has_fast_tokenizer, turns_line
 from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.messages import Message
 
@@ -134,7 +135,15 @@ def _size(entry: tuple[int, Any]) -> int:
     return entry[0]
 
 
+def _answer(settings: str | None, model: str, options: Mapping[str, Any], datasets: Sequence[str]) -> None:
+    """Write the first prompts of a run (without settings there are none), then how its template continues turns."""
+    prompts = None
+    if settings is not None:
+        prompts = measure(settings_from(yaml.safe_load(settings)), model, options, datasets)
+    sys.stdout.write(json.dumps(asdict(prompts) if prompts else None) + "\n")
+    if has_fast_tokenizer(model):
+        sys.stdout.write(turns_line(model, options) + "\n")
+
+
 if __name__ == "__main__":
-    settings, *rest = json.load(sys.stdin)
-    prompts = measure(settings_from(yaml.safe_load(settings)), *rest)
-    json.dump(asdict(prompts) if prompts else None, sys.stdout)
+    _answer(*json.load(sys.stdin))

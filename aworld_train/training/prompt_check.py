@@ -1,4 +1,7 @@
-"""Looks, while a run starts, whether its first prompts fit, and ends the run if none does."""
+"""Looks, while a run starts, whether its first prompts fit and how its chat template continues turns.
+
+A run of which no first prompt fits is ended.
+"""
 
 import json
 import subprocess
@@ -15,14 +18,14 @@ from aworld_train.recipe.schema import AGENT_KINDS, Recipe
 from aworld_train.training.environment import RunEnvironment
 
 
-class FirstPromptCheck:
-    """A process that measures the first prompts of a run whose agent is the built-in loop.
+class PromptCheck:
+    """A process that measures the first prompts of a run whose agent is the built-in loop, and tries its template.
 
     Args:
         recipe: The recipe.
         plan: Its plan, which has the settings of the episodes.
         environment: The tool environment, which runs.
-        note: Takes a sentence about prompts that are too long, if others fit.
+        note: Takes a sentence about prompts that are too long, if others fit, and one about the template.
     """
 
     def __init__(
@@ -36,9 +39,11 @@ class FirstPromptCheck:
         self._note = note
         self._process: subprocess.Popen[str] | None = None
         model = local_folder(recipe.model.location)
-        settings = plan.files.get(EPISODES_FILE)
-        if model is None or settings is None or any(getattr(recipe.agent, kind) for kind in AGENT_KINDS):
+        if model is None:
             return
+        settings = plan.files.get(EPISODES_FILE)
+        if any(getattr(recipe.agent, kind) for kind in AGENT_KINDS):
+            settings = None
         datasets = [*recipe.dataset.train_files, *recipe.dataset.val_files]
         question = [settings, str(model), dict(plan.template_options), datasets]
         self._process = module_process.start(first_prompt.__name__, question, environment.variables())
@@ -57,13 +62,13 @@ class FirstPromptCheck:
         if self._process is None or self._process.poll() is None:
             return None
         output, _ = self._process.communicate()
-        failed, self._process = self._process.returncode != 0, None
-        content = None if failed else json.loads(output)
-        if content is None:
-            return None
-        prompts = FirstPrompts(**content)
-        if fault := prompts.fault(self._limit):
+        self._process = None
+        found, _, turns = output.partition("\n")
+        prompts = FirstPrompts(**json.loads(found)) if found not in ("", "null") else None
+        if prompts and (fault := prompts.fault(self._limit)):
             return fault
-        if remark := prompts.remark(self._limit):
+        if prompts and (remark := prompts.remark(self._limit)):
             self._note(remark)
+        if turns:
+            self._note(turns.strip())
         return None
