@@ -17,7 +17,7 @@ from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message
 from tests.agent_loops import MESSAGES, TOKENIZER, ScriptedEngine, settings_file
 
-WITHIN = 20.0
+WITHIN = 120.0
 
 
 class OneAnswer(EpisodeAgent):

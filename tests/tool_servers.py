@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamablehttp_client
 from aworld_train.rollout.tools import ToolServer
 
 TOKEN = "the-real-token"
-WITHIN = 60.0
+WITHIN = 180.0
 JSON_CALCULATOR = [sys.executable, str(Path(__file__).parent / "calculator_over_http.py")]
 """Answers with JSON."""
 STREAMING_ODD = [

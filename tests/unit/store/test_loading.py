@@ -26,7 +26,7 @@ from aworld_train.store.redaction import Redactor
 from tests.postgres_server import PostgresServer
 from tests.stored_runs import make_stored_run, record_episode, task_row
 
-ROUNDS = 20
+ROUNDS = 8
 
 
 @pytest.fixture(scope="module")

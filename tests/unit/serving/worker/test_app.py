@@ -20,7 +20,7 @@ from aworld_train.serving.tokens import new_secret
 from aworld_train.serving.worker.launcher import EXIT_FOR_RESTART
 from tests.environments import HEADERS, HELLO, ODD, eventually
 
-WITHIN = 30.0
+WITHIN = 120.0
 SECRET = new_secret()
 """Of the environment that the workers here belong to."""
 MCP = "http://worker/mcp"

@@ -22,7 +22,7 @@ from tests.models import tiny_qwen3
 VOCABULARY = 97
 END = 3
 RESPONSE = 160
-WITHIN = 30.0
+WITHIN = 120.0
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 
 
