@@ -30,7 +30,7 @@ python scripts/shape.py || true
 # pytest comes last and has the last word of the output; what failed before it is said first.
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
-# Most tests wait most of the time, so more of them run at once than there are processors.
-python -m pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e \
+# Most tests wait most of the time, so more of them run at once than there are processors. The short ones come last.
+python -m pytest -n 4 --dist loadscope tests/e2e tests/integration tests/unit \
     -m "not bench and not install and not slow and not frameworks" || exit
 ((${#failed[@]} == 0))

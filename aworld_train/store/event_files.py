@@ -116,7 +116,9 @@ class EventWriter:
                 self._write(_frame(batch))
                 self._error = None
             except OSError as error:
-                self._error = error
+                with self._idle:
+                    self._error = error
+                    self._idle.notify_all()
                 if self._closed:
                     break
                 time.sleep(_RETRY_SECONDS)

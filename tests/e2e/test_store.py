@@ -172,9 +172,9 @@ def test_eval_and_rollout_keep_their_episodes(workspace: Workspace) -> None:
     with store_of(workspace, Path(report["run_dir"]).name) as store:
         assert store.count("phase=eval and status=ended") == 8
     for _ in range(2):
-        done = workspace.run("rollout", "recipes/quickstart.yaml", "-n", "2", "--json")
+        done = workspace.run("rollout", "recipes/quickstart.yaml", "name=kept", "-n", "2", "--json")
         episodes = json.loads(done.stdout)["episodes"]
-    with store_of(workspace, "rollout-quickstart") as store:
+    with store_of(workspace, "rollout-kept") as store:
         assert store.count("phase=rollout and status=ended") == 4
         shown = episodes[0]
         content = store.episode(shown["episode"]).content

@@ -473,7 +473,7 @@ def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> 
     assert (mypy, imports) == ("-m mypy", "lint-imports")
     assert "functions fully typed" in done.stdout
     words, _, marks = pytest_line.partition(" -m ")
-    assert words == "pytest -n 4 --dist loadscope tests/unit tests/integration tests/e2e"
+    assert words == "pytest -n 4 --dist loadscope tests/e2e tests/integration tests/unit"
     assert marks == "not bench and not install and not slow and not frameworks"
 
 
@@ -506,7 +506,7 @@ def test_ci_runs_the_same_checks(installed: Path) -> None:
     path = path_with(installed / "bin")
     done = run(installed, ".ci/run", cwd=installed.parent, PATH=path, **SERVICES)
     assert done.returncode == 0, done.stderr
-    assert " tests/unit tests/integration tests/e2e " in done.stdout.splitlines()[-1]
+    assert " tests/e2e tests/integration tests/unit " in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("user", "asked"), [("0", ["update -qq", "install -y"]), ("1000", [])])
