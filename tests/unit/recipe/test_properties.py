@@ -72,7 +72,7 @@ def loaded_from_text(text: str, *overrides: str) -> Recipe:
         return recipe.load(file, overrides)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(recipes())
 def test_a_recipe_survives_its_own_yaml(made: Recipe) -> None:
     assert loaded_from_text(recipe.to_yaml(made)) == made
@@ -93,7 +93,7 @@ EDITS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_an_override_does_what_editing_the_file_does(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(EDITS)))
@@ -118,7 +118,7 @@ def slip(data: st.DataObject, word: str) -> str:
     }[kind]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_slip_of_the_pen_in_a_key_is_refused(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(known_keys())))

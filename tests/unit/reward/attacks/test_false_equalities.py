@@ -234,7 +234,7 @@ def test_a_number_is_not_one_of_another_unit(value: int, other: int, unit: str, 
         assert found.value == 0.0, found.steps
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(-99, 99), min_size=2, max_size=5, unique=True), st.randoms(use_true_random=False))
 def test_a_set_has_no_order_and_a_list_has_one(values: list[int], chance: object) -> None:
     shuffled = list(values)
