@@ -1,7 +1,8 @@
 """How the tests are shared out among processes, where pytest-xdist runs several (``-n``).
 
 A file is run by one process, from its beginning to its end, so what it makes for its tests is made once. Files that use
-the same things make a chain, which is run by one process too. Long chains are begun first.
+the same things make a chain, which is run by one process too. Long chains are begun first. A failure is told when it
+happens.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def check(
     from aworld_train.adapter.base import find
     from aworld_train.errors import DependencyMissing
     from aworld_train.model.tool_parser import check_tool_parser
-    from aworld_train.model.turns import TurnsCheck
+    from aworld_train.model.turns import try_turns
     from aworld_train.recipe.call_times import call_time_note, server_limits
     from aworld_train.recipe.reward_checks import reward_remarks, runs_code
     from aworld_train.training.recipe_checks import recipe_checks
@@ -104,8 +104,7 @@ def check(
     remarks = [remark for remark in (*reward_remarks(loaded), call_time, parser) if remark]
     try:
         options = find(loaded.trainer.framework).template_options(_composed(loaded))
-        with TurnsCheck(loaded.model.location, options) as turns:
-            remarks += filter(None, [turns.line()])
+        remarks += filter(None, [try_turns(loaded.model.location, options)])
         framework_checked = True
     except DependencyMissing:
         framework_checked = False

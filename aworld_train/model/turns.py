@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from aworld_train import module_process
 from aworld_train.model.files import local_folder
@@ -13,37 +13,28 @@ from aworld_train.model.files import local_folder
 _MAX_SECONDS = 60
 
 
-class TurnsCheck:
-    """A process that tries a model's chat template; its line is only information.
+def try_turns(model: str | None, options: Mapping[str, Any]) -> str | None:
+    """How a model's chat template continues turns, in one line, which is only information.
 
     Args:
         model: A model directory, or the name of a model on the hub; it is tried if its files are on this machine.
         options: Further arguments of the template.
+
+    Returns:
+        The line; None if nothing is tried, or it fails or takes too long.
     """
-
-    def __init__(self, model: str | None, options: Mapping[str, Any]):
-        self._process: subprocess.Popen[str] | None = None
-        folder = local_folder(model)
-        if folder is not None and has_fast_tokenizer(folder):
-            self._process = module_process.start(__name__, [str(folder), dict(options)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-
-    def line(self) -> str | None:
-        """What was found, in one line; None if nothing was tried, or it failed or took too long."""
-        if self._process is None:
-            return None
-        try:
-            output, _ = self._process.communicate(timeout=_MAX_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-        return output.strip() or None if self._process.returncode == 0 else None
+    folder = local_folder(model)
+    if folder is None or not has_fast_tokenizer(folder):
+        return None
+    process = module_process.start(__name__, [str(folder), dict(options)])
+    try:
+        output, _ = process.communicate(timeout=_MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        process.kill()
+        process.communicate()
+    return output.strip() or None if process.returncode == 0 else None
 
 
 def has_fast_tokenizer(model: str | Path) -> bool:

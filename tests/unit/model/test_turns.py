@@ -5,28 +5,29 @@ import sys
 from pathlib import Path
 
 from aworld_train.model import tokenizer as tiny_tokenizer
-from aworld_train.model.turns import TurnsCheck
+from aworld_train.model.turns import try_turns
 
 
 def test_a_model_s_chat_template_is_tried_in_another_process(tmp_path: Path) -> None:
     tiny_tokenizer.build().save_pretrained(tmp_path)
-    with TurnsCheck(str(tmp_path), {}) as turns:
-        assert turns.line() == "The chat template continues each turn: an episode is one training row."
+    assert (
+        try_turns(str(tmp_path), {})
+        == "The chat template continues each turn: an episode is one training row."
+    )
 
 
 def test_a_model_of_the_hub_is_tried_where_it_is_in_the_cache(hub: None) -> None:
-    with TurnsCheck("some/model", {}) as turns:
-        assert turns.line() == "The chat template continues each turn: an episode is one training row."
-    with TurnsCheck("other/model", {}) as turns:
-        assert turns.line() is None
+    assert (
+        try_turns("some/model", {})
+        == "The chat template continues each turn: an episode is one training row."
+    )
+    assert try_turns("other/model", {}) is None
 
 
 def test_a_model_that_is_not_here_or_cannot_be_loaded_is_not_tried(tmp_path: Path) -> None:
-    with TurnsCheck("some/model", {}) as turns:
-        assert turns.line() is None
+    assert try_turns("some/model", {}) is None
     (tmp_path / "tokenizer.json").write_text("{}")
-    with TurnsCheck(str(tmp_path), {}) as turns:
-        assert turns.line() is None
+    assert try_turns(str(tmp_path), {}) is None
 
 
 def test_the_check_is_started_without_transformers() -> None:
