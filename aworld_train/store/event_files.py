@@ -5,7 +5,9 @@ frame that is cut off, because its process was killed, ends the file. A file tha
 another, so that the loaded ones can be removed while the run goes on.
 """
 
+import asyncio
 import atexit
+import contextlib
 import fcntl
 import os
 import platform
@@ -25,7 +27,9 @@ from aworld_train.store.events import Event
 SUFFIX = ".events"
 MAX_FILE_BYTES = 64 << 20
 FLUSH_SECONDS = 0.25
+_GATHER_SECONDS = 0.02
 _RETRY_SECONDS = 1.0
+_MAX_WAIT_SECONDS = 60.0
 _MAX_FRAME_EVENTS = 64
 _MAX_FRAME_BYTES = 1 << 30
 _HEADER = struct.Struct("<II")
@@ -44,8 +48,8 @@ class EventWriter:
         self._folder = folder
         self._queue: deque[Event] = deque()
         self._added = threading.Event()
-        self._wanted_now = threading.Event()
-        self._idle = threading.Condition()
+        self._is_waited_for = threading.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._error: OSError | None = None
         self._closed = False
         self._name = f"{platform.node()}-{os.getpid()}-{time.time_ns():x}"
@@ -70,64 +74,68 @@ class EventWriter:
         self._queue.extend(events)
         self._added.set()
 
-    def flush(self, timeout: float = 60.0) -> None:
-        """Have all events written at once, and wait until they are: a process that is killed then loses none of them.
+    async def written(self) -> None:
+        """Wait until all events until now are written: a process that is killed then loses none of them.
 
         Raises:
-            OSError: They cannot be written, or not within ``timeout`` seconds.
+            OSError: They cannot be written, or not within a minute.
+            RuntimeError: The writer is closed.
         """
-        self._wanted_now.set()
+        if self._closed:
+            raise RuntimeError("a wait after the end of its writer")
+        loop = asyncio.get_running_loop()
+        is_written: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(is_written)
+        self._is_waited_for.set()
         self._added.set()
-        with self._idle:
-            is_over = self._idle.wait_for(lambda: not self._queue or self._error is not None, timeout)
-        if self._error is not None:
-            raise self._error
-        if not is_over:
-            raise TimeoutError(f"{self._folder}: what episodes leave was not written within {timeout:g} s")
+        try:
+            await asyncio.wait_for(is_written, _MAX_WAIT_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self._folder}: what episodes leave was not written within {_MAX_WAIT_SECONDS:g} s"
+            ) from None
 
     def close(self) -> None:
         """Write what is left and end the thread; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
-        self._wanted_now.set()
+        self._is_waited_for.set()
         self._added.set()
         self._thread.join(timeout=30)
         atexit.unregister(self.close)
 
     def _run(self) -> None:
-        while True:
+        is_last = False
+        while not is_last:
             self._added.wait()
+            # Events that come within this time are written together: each write stops the thread of the episodes.
+            if not self._closed and self._is_waited_for.wait(FLUSH_SECONDS) and not self._closed:
+                time.sleep(_GATHER_SECONDS)
             self._added.clear()
-            self._wanted_now.clear()
-            closing = self._closed
-            self._write_all()
-            if closing:
-                break
-            # Events that come within this time are written together, unless somebody waits for them.
-            self._wanted_now.wait(FLUSH_SECONDS)
+            self._is_waited_for.clear()
+            is_last = self._closed
+            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            try:
+                self._write_all()
+                self._error = None
+            except OSError as error:
+                self._error = error
+                self._added.set()
+            for is_written in waiting:
+                _tell(is_written, self._error)
+            if self._error is not None and not is_last:
+                time.sleep(_RETRY_SECONDS)
         if self._descriptor is not None:
             os.close(self._descriptor)
 
     def _write_all(self) -> None:
+        """Write what is in the queue; what cannot be written stays in it."""
         while self._queue:
             batch = [self._queue[i] for i in range(min(len(self._queue), _MAX_FRAME_EVENTS))]
-            try:
-                self._write(_frame(batch))
-                self._error = None
-            except OSError as error:
-                with self._idle:
-                    self._error = error
-                    self._idle.notify_all()
-                if self._closed:
-                    break
-                time.sleep(_RETRY_SECONDS)
-                continue
-            with self._idle:
-                for _ in batch:
-                    self._queue.popleft()
-        with self._idle:
-            self._idle.notify_all()
+            self._write(_frame(batch))
+            for _ in batch:
+                self._queue.popleft()
 
     def _write(self, frame: bytes) -> None:
         if self._descriptor is None or self._size > MAX_FILE_BYTES:
@@ -214,3 +222,18 @@ def _writer_and_number(file: Path) -> tuple[str, int]:
 def _frame(events: Sequence[Event]) -> bytes:
     payload = compressed(_encoder.encode(events))
     return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _tell(is_written: "asyncio.Future[None]", error: OSError | None) -> None:
+    """Tell somebody, in the loop that waits, that events are written or cannot be."""
+
+    def tell() -> None:
+        if is_written.done():
+            return
+        if error is None:
+            is_written.set_result(None)
+        else:
+            is_written.set_exception(error)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        is_written.get_loop().call_soon_threadsafe(tell)

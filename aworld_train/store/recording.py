@@ -93,13 +93,13 @@ class StoreRecorder:
         """Report episodes, by the beginnings of their keys, that are not trained on."""
         self._writer.add(GroupsLeftOut(tuple(keys), reason))
 
-    def flush(self) -> None:
-        """Wait until everything is written.
+    async def written(self) -> None:
+        """Wait until everything until now is written.
 
         Raises:
             OSError: It cannot be written.
         """
-        self._writer.flush()
+        await self._writer.written()
 
     def close(self) -> None:
         """Write what is left."""

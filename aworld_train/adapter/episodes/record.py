@@ -4,7 +4,6 @@ The worker opens a record before an episode, the player fills it, and the worker
 asyncio task has its own record, because a worker plays many episodes at the same time.
 """
 
-import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -194,7 +193,7 @@ class EpisodeRecord:
         """
         self.write(None)
         if self._recorder is not None:
-            await asyncio.to_thread(self._recorder.flush)
+            await self._recorder.written()
 
     def _store(self) -> None:
         recorder, result = self._recorder, self.result

@@ -1,5 +1,6 @@
 """Files of events: whole frames come back whatever happens to the process or the disk."""
 
+import asyncio
 import errno
 import os
 import signal
@@ -37,14 +38,15 @@ def test_an_event_after_the_end_is_an_error(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(RuntimeError):
         writer.add(Blob("a", b""))
+    with pytest.raises(RuntimeError):
+        asyncio.run(writer.written())
 
 
 @pytest.mark.parametrize("cut", [1, 7, 8, 9, 40])
 def test_a_frame_that_is_cut_off_ends_the_file(tmp_path: Path, cut: int) -> None:
     writer = EventWriter(tmp_path)
     writer.add(Blob("first", b""))
-    writer.flush()
-    time.sleep(2 * module.FLUSH_SECONDS)
+    asyncio.run(writer.written())
     (file,) = event_files(tmp_path)
     whole = file.stat().st_size
     writer.add(Blob("second", os.urandom(200)))
@@ -69,7 +71,7 @@ def test_a_large_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest
     writer = EventWriter(tmp_path)
     for number in range(5):
         writer.add(Blob(str(number), os.urandom(2000)))
-        writer.flush()
+        asyncio.run(writer.written())
     files = event_files(tmp_path)
     assert len(files) > 1
     assert [has_successor(file, files) for file in files] == [True] * (len(files) - 1) + [False]
@@ -93,11 +95,11 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module.os, "write", write_some)
     writer = EventWriter(tmp_path)
     writer.add(Blob("before", b""))
-    writer.flush()
+    asyncio.run(writer.written())
     full.set()
     writer.add(Blob("while full", b""))
     with pytest.raises(OSError, match="No space left"):
-        writer.flush()
+        asyncio.run(writer.written())
     with pytest.raises(OSError, match="No space left"):
         writer.add(Blob("refused", b""))
     full.clear()
@@ -136,8 +138,8 @@ def test_a_killed_process_leaves_what_it_had_written_and_its_file_is_free(tmp_pa
     assert not is_open(event_files(tmp_path)[0])
 
 
-_FLUSH_AND_DIE = """
-import os, signal, sys
+_WRITE_AND_DIE = """
+import asyncio, os, signal, sys
 from pathlib import Path
 from aworld_train.store import event_files
 from aworld_train.store.events import Blob
@@ -145,12 +147,12 @@ event_files.FLUSH_SECONDS = 3600
 writer = event_files.EventWriter(Path(sys.argv[1]))
 for number in range(3):
     writer.add(Blob(str(number), bytes(50)))
-    writer.flush()
+    asyncio.run(writer.written())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_was_flushed_outlives_its_process(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", _FLUSH_AND_DIE, str(tmp_path)], timeout=60)
+def test_what_was_waited_for_outlives_its_process(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _WRITE_AND_DIE, str(tmp_path)], timeout=60)
     assert ended.returncode == -signal.SIGKILL
     assert blobs(tmp_path) == ["0", "1", "2"]

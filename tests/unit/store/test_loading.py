@@ -1,5 +1,6 @@
 """Loading of events: each exactly once, whatever is killed and in whichever order files are read."""
 
+import asyncio
 import os
 import random
 import shutil
@@ -84,14 +85,14 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(place: StorePlace)
     trainer, player = recorder(place), recorder(place)
     database = Database(place)
     trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
-    trainer.flush()
+    asyncio.run(trainer.written())
     time.sleep(2 * FLUSH_SECONDS)
     trainer.left_out(["uid1-9"], "too small")
     trainer.close()
     assert load(database) == 0
     record(player, 0)
     record(player, 1)
-    player.flush()
+    asyncio.run(player.written())
     load(database)
     with Store(place) as store:
         assert [head.figures["advantage"] for head in store.episodes(sort="advantage")] == [-0.5, 0.5]
