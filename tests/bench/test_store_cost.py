@@ -80,7 +80,9 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def print_sizes(workspace: Workspace, database: sqlite3.Connection, print_line: Callable[[str], None]) -> None:
+def print_sizes(
+    workspace: Workspace, database: sqlite3.Connection, print_line: Callable[[str], None]
+) -> None:
     """Print the bytes of an episode in the store, as JSON lines, and as one Zstandard file of these."""
     run = workspace.runs / NAME
     done = workspace.run("runs", "export", NAME, "--format", "parquet", "--out", str(run / "all.parquet"))
