@@ -48,6 +48,7 @@ _TOO_MANY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 _OF_CONTEXT = ("context_length_exceeded", "context length", "context window", "maximum context", "too long")
 _NEWER_MAX_TOKENS = "max_completion_tokens"  # the only name that OpenAI's reasoning models take
 _NO_CONVERSATION = "its answer is no chat completion"
+_MAX_COUNT = 1_000_000_000  # of tokens in a call: more is none
 
 FaultKind = Literal["429", "5xx", "other_status", "timeout", "connection", "cut", "no_json", "no_completion"]
 """How a request failed that was sent again."""
@@ -381,4 +382,6 @@ def _text(content: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """A number of tokens that an endpoint says; 0 where it says nothing that can be one."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 < value <= _MAX_COUNT else 0

@@ -33,6 +33,7 @@ _MAX_WAIT_SECONDS = 60.0
 _MAX_FRAME_EVENTS = 64
 _MAX_FRAME_BYTES = 1 << 30
 _HEADER = struct.Struct("<II")
+_ARRAY = struct.Struct(">BH")
 _encoder = msgspec.msgpack.Encoder()
 _decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[Event])
 
@@ -46,7 +47,7 @@ class EventWriter:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._queue: deque[Event] = deque()
+        self._queue: deque[bytes] = deque()
         self._added = threading.Event()
         self._is_waited_for = threading.Event()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -65,13 +66,14 @@ class EventWriter:
 
         Raises:
             OSError: Earlier ones cannot be written, for example because the disk is full.
+            OverflowError: There is a number in them that 64 bits do not hold.
             RuntimeError: The writer is closed.
         """
         if self._closed:
             raise RuntimeError("an event after the end of its writer")
         if self._error is not None:
             raise self._error
-        self._queue.extend(events)
+        self._queue.extend([_encoder.encode(event) for event in events])
         self._added.set()
 
     async def written(self) -> None:
@@ -219,8 +221,9 @@ def _writer_and_number(file: Path) -> tuple[str, int]:
     return writer, int(number)
 
 
-def _frame(events: Sequence[Event]) -> bytes:
-    payload = compressed(_encoder.encode(events))
+def _frame(events: Sequence[bytes]) -> bytes:
+    """A frame with encoded events, which become an array of MessagePack."""
+    payload = compressed(_ARRAY.pack(0xDC, len(events)) + b"".join(events))
     return _HEADER.pack(len(payload), zlib.crc32(payload)) + payload
 
 

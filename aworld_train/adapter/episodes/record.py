@@ -140,7 +140,7 @@ class EpisodeRecord:
     def reward(self, reward: float | None, figures: Mapping[str, Any]) -> None:
         """Record the reward that is trained on, and the figures that came with it."""
         self.line["reward"] = reward
-        self.line["scores"] = {name: v for name, v in figures.items() if isinstance(v, int | float)}
+        self.line["scores"] = {name: value for name, value in figures.items() if _is_figure(value)}
 
     def _suspect(self, score: EpisodeScore, task: Mapping[str, Any]) -> None:
         """Record the signs of reward hacking, with the texts that a person needs to check them."""
@@ -221,6 +221,11 @@ def _token_counts(episode: Episode, rows: list[tuple[str, Row]]) -> dict[str, in
         "response_tokens": sum(node.token_count for node in nodes) - prompt,
         "sampled_tokens": sum(node.token_count for node in nodes if node.sampled),
     }
+
+
+def _is_figure(value: Any) -> bool:
+    """Whether a value is a number, and none of those beyond 64 bits that a reward function read from an answer."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
 def _branch_points(episode: Episode) -> list[dict[str, Any]]:

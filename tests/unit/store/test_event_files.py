@@ -14,7 +14,7 @@ import pytest
 
 from aworld_train.store import event_files as module
 from aworld_train.store.event_files import EventWriter, event_files, has_successor, is_open, read_events
-from aworld_train.store.events import Blob, Event
+from aworld_train.store.events import Blob, EpisodeEnded, Event
 
 
 def blobs(folder: Path) -> list[str]:
@@ -40,6 +40,16 @@ def test_an_event_after_the_end_is_an_error(tmp_path: Path) -> None:
         writer.add(Blob("a", b""))
     with pytest.raises(RuntimeError):
         asyncio.run(writer.written())
+
+
+def test_a_number_that_cannot_be_written_is_an_error_and_stops_nothing(tmp_path: Path) -> None:
+    writer = EventWriter(tmp_path)
+    with pytest.raises(OverflowError):
+        writer.add(EpisodeEnded("too large", 0.0, {"tokens": 1 << 64}))
+    writer.add(Blob("next", b""))
+    asyncio.run(writer.written())
+    assert blobs(tmp_path) == ["next"]
+    writer.close()
 
 
 @pytest.mark.parametrize("cut", [1, 7, 8, 9, 40])
