@@ -26,14 +26,14 @@ from aworld_train.store.events import Event
 
 SUFFIX = ".events"
 MAX_FILE_BYTES = 64 << 20
-FLUSH_SECONDS = 0.25
-_GATHER_SECONDS = 0.02
+FLUSH_SECONDS = 0.25  # how long events gather before they are written
+_GATHER_SECONDS = 0.02  # the same from when somebody waits for them
 _RETRY_SECONDS = 1.0
 _MAX_WAIT_SECONDS = 60.0
 _MAX_FRAME_EVENTS = 64
 _MAX_FRAME_BYTES = 1 << 30
 _HEADER = struct.Struct("<II")
-_ARRAY = struct.Struct(">BH")
+_ARRAY = struct.Struct(">BH")  # MessagePack's head of an array: 0xDC and the number of its elements
 _encoder = msgspec.msgpack.Encoder()
 _decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(list[Event])
 

@@ -72,7 +72,7 @@ async def test_calls_thoughts_and_counts_are_read() -> None:
 
 
 @pytest.mark.parametrize("count", [1 << 64, 10**400, -1, 1.5, "7", True, None])
-async def test_a_count_that_can_be_none_is_not_taken_over(count: object) -> None:
+async def test_what_is_no_number_of_tokens_is_not_taken_over(count: object) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": 3}
     with Scripted(lambda body: says({"content": "42"}, usage=usage)) as server:
         answer = await endpoint_at(server).for_episode().answer(ASKED, [], GREEDY, 20)

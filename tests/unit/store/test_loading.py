@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 
 from aworld_train.store import tables
 from aworld_train.store.database import Database
-from aworld_train.store.event_files import FLUSH_SECONDS, event_files
+from aworld_train.store.event_files import event_files
 from aworld_train.store.events import TrainedRow
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, close_running, load, supersede
@@ -86,7 +86,6 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(place: StorePlace)
     database = Database(place)
     trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
     asyncio.run(trainer.written())
-    time.sleep(2 * FLUSH_SECONDS)
     trainer.left_out(["uid1-9"], "too small")
     trainer.close()
     assert load(database) == 0
