@@ -325,15 +325,15 @@ def test_a_server_that_never_answers_is_waited_for_in_public_and_given_up_in_tim
     lines: list[str] = []
     with pytest.raises(
         EnvironmentFailure,
-        match=r"was not ready at .* within 15 s and was stopped: ready workers: 0 of 1, starting tool servers "
+        match=r"was not ready at .* within 25 s and was stopped: ready workers: 0 of 1, starting tool servers "
         r"\(speaker\): 1\. .*--wait .*env\.ready_timeout",
     ) as caught:
-        up(path, workers=1, wait=15.0, report_progress=lines.append)
+        up(path, workers=1, wait=25.0, report_progress=lines.append)
     assert has_ended(int(caught.value.message.rpartition("pid ")[2].split()[0]))
     assert registry.read("made") is None
     assert any(
         re.fullmatch(
-            r"Waiting for made, \d+ of 15 s: ready workers: 0 of 1, starting tool servers \(speaker\): 1\.",
+            r"Waiting for made, \d+ of 25 s: ready workers: 0 of 1, starting tool servers \(speaker\): 1\.",
             line,
         )
         for line in lines
@@ -361,7 +361,7 @@ def test_a_test_call_that_is_not_answered_in_time_is_named_with_the_key_that_giv
         EnvironmentFailure,
         match=r"while tools are called, of sleeper\. .*env\.ready_timeout",
     ):
-        up(path, wait=8.0)
+        up(path, wait=25.0)
     assert registry.read("slow") is None
 
 
