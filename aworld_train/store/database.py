@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import event, make_url, select
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, StatementError
 
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
@@ -45,7 +45,7 @@ class Database:
                 self._prepare()
         except OperationalError as error:
             self.close()
-            raise StoreUnreachable(_brief(error)) from error
+            raise StoreUnreachable(brief(error)) from error
         except BaseException:
             self.close()
             raise
@@ -61,9 +61,9 @@ class Database:
             with self.engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            if isinstance(error, OperationalError) or error.connection_invalidated:
-                raise StoreUnreachable(_brief(error)) from error
-            raise
+            if _is_refusal(error):
+                raise
+            raise StoreUnreachable(brief(error)) from error
 
     def is_current(self) -> bool:
         """Whether the database has the newest form."""
@@ -163,6 +163,16 @@ def _engine(place: StorePlace, read_only: bool) -> Engine:
     return engine
 
 
-def _brief(error: DBAPIError) -> str:
-    """The database's own words, in one line; without the statement and its values."""
-    return " ".join(str(error.orig).split())[:300]
+def _is_refusal(error: DBAPIError) -> bool:
+    """Whether the database has answered, with a reason for which it never takes these values."""
+    if error.connection_invalidated:
+        return False
+    # Psycopg counts PostgreSQL's limits (class 54, as of an index's rows) among the errors of operation.
+    code = str(getattr(error.orig, "sqlstate", None) or "")
+    return not isinstance(error, OperationalError) or code.startswith("54")
+
+
+def brief(error: Exception) -> str:
+    """An error in one line, a database's in its own words, without the statement and its values."""
+    text = str(error.orig) if isinstance(error, StatementError) else str(error)
+    return " ".join(text.split())[:300]

@@ -1,7 +1,8 @@
 """Loads the events that a run's processes have written into its database, each exactly once.
 
 How far a file is loaded stands in the database and changes in the transaction that enters its events. So a loader that
-is killed, or a database that goes away, loses and repeats nothing.
+is killed, or a database that goes away, loses and repeats nothing. What a database refuses to hold, because models and
+tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
 """
 
 import contextlib
@@ -14,12 +15,12 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import Table
 
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
-from aworld_train.store.content import EpisodeContent, encoded
-from aworld_train.store.database import Database, StoreUnreachable
+from aworld_train.store.database import Database, StoreUnreachable, brief
 from aworld_train.store.event_files import event_files, has_successor, is_open, read_events
 from aworld_train.store.events import (
     Blob,
@@ -30,29 +31,9 @@ from aworld_train.store.events import (
     RowsTrained,
     TaskSeen,
 )
+from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end_values, task_row
 
 _BATCH_BYTES = 4 << 20
-_MAX_SEARCHED_CHARS = 8_000
-_FIGURES = (
-    "outcome",
-    "treatment",
-    "cause",
-    "reward",
-    "scorer",
-    "scoring",
-    "turns",
-    "tool_calls",
-    "tool_errors",
-    "rows",
-    "prompt_tokens",
-    "response_tokens",
-    "sampled_tokens",
-    "seconds",
-    "generate_seconds",
-    "tool_seconds",
-    "parts",
-)
-_Rows = dict[Table, list[dict[str, Any]]]
 # Which columns these set, their parameters say.
 _UPDATE_EPISODE = update(tables.episodes).where(tables.episodes.c.id == bindparam("episode"))
 _UPDATE_ROW = update(tables.rows).where(
@@ -60,17 +41,25 @@ _UPDATE_ROW = update(tables.rows).where(
 )
 
 
+_REFUSALS = (SQLAlchemyError, OverflowError, TypeError, ValueError)
+"""What the values of an event can raise: the database, its driver, and JSON."""
+
+
 class NotYet(Exception):
     """An event is about episodes that are not loaded yet: those of another process, which writes them soon."""
 
 
-def load(database: Database, *, final: bool = False) -> int:
+def load(
+    database: Database, *, final: bool = False, refused: Callable[[str], None] = lambda reason: None
+) -> int:
     """Load what has been written since the last time; returns the number of events.
 
     Args:
         database: The run's database.
         final: Whether the processes that write have ended: files that are loaded are removed, and events about
             episodes that nobody has reported are passed over.
+        refused: Called with the reason for each event that the database refuses. An episode is entered without its
+            content then, with the reason as its cause.
 
     Raises:
         StoreUnreachable: The database does not answer; what was not loaded stays in its file.
@@ -85,7 +74,7 @@ def load(database: Database, *, final: bool = False) -> int:
     for is_last in (False, True):
         for file in files:
             with contextlib.suppress(NotYet):
-                count += _load_file(database, file, loaded, final and is_last)
+                count += _load_file(database, file, loaded, final and is_last, refused)
     for file in files:
         if has_successor(file, files) or (final and not is_open(file)):
             _remove(database, file, loaded)
@@ -131,7 +120,7 @@ def supersede(database: Database, step: int, *, validated: bool) -> int:
 
 
 class StoreLoader:
-    """Loads events while a run goes on, from a thread, and reports a database that does not answer once.
+    """Loads events while a run goes on, from a thread, and reports once what keeps them out of the database.
 
     Args:
         open_database: Opens the run's database.
@@ -150,7 +139,7 @@ class StoreLoader:
     ):
         self._open, self._note, self._seconds, self._loaded = open_database, note, seconds, loaded
         self._database: Database | None = None
-        self._unreachable = False
+        self._behind = self._has_refused = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-loader", daemon=True)
 
@@ -179,7 +168,7 @@ class StoreLoader:
         if self._database is not None:
             self._database.close()
             self._database = None
-        return not self._unreachable
+        return not self._behind
 
     def _run(self) -> None:
         while not self._ended.wait(self._seconds):
@@ -189,25 +178,49 @@ class StoreLoader:
         try:
             if self._database is None:
                 self._database = self._open()
-            count = load(self._database, final=final)
+            count = load(self._database, final=final, refused=self._refused)
             if final:
                 close_running(self._database)
             if count or final:
                 self._loaded(self._database)
         except StoreUnreachable as error:
-            if not self._unreachable:
-                self._note(
-                    f"The store's database does not answer ({error}); episodes are kept in files until it does."
-                )
-            self._unreachable = True
-            return False
-        if self._unreachable:
-            self._note("The store's database answers again.")
-        self._unreachable = False
+            return self._cannot(
+                f"The store's database does not answer ({error}); episodes are kept in files until it does."
+            )
+        except Exception as error:
+            # The thread would end without a word.
+            return self._cannot(
+                f"Episodes cannot be entered into the store's database ({type(error).__name__}: {brief(error)}); they "
+                "are kept in files, and this is tried again."
+            )
+        if self._behind:
+            self._note("The store's database takes episodes again.")
+        self._behind = False
         return True
 
+    def _cannot(self, sentence: str) -> bool:
+        if not self._behind:
+            self._note(sentence)
+        self._behind = True
+        return False
 
-def _load_file(database: Database, file: Path, loaded: dict[str, int], final: bool) -> int:
+    def _refused(self, reason: str) -> None:
+        if not self._has_refused:
+            self._note(refusal_note(reason))
+        self._has_refused = True
+
+
+def refusal_note(reason: str) -> str:
+    """A sentence for people about what a database refused."""
+    return (
+        f"The store's database refused some of what was reported ({reason}). The episodes it was about say so; they "
+        "are trained on and scored as they were."
+    )
+
+
+def _load_file(
+    database: Database, file: Path, loaded: dict[str, int], final: bool, refused: Callable[[str], None]
+) -> int:
     """Load a file from where its loading ended, one transaction for some megabytes."""
     count = 0
     while True:
@@ -222,23 +235,69 @@ def _load_file(database: Database, file: Path, loaded: dict[str, int], final: bo
             with database.begin() as connection:
                 _enter(connection, database, events, final)
                 _note_loaded(connection, database, file, end)
-        except NotYet:
-            # Up to the event that has to wait, events are entered; so are those before it in its frame, once more.
-            return count + _load_frames(database, file, loaded, final)
+        except (NotYet, *_REFUSALS):
+            # Up to an event that has to wait, events are entered; so are those before it in its frame, once more.
+            count += _load_frames(database, file, loaded, final, refused)
+            if loaded.get(file.name, 0) < end:
+                return count
+            continue
         loaded[file.name] = end
         count += len(events)
 
 
-def _load_frames(database: Database, file: Path, loaded: dict[str, int], final: bool) -> int:
-    """Load a file frame by frame, until one has to wait."""
+def _load_frames(
+    database: Database, file: Path, loaded: dict[str, int], final: bool, refused: Callable[[str], None]
+) -> int:
+    """Load some megabytes of a file frame by frame, until an event has to wait."""
     count = 0
     for frame, offset in read_events(file, loaded.get(file.name, 0), _BATCH_BYTES):
-        with database.begin() as connection:
-            _enter(connection, database, frame, final)
-            _note_loaded(connection, database, file, offset)
+        try:
+            try:
+                with database.begin() as connection:
+                    _enter(connection, database, frame, final)
+                    _note_loaded(connection, database, file, offset)
+            except _REFUSALS:
+                for event in frame:
+                    _enter_alone(database, event, final, refused)
+                with database.begin() as connection:
+                    _note_loaded(connection, database, file, offset)
+        except NotYet:
+            return count
         loaded[file.name] = offset
         count += len(frame)
     return count
+
+
+def _enter_alone(database: Database, event: Event, final: bool, refused: Callable[[str], None]) -> None:
+    """Enter one event; what the database refuses of it is left out."""
+    try:
+        with database.begin() as connection:
+            _enter(connection, database, [event], final)
+    except _REFUSALS as error:
+        reason = brief(error)
+        refused(reason)
+        rest = _without_values(event, reason)
+        if rest is not None:
+            with database.begin() as connection:
+                _enter(connection, database, [rest], final)
+
+
+def _without_values(event: Event, reason: str) -> Event | None:
+    """What any database can hold of an event: that it happened; None for one that says nothing then."""
+    match event:
+        case TaskSeen():
+            return TaskSeen(event.id, 0, "", "", "", "", "{}")
+        case EpisodeEnded():
+            outcome, treatment = (
+                str(event.figures.get(name) or "")[:50] for name in ("outcome", "treatment")
+            )
+            figures = {
+                "outcome": outcome or None,
+                "treatment": treatment or None,
+                "cause": f"the store's database refused its content and figures: {reason}",
+            }
+            return EpisodeEnded(event.id, event.ended, figures)
+    return None
 
 
 def _note_loaded(connection: Connection, database: Database, file: Path, offset: int) -> None:
@@ -261,7 +320,7 @@ def _remove(database: Database, file: Path, loaded: dict[str, int]) -> None:
 
 def _enter(connection: Connection, database: Database, events: Iterable[Event], final: bool) -> None:
     """Enter events, those of a kind in one statement as far as their order allows: statements cost more than rows."""
-    rows: _Rows = defaultdict(list)
+    rows: Rows = defaultdict(list)
     ends: list[dict[str, Any]] = []
     run = database.place.run
     for event in events:
@@ -269,13 +328,13 @@ def _enter(connection: Connection, database: Database, events: Iterable[Event], 
             case Blob():
                 rows[tables.blobs].append({"digest": event.digest, "data": compressed(event.data)})
             case TaskSeen():
-                rows[tables.tasks].append(_task_row(run, event))
+                rows[tables.tasks].append(task_row(run, event))
             case EpisodeBegun():
-                rows[tables.episodes].append(_begun_row(run, event))
+                rows[tables.episodes].append(begun_row(run, event))
             case EpisodeEnded():
-                ends.append(_end_values(event))
+                ends.append(end_values(event))
                 if event.content is not None:
-                    _content_rows(rows, event.id, event.content)
+                    add_content_rows(rows, event.id, event.content)
             case RowsTrained():
                 _flush(connection, database, rows, ends)
                 _train(connection, run, event, final)
@@ -297,7 +356,7 @@ _ORDER = (
 )
 
 
-def _flush(connection: Connection, database: Database, rows: _Rows, ends: list[dict[str, Any]]) -> None:
+def _flush(connection: Connection, database: Database, rows: Rows, ends: list[dict[str, Any]]) -> None:
     """Insert rows, then enter the ends of episodes, whose begins are among the rows or before them."""
     for table in _ORDER:
         if values := rows.pop(table, None):
@@ -310,111 +369,6 @@ def _flush(connection: Connection, database: Database, rows: _Rows, ends: list[d
 def _insert(database: Database, table: Table) -> Any:
     """SQLite's and PostgreSQL's INSERT, which have ON CONFLICT in common."""
     return sqlite.insert(table) if database.is_sqlite else postgresql.insert(table)
-
-
-def _task_row(run: str, task: TaskSeen) -> dict[str, Any]:
-    return {
-        "run": run,
-        "id": task.id,
-        "index": task.index,
-        "source": task.source,
-        "scorer": task.scorer,
-        "question": task.question,
-        "answer": task.answer,
-        "row": compressed(task.row.encode()),
-    }
-
-
-def _begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
-    return {
-        "id": begun.id,
-        "run": run,
-        "task": begun.task,
-        "status": "running",
-        "step": begun.step,
-        "phase": begun.phase,
-        "attempt": begun.attempt,
-        "key": begun.key,
-        "began": begun.began,
-        "has_content": False,
-    }
-
-
-def _end_values(event: EpisodeEnded) -> dict[str, Any]:
-    """The parameters of ``_UPDATE_EPISODE`` at the end of an episode."""
-    figures = event.figures
-    weights = figures.get("weights") or (None, None)
-    return {name: figures.get(name) for name in _FIGURES} | {
-        "episode": event.id,
-        "status": "ended",
-        "ended": event.ended,
-        "accuracy": (figures.get("scores") or {}).get("acc", figures.get("reward")),
-        "weights_first": weights[0],
-        "weights_last": weights[1],
-        "suspicions": f",{','.join(figures['suspicions'])}," if figures.get("suspicions") else None,
-        "figures": figures,
-        "has_content": event.content is not None,
-    }
-
-
-def _content_rows(rows: _Rows, episode: str, content: EpisodeContent) -> None:
-    rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
-    rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
-    for agent in content.agents:
-        for number, call in enumerate(agent.calls):
-            node = agent.nodes[call.node]
-            rows[tables.calls].append(
-                {
-                    "episode": episode,
-                    "agent": agent.name,
-                    "number": number,
-                    "began": call.began,
-                    "seconds": call.seconds,
-                    "finish_reason": call.finish_reason,
-                    "malformed": call.malformed,
-                    "prompt_tokens": call.prompt_tokens,
-                    "sampled_tokens": node.token_count,
-                    "temperature": call.temperature,
-                    "weights": node.versions[1] if node.versions else None,
-                    "delivered": node.received,
-                }
-            )
-    for number, use in enumerate(content.tool_calls):
-        rows[tables.tool_calls].append(
-            {
-                "episode": episode,
-                "number": number,
-                "name": use.name,
-                "server": use.server,
-                "began": use.began,
-                "seconds": use.seconds,
-                "is_error": use.is_error,
-                "replayed": use.replayed,
-            }
-        )
-    for number, row in enumerate(content.rows):
-        spans = list(content.spans(number))
-        rows[tables.rows].append(
-            {
-                "episode": episode,
-                "number": number,
-                "agent": content.agents[row.agent].name,
-                "tokens": spans[-1].end,
-                "sampled_tokens": sum(span.end - span.begin for span in spans if span.own),
-            }
-        )
-
-
-def searched_text(content: EpisodeContent) -> str:
-    """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
-    parts = [content.answer]
-    for agent in content.agents:
-        for node in agent.nodes:
-            for message in node.messages:
-                if node.sampled:
-                    parts += [message.reasoning, message.content]
-    parts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
-    return "\n".join(part for part in parts if part)[:_MAX_SEARCHED_CHARS].lower()
 
 
 def _train(connection: Connection, run: str, event: RowsTrained, final: bool) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy.engine import Connection
 
 from aworld_train.errors import UsageError
 
-NEWEST = "0003"
+NEWEST = "0004"
 """The newest revision below ``migrations/versions``."""
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String))
 

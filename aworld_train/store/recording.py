@@ -44,7 +44,6 @@ class StoreRecorder:
 
     def task(self, row: Mapping[str, Any]) -> str:
         """Report a task, a row of a dataset; returns its id."""
-        info = row.get("extra_info") or {}
         messages = row.get("raw_prompt") if row.get("raw_prompt") is not None else row.get("prompt")
         stored_row = self.redactor.tree(
             _plain({key: value for key, value in row.items() if key in _ROW_KEYS} | {"prompt": messages})
@@ -52,6 +51,7 @@ class StoreRecorder:
         text = json.dumps(stored_row, ensure_ascii=False, sort_keys=True)
         task = hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
         if self._is_new(f"task {task}"):
+            info = stored_row.get("extra_info") or {}
             question = "\n".join(
                 str(message.get("content") or "")
                 for message in stored_row["prompt"]
@@ -61,7 +61,7 @@ class StoreRecorder:
                 TaskSeen(
                     task,
                     int(info.get("index") or 0),
-                    str(row.get("data_source") or ""),
+                    str(stored_row.get("data_source") or ""),
                     str(info.get("scorer") or ""),
                     question,
                     str((stored_row.get("reward_model") or {}).get("ground_truth") or ""),

@@ -1,5 +1,6 @@
 """Keeps secrets out of the store: values of environment variables, and what ``store.redact`` describes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,9 +32,11 @@ class Redactor:
         return str(text)
 
     def tree(self, value: Any) -> Any:
-        """Plain data with every text redacted, except keys."""
+        """Plain data with every text redacted, except keys, and None for numbers that JSON lacks."""
         if isinstance(value, str):
             return self.text(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         if isinstance(value, dict):
             return {storable(str(key)): self.tree(item) for key, item in value.items()}
         return [self.tree(item) for item in value] if isinstance(value, list | tuple) else value

@@ -53,7 +53,7 @@ tasks = Table(
     metadata,
     Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("id", String, primary_key=True),
-    Column("index", Integer, nullable=False),
+    Column("index", BigInteger, nullable=False),
     Column("source", String, nullable=False),
     Column("scorer", String, nullable=False),
     Column("question", Text, nullable=False),
@@ -95,8 +95,8 @@ episodes = Table(
     Column("seconds", Float),
     Column("generate_seconds", Float),
     Column("tool_seconds", Float),
-    Column("weights_first", Integer),
-    Column("weights_last", Integer),
+    Column("weights_first", BigInteger),
+    Column("weights_last", BigInteger),
     # The step that trained on it; null for one that was not.
     Column("trained_step", Integer),
     Column("advantage", Float),
@@ -174,7 +174,7 @@ calls = Table(
     Column("prompt_tokens", Integer, nullable=False),
     Column("sampled_tokens", Integer, nullable=False),
     Column("temperature", Float, nullable=False),
-    Column("weights", Integer),
+    Column("weights", BigInteger),
     Column("delivered", Boolean, nullable=False),
 )
 

@@ -10,7 +10,7 @@ from aworld_train.recipe.interpolation import resolved
 from aworld_train.recipe.schema import StoreSection
 from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.keep import parse_keep
-from aworld_train.store.loading import StoreLoader, close_running, load
+from aworld_train.store.loading import StoreLoader, close_running, load, refusal_note
 from aworld_train.store.place import is_elsewhere, store_place
 from aworld_train.store.reading import Store
 from aworld_train.store.retention import limit_size
@@ -72,7 +72,7 @@ class RunStore:
     ) -> None:
         if self._loader is not None and not self._loader.close(max_seconds=_LAST_SECONDS):
             self._note(
-                f"Some episodes are not in the store's database yet, because it does not answer. They are kept in "
+                f"Some episodes are not in the store's database yet, for the reason said above. They are kept in "
                 f"{self._folder / 'store'}, and the next command that reads this run enters them."
             )
         if self._sender is not None and not self._sender.close(_LAST_SPANS_SECONDS):
@@ -84,10 +84,13 @@ class RunStore:
         Raises:
             StoreFailure: The database does not answer.
         """
+        reasons: list[str] = []
         try:
             database = self._open()
             try:
-                load(database, final=True)
+                load(database, final=True, refused=reasons.append)
+                if reasons:
+                    self._note(refusal_note(reasons[0]))
                 close_running(database)
                 self._set_aside(database)
             finally:

@@ -8,10 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from sqlalchemy import func, select
 
 from aworld_train.store import tables
@@ -28,21 +26,6 @@ from tests.postgres_server import PostgresServer
 from tests.stored_runs import make_stored_run, record_episode, task_row
 
 ROUNDS = 8
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
-    url = request.getfixturevalue("postgres").url if request.param == "postgresql" else None
-    found = store_place(tmp_path / "run", url=url, make=True)
-    assert found is not None
-    return found
 
 
 def recorder(place: StorePlace, keep: str = "all", *patterns: str) -> StoreRecorder:

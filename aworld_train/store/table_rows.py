@@ -1,0 +1,151 @@
+"""The rows of the tables that events become."""
+
+import hashlib
+from typing import Any
+
+from sqlalchemy.schema import Table
+
+from aworld_train.store import tables
+from aworld_train.store.compression import compressed
+from aworld_train.store.content import EpisodeContent, encoded
+from aworld_train.store.events import EpisodeBegun, EpisodeEnded, TaskSeen
+
+Rows = dict[Table, list[dict[str, Any]]]
+_MAX_SEARCHED_CHARS = 8_000
+_MAX_NAME_CHARS = 200
+_FIGURES = (
+    "outcome",
+    "treatment",
+    "cause",
+    "reward",
+    "scorer",
+    "scoring",
+    "turns",
+    "tool_calls",
+    "tool_errors",
+    "rows",
+    "prompt_tokens",
+    "response_tokens",
+    "sampled_tokens",
+    "seconds",
+    "generate_seconds",
+    "tool_seconds",
+    "parts",
+)
+
+
+def task_row(run: str, task: TaskSeen) -> dict[str, Any]:
+    """The row of a task."""
+    return {
+        "run": run,
+        "id": task.id,
+        "index": task.index,
+        "source": task.source,
+        "scorer": task.scorer,
+        "question": task.question,
+        "answer": task.answer,
+        "row": compressed(task.row.encode()),
+    }
+
+
+def begun_row(run: str, begun: EpisodeBegun) -> dict[str, Any]:
+    """The row of an episode that has begun."""
+    return {
+        "id": begun.id,
+        "run": run,
+        "task": begun.task,
+        "status": "running",
+        "step": begun.step,
+        "phase": begun.phase,
+        "attempt": begun.attempt,
+        "key": begun.key,
+        "began": begun.began,
+        "has_content": False,
+    }
+
+
+def end_values(event: EpisodeEnded) -> dict[str, Any]:
+    """What the end of an episode sets in its row, which ``episode`` names."""
+    figures = event.figures
+    weights = figures.get("weights") or (None, None)
+    scorer = figures.get("scorer")
+    return {name: figures.get(name) for name in _FIGURES} | {
+        "episode": event.id,
+        "scorer": None if scorer is None else _name(str(scorer)),
+        "status": "ended",
+        "ended": event.ended,
+        "accuracy": (figures.get("scores") or {}).get("acc", figures.get("reward")),
+        "weights_first": weights[0],
+        "weights_last": weights[1],
+        "suspicions": f",{','.join(figures['suspicions'])}," if figures.get("suspicions") else None,
+        "figures": figures,
+        "has_content": event.content is not None,
+    }
+
+
+def add_content_rows(rows: Rows, episode: str, content: EpisodeContent) -> None:
+    """Add the rows of an episode's content."""
+    rows[tables.contents].append({"episode": episode, "data": compressed(encoded(content))})
+    rows[tables.texts].append({"episode": episode, "text": searched_text(content)})
+    for agent in content.agents:
+        for number, call in enumerate(agent.calls):
+            node = agent.nodes[call.node]
+            rows[tables.calls].append(
+                {
+                    "episode": episode,
+                    "agent": _name(agent.name),
+                    "number": number,
+                    "began": call.began,
+                    "seconds": call.seconds,
+                    "finish_reason": call.finish_reason,
+                    "malformed": call.malformed,
+                    "prompt_tokens": call.prompt_tokens,
+                    "sampled_tokens": node.token_count,
+                    "temperature": call.temperature,
+                    "weights": node.versions[1] if node.versions else None,
+                    "delivered": node.received,
+                }
+            )
+    for number, use in enumerate(content.tool_calls):
+        rows[tables.tool_calls].append(
+            {
+                "episode": episode,
+                "number": number,
+                "name": _name(use.name),
+                "server": use.server,
+                "began": use.began,
+                "seconds": use.seconds,
+                "is_error": use.is_error,
+                "replayed": use.replayed,
+            }
+        )
+    for number, row in enumerate(content.rows):
+        spans = list(content.spans(number))
+        rows[tables.rows].append(
+            {
+                "episode": episode,
+                "number": number,
+                "agent": _name(content.agents[row.agent].name),
+                "tokens": spans[-1].end,
+                "sampled_tokens": sum(span.end - span.begin for span in spans if span.own),
+            }
+        )
+
+
+def searched_text(content: EpisodeContent) -> str:
+    """The text that searches read: the answer, and what the model and the tools wrote, in lower case."""
+    parts = [content.answer]
+    for agent in content.agents:
+        for node in agent.nodes:
+            for message in node.messages:
+                if node.sampled:
+                    parts += [message.reasoning, message.content]
+    parts += [text for use in content.tool_calls for text in (use.name, use.arguments, use.result)]
+    return "\n".join(part for part in parts if part)[:_MAX_SEARCHED_CHARS].lower()
+
+
+def _name(name: str) -> str:
+    """A name as indexes hold it: PostgreSQL's rows of an index have 2,704 bytes at most, and models make names up."""
+    if len(name) <= _MAX_NAME_CHARS:
+        return name
+    return f"{name[:_MAX_NAME_CHARS]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
