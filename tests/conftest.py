@@ -54,7 +54,7 @@ CHAINS = {
     "environments": ("tests/integration/test_env_process.py",),
 }
 """The chains of several files, and the long ones, in the order in which they are begun."""
-_MAX_REASON_CHARS = 600
+_MAX_REASON_CHARS = 400  # of its begin, and as many of its end, where programs say what went wrong
 _RANKS = {file: (rank, at) for rank, files in enumerate(CHAINS.values()) for at, file in enumerate(files)}
 _CHAIN_OF = {file: chain for chain, files in CHAINS.items() for file in files}
 
@@ -92,9 +92,9 @@ class FailuresAtOnce:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = crash.message if crash else str(report.longrepr)
-            self._terminal.write_line(
-                f"\nFAILED {report.nodeid} ({report.when}): {reason[:_MAX_REASON_CHARS]}"
-            )
+            if len(reason) > 2 * _MAX_REASON_CHARS:
+                reason = f"{reason[:_MAX_REASON_CHARS]}\n[…]\n{reason[-_MAX_REASON_CHARS:]}"
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {reason}")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

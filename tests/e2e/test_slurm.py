@@ -99,7 +99,9 @@ def test_a_run_uses_both_nodes_and_goes_on_after_the_time_limit_with_each_step_o
     wait_for("requeue", lambda: "Restarts=1" in slurm.command("scontrol", "show", "job", job), 300, process)
     slurm.command("scontrol", "update", f"JobId={job}", "TimeLimit=60")
     out, err = process.communicate(timeout=1200)
-    assert process.returncode == 0, err
+    assert process.returncode == 0, (
+        err + (workspace.runs / "slurm" / "logs" / "verl.log").read_text()[-5_000:]
+    )
     assert "slurm: completed" in out
     assert workspace.summary("slurm")["status"] == "completed"
     assert "The job is requeued" in err

@@ -30,12 +30,46 @@ NODES_VARIABLE = "AWORLD_TRAIN_NODES"
 MAX_START_SECONDS = 300.0
 """Until every node has joined: each imports Ray, from a file system that many machines share."""
 _NODE_PROGRAM = "aworld_train.adapter.verl.ray_node"
+RAY_SECONDS = 30.0
+"""What Ray gives a node to start, whatever else the machine and its file system do; nothing sets that."""
 _NOTE_SECONDS = 15.0
 _PORTS_TRIED = 50
 
 
 class ClusterError(Exception):
     """Ray could not be started on the nodes of a run; the name is that under which a log's errors are looked for."""
+
+
+class StartedProgram:
+    """A program that Ray runs in.
+
+    Args:
+        name: What it is, for people.
+        start: Starts it.
+        again: Whether to start it again where it ends after the time that Ray gives a node.
+    """
+
+    def __init__(self, name: str, start: Callable[[], "subprocess.Popen[bytes]"], *, again: bool = False):
+        self._name, self._start, self._again = name, start, again
+        self._process, self._began = start(), time.monotonic()
+
+    def check(self, awaited: Callable[[], str]) -> None:
+        """See to it that it runs.
+
+        Raises:
+            ClusterError: It has ended before what is ``awaited``.
+        """
+        code = self._process.poll()
+        if code is None:
+            return
+        if not self._again or time.monotonic() - self._began < RAY_SECONDS:
+            raise ClusterError(
+                f"{self._name} ended with exit code {code} before {awaited()} had joined. The lines above say why."
+            )
+        _say(
+            f"{self._name} ended with exit code {code}, after more than the time that Ray gives a node; once more."
+        )
+        self._process, self._began = self._start(), time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -122,20 +156,25 @@ def start_ray(file: Path) -> None:
     deadline = time.monotonic() + MAX_START_SECONDS
     port = _free_port(nodes.head, nodes.port)
     address = f"{nodes.head}:{port}"
-    head = subprocess.Popen(
-        ray_start(nodes.options, nodes.head, "--head", "--port", str(port), "--include-dashboard", "false")
-    )
+    head_options = ("--head", "--port", str(port), "--include-dashboard", "false")
+    programs = [
+        StartedProgram(
+            "Ray's head on this node",
+            lambda: subprocess.Popen(ray_start(nodes.options, nodes.head, *head_options)),
+        )
+    ]
     _wait(
         lambda: _listens(nodes.head, port),
         lambda: f"Ray's head, which is to listen at {address}",
-        {"Ray's head on this node": head},
+        programs,
         deadline,
     )
-    processes = {"Ray's head": head}
     if len(nodes.addresses) > 1:
-        processes["Ray on the other nodes"] = _start_others(nodes, address)
+        programs.append(
+            StartedProgram("Ray on the other nodes", lambda: _start_others(nodes, address), again=True)
+        )
     os.environ["RAY_ADDRESS"] = address
-    _wait_for_all(nodes, processes, deadline)
+    _wait_for_all(nodes, programs, deadline)
 
 
 def drop_second_gpu_list() -> None:
@@ -173,14 +212,12 @@ def _send(stream: IO[bytes], message: bytes) -> None:
         pass  # the command has ended, which `_wait` reports
 
 
-def _wait_for_all(
-    nodes: RayNodes, processes: Mapping[str, "subprocess.Popen[bytes]"], deadline: float
-) -> None:
+def _wait_for_all(nodes: RayNodes, programs: Sequence[StartedProgram], deadline: float) -> None:
     import ray
 
-    _wait(_attached, lambda: f"the head {nodes.head}", processes, deadline)
+    _wait(_attached, lambda: f"the head {nodes.head}", programs, deadline)
     try:
-        _wait(lambda: not _missing(nodes), lambda: _missing(nodes), processes, deadline)
+        _wait(lambda: not _missing(nodes), lambda: _missing(nodes), programs, deadline)
     finally:
         ray.shutdown()
 
@@ -209,22 +246,18 @@ def _missing(nodes: RayNodes) -> str:
 def _wait(
     done: Callable[[], object],
     awaited: Callable[[], str],
-    processes: Mapping[str, "subprocess.Popen[bytes]"],
+    programs: Sequence[StartedProgram],
     deadline: float,
 ) -> None:
     """Wait until something is done, and say from time to time what is awaited.
 
     Raises:
-        ClusterError: One of the processes ended, or the deadline has passed.
+        ClusterError: One of the programs ended, or the deadline has passed.
     """
     next_note = time.monotonic() + _NOTE_SECONDS
     while not done():
-        for name, process in processes.items():
-            if process.poll() is not None:
-                raise ClusterError(
-                    f"{name} ended with exit code {process.returncode} before {awaited()} had joined. The lines above "
-                    "say why."
-                )
+        for program in programs:
+            program.check(awaited)
         now = time.monotonic()
         if now > deadline:
             raise ClusterError(
@@ -232,9 +265,13 @@ def _wait(
             )
         if now > next_note:
             next_note = now + _NOTE_SECONDS
-            sys.stdout.write(f"Waiting for {awaited()}.\n")
-            sys.stdout.flush()
+            _say(f"Waiting for {awaited()}.")
         time.sleep(0.5)
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
 
 
 def _listens(address: str, port: int) -> bool:

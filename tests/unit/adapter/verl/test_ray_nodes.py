@@ -94,16 +94,39 @@ def test_a_private_folder_that_others_can_enter_is_not_used(tmp_path: Path) -> N
 
 def test_a_node_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ray_nodes.ClusterError, match=r"Missing: n2 \(127\.0\.0\.3\)"):
-        ray_nodes._wait(lambda: False, lambda: "n2 (127.0.0.3)", {}, deadline=0.0)
+        ray_nodes._wait(lambda: False, lambda: "n2 (127.0.0.3)", [], deadline=0.0)
+
+
+def ending(code: int) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+    process.wait(30)
+    return process
 
 
 def test_what_ends_before_the_nodes_have_joined_is_named() -> None:
-    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    ended.wait(30)
+    others = ray_nodes.StartedProgram("The others", lambda: ending(3), again=True)
     with pytest.raises(
         ray_nodes.ClusterError, match="The others ended with exit code 3 before n2 had joined"
     ):
-        ray_nodes._wait(lambda: False, lambda: "n2", {"The others": ended}, deadline=float("inf"))
+        ray_nodes._wait(lambda: False, lambda: "n2", [others], deadline=float("inf"))
+
+
+def test_a_node_for_which_rays_time_was_too_short_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_nodes, "RAY_SECONDS", 0.0)
+    starts: list[int] = []
+
+    def start() -> "subprocess.Popen[bytes]":
+        starts.append(1)
+        return ending(1)
+
+    others = ray_nodes.StartedProgram("The others", start, again=True)
+    ray_nodes._wait(lambda: len(starts) == 3, lambda: "n2", [others], deadline=float("inf"))
+    assert capsys.readouterr().out.count("The others ended with exit code 1, after more than the time") == 2
+    head = ray_nodes.StartedProgram("The head", lambda: ending(1))
+    with pytest.raises(ray_nodes.ClusterError, match="The head ended with exit code 1"):
+        ray_nodes._wait(lambda: False, lambda: "n2", [head], deadline=float("inf"))
 
 
 def test_verl_is_given_one_list_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
