@@ -58,7 +58,7 @@ async def test_too_long_too_large_or_crashed_is_an_error() -> None:
         await isolated(sleep, seconds=1)
     with pytest.raises(ToolError, match="longer than 1 seconds"):
         await isolated(spin, seconds=1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     with pytest.raises(ToolError, match="more than 1024 MB"):
         await isolated(grow)
     with pytest.raises(ToolError, match="crashed \\(SIGABRT\\)"):
@@ -73,7 +73,7 @@ async def test_what_it_started_ends_with_it() -> None:
 
 
 def _wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _alive(pid):
         assert time.monotonic() < deadline, "it goes on"
         time.sleep(0.01)

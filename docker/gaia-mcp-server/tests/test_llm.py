@@ -113,7 +113,7 @@ async def test_it_waits_as_long_as_the_endpoint_asks_and_not_beyond_the_limit(en
     for wait in ("3600", later):
         endpoint.answers = [failing(429, **{"Retry-After": wait})]
         with pytest.raises(ToolError, match=r"asked again in 3[56]"):
-            await llm.ask("CODE_LLM", ASKED, seconds=5)
+            await llm.ask("CODE_LLM", ASKED, seconds=60)
 
 
 async def test_an_endpoint_that_does_not_answer_is_left(endpoint: Endpoint) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,20 @@ def running(mark: str) -> list[str]:
     return found
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so, half a minute at most."""
+    for _ in range(300):
+        if await asyncio.to_thread(condition):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("it is not so")
+
+
 async def test_what_was_printed_until_the_end_comes_back(workspace: Path) -> None:
     ended = await processes.run(["bash", "-c", "echo out; echo err >&2; exit 3"], cwd=workspace, seconds=9)
     assert (ended.exit_code, ended.output, ended.errors) == (3, "out", "err")
     both = await processes.run(
-        ["bash", "-c", "echo a; echo b >&2; sleep 9"], cwd=workspace, seconds=0.5, merged=True
+        ["bash", "-c", "echo a; echo b >&2; sleep 60"], cwd=workspace, seconds=3, merged=True
     )
     assert (both.exit_code, both.output, both.errors) == (None, "a\nb", "")
 
@@ -39,29 +49,25 @@ async def test_all_below_it_ends_whatever_it_did_to_get_away(workspace: Path) ->
         "setsid sleep 7171 & (setsid sleep 7177 &) ; (sleep 7172 & disown) & nohup sleep 7173 >/dev/null & "
         "setsid bash -c 'setsid sleep 7174 & sleep 7175' & trap '' TERM INT HUP; sleep 7176"
     )
-    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=0.7)
+    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=3)
     assert ended.exit_code is None and running("sleep 717") == []
 
 
 async def test_a_cancelled_program_ends(workspace: Path) -> None:
     task = asyncio.create_task(processes.run(["sleep", "7181"], cwd=workspace, seconds=60))
-    await asyncio.sleep(0.3)
-    assert running("sleep 7181")
+    await until(lambda: running("sleep 7181") != [])
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.sleep(0.1)
-    assert running("sleep 7181") == []
+    await until(lambda: running("sleep 7181") == [])
 
 
 async def test_what_runs_on_in_the_background_may_go_on_printing(workspace: Path) -> None:
-    command = "(for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; echo done > later) & echo started"
-    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=9)
-    assert ended.output.startswith("started") and ended.seconds < 0.5
-    for _ in range(50):
-        if await asyncio.to_thread((workspace / "later").exists):
-            break
-        await asyncio.sleep(0.1)
+    command = "(until test -e end; do echo on; sleep 0.1; done; echo done > later) & echo started"
+    ended = await processes.run(["bash", "-c", command], cwd=workspace, seconds=60)
+    assert ended.output.startswith("started") and ended.exit_code == 0
+    (workspace / "end").touch()
+    await until((workspace / "later").exists)
     assert await asyncio.to_thread((workspace / "later").read_text) == "done\n"
 
 
@@ -74,8 +80,8 @@ async def test_a_shell_keeps_files_and_history(workspace: Path) -> None:
     result = await call(terminal.server, "execute_command", command="pwd; rm -rf x; echo format > kept")
     assert text(result).startswith(f"```\n{workspace}\n```\nexit code 0")
     assert (await content(terminal.server, "execute_command", command="cat kept; false"))["exit_code"] == 1
-    late = await call(terminal.server, "execute_command", command="echo so far; sleep 60", timeout=1)
-    assert late.isError and "so far" in text(late) and "ended after 1 seconds" in text(late)
+    late = await call(terminal.server, "execute_command", command="echo so far; sleep 60", timeout=5)
+    assert late.isError and "so far" in text(late) and "ended after 5 seconds" in text(late)
     commands = (await content(terminal.server, "get_command_history", count=2))["commands"]
     assert [(one["command"], one["exit_code"]) for one in commands] == [
         ("cat kept; false", 1),
@@ -120,9 +126,9 @@ async def test_python_has_limits_on_time_memory_and_output() -> None:
         "import subprocess, sys\nprint('so far')\nsubprocess.Popen(['sleep', '7191'], start_new_session=True)\n"
         "while True: pass"
     )
-    result = await call(python_code.server, "run_python_code", code=code, timeout=1)
-    assert result.isError and "so far" in text(result) and "ended after 1 seconds" in text(result)
-    assert time.monotonic() - began < 6 and running("sleep 7191") == []
+    result = await call(python_code.server, "run_python_code", code=code, timeout=10)
+    assert result.isError and "so far" in text(result) and "ended after 10 seconds" in text(result)
+    assert time.monotonic() - began < 60 and running("sleep 7191") == []
     result = await call(python_code.server, "run_python_code", code="x = bytearray(9 << 30)")
     assert "MemoryError" in text(result) and "4096 MB" in text(result)
     found = await python("print('first'); print('x' * 3_000_000); print('last')")
