@@ -16,7 +16,7 @@ import yaml
 
 from aworld_train.adapter.episodes.agent import tool_server
 from aworld_train.adapter.episodes.settings import EpisodeSettings, settings_from
-from aworld_train.model.turns import has_fast_tokenizer, turns_line
+from aworld_train.model.turns import has_fast_tokenizer, leave_out_torch, turns_line
 from aworld_train.rollout.cassette import RecordedTools
 from aworld_train.rollout.messages import Message
 
@@ -146,4 +146,5 @@ def _answer(settings: str | None, model: str, options: Mapping[str, Any], datase
 
 
 if __name__ == "__main__":
+    leave_out_torch()
     _answer(*json.load(sys.stdin))
