@@ -132,10 +132,8 @@ def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
     assert time.monotonic() - began < SYNC_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("kind", "low", "high"),
-    [("float32", 0.0, 1e-4), pytest.param("bfloat16", 1e-3, 1.0, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "low", "high"), [("float32", 0.0, 1e-4), ("bfloat16", 1e-3, 1.0)])
 def test_doctor_says_how_far_vllm_is_from_the_trainer(
     workspace: Workspace, python: Path, kind: str, low: float, high: float
 ) -> None:
