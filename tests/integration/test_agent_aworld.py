@@ -13,9 +13,13 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 @pytest.mark.timeout(900)
-def test_aworld_agents_do_what_their_tests_say() -> None:
+def test_aworld_agents_do_what_their_tests_say(tmp_path: Path) -> None:
     done = run_with(
-        aworld_python(), *PYTEST, "tests/with_aworld", "-k", "not langgraph and not sdk", timeout=600
+        aworld_python(),
+        *(*PYTEST, "tests/with_aworld", "-k", "not langgraph and not sdk"),
+        timeout=600,
+        # By default AWorld writes its logs into the folder that it is imported in.
+        AWORLD_LOG_PATH=str(tmp_path),
     )
     assert " passed" in done.stdout
     assert "skipped" not in done.stdout
