@@ -9,7 +9,15 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import event, make_url, select
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from aworld_train.errors import UsageError
 from aworld_train.store import tables
@@ -24,8 +32,16 @@ _SCHEMA_LOCK = 7_310_201_117
 """Any number that other users of a PostgreSQL server do not take for an advisory lock."""
 
 
+_REFUSING_CLASSES = ("22", "23", "54")
+"""PostgreSQL's classes of errors for values out of range, values that break a constraint, and its limits."""
+
+
 class StoreUnreachable(Exception):
     """The database does not answer now; it may later."""
+
+
+class ValuesRefused(Exception):
+    """The database, or its driver, never takes these values."""
 
 
 class Database:
@@ -55,15 +71,15 @@ class Database:
         """A transaction.
 
         Raises:
-            StoreUnreachable: The database does not answer, or went away; nothing of the transaction holds.
+            StoreUnreachable: The database does not answer, or went away.
+            ValuesRefused: It does not hold these values. Nothing of the transaction holds, in both cases.
         """
         try:
             with self.engine.begin() as connection:
                 yield connection
-        except DBAPIError as error:
-            if _is_refusal(error):
-                raise
-            raise StoreUnreachable(brief(error)) from error
+        except StatementError as error:
+            kind = ValuesRefused if _is_refusal(error) else StoreUnreachable
+            raise kind(brief(error)) from error
 
     def is_current(self) -> bool:
         """Whether the database has the newest form."""
@@ -163,13 +179,14 @@ def _engine(place: StorePlace, read_only: bool) -> Engine:
     return engine
 
 
-def _is_refusal(error: DBAPIError) -> bool:
-    """Whether the database has answered, with a reason for which it never takes these values."""
+def _is_refusal(error: StatementError) -> bool:
+    if not isinstance(error, DBAPIError):
+        return True  # SQLAlchemy cannot write the values
     if error.connection_invalidated:
         return False
-    # Psycopg counts PostgreSQL's limits (class 54, as of an index's rows) among the errors of operation.
-    code = str(getattr(error.orig, "sqlstate", None) or "")
-    return not isinstance(error, OperationalError) or code.startswith("54")
+    if code := getattr(error.orig, "sqlstate", None):
+        return str(code)[:2] in _REFUSING_CLASSES
+    return isinstance(error, DataError | IntegrityError | ProgrammingError)
 
 
 def brief(error: Exception) -> str:

@@ -5,7 +5,6 @@ is killed, or a database that goes away, loses and repeats nothing. What a datab
 tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
 """
 
-import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,12 +14,11 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import Table
 
 from aworld_train.store import tables
 from aworld_train.store.compression import compressed
-from aworld_train.store.database import Database, StoreUnreachable, brief
+from aworld_train.store.database import Database, StoreUnreachable, ValuesRefused, brief
 from aworld_train.store.event_files import event_files, has_successor, is_open, read_events
 from aworld_train.store.events import (
     Blob,
@@ -41,8 +39,8 @@ _UPDATE_ROW = update(tables.rows).where(
 )
 
 
-_REFUSALS = (SQLAlchemyError, OverflowError, TypeError, ValueError)
-"""What the values of an event can raise: the database, its driver, and JSON."""
+_REFUSALS = (ValuesRefused, OverflowError, TypeError, ValueError)
+"""What the values of an event can raise; the last three come from what is made of them, and from SQLite's driver."""
 
 
 class NotYet(Exception):
@@ -73,10 +71,11 @@ def load(
     # The trainer's events may be about episodes of a file that comes later in this order, so every file has two turns.
     for is_last in (False, True):
         for file in files:
-            with contextlib.suppress(NotYet):
-                count += _load_file(database, file, loaded, final and is_last, refused)
+            count += _load_file(database, file, loaded, final and is_last, refused)
     for file in files:
-        if has_successor(file, files) or (final and not is_open(file)):
+        # What waits still for the episodes of another process stays.
+        is_loaded = next(read_events(file, loaded.get(file.name, 0), 1), None) is None
+        if is_loaded and (has_successor(file, files) or (final and not is_open(file))):
             _remove(database, file, loaded)
     return count
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aworld_train.store.content import EpisodeContent, ModelCall, StoredAgent, StoredNode, ToolUse
-from aworld_train.store.database import Database
+from aworld_train.store.database import Database, StoreUnreachable
 from aworld_train.store.event_files import event_files
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import StoreLoader, load
@@ -164,3 +164,26 @@ def test_a_loader_that_meets_the_unexpected_says_so_and_tries_again(place: Store
     assert loader.close(max_seconds=30)
     assert "a surprise" in notes[0]
     assert len(notes) == 2
+
+
+def test_a_database_that_cannot_take_any_episode_is_waited_for(place: StorePlace) -> None:
+    writer = recorder(place)
+    episode = play(writer, 0, content=agent_content())
+    writer.close()
+    database = Database(place)
+    rename(database, "texts", "away")
+    try:
+        with pytest.raises(StoreUnreachable):
+            load(database, final=True)
+        assert event_files(place.events)
+    finally:
+        rename(database, "away", "texts")
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert store.episode(episode).content is not None
+
+
+def rename(database: Database, old: str, new: str) -> None:
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")

@@ -10,8 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from sqlalchemy import func, select
 
+from aworld_train.store import event_files as event_files_module
 from aworld_train.store import tables
 from aworld_train.store.database import Database
 from aworld_train.store.event_files import event_files
@@ -64,7 +66,11 @@ def test_loading_again_enters_nothing_twice(place: StorePlace) -> None:
     assert statuses(place) == {"ended": 1}
 
 
-def test_what_the_trainer_says_waits_for_what_the_players_say(place: StorePlace) -> None:
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20], ids=["many files", "one file"])
+def test_what_the_trainer_says_waits_for_what_the_players_say(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    monkeypatch.setattr(event_files_module, "MAX_FILE_BYTES", max_bytes)
     trainer, player = recorder(place), recorder(place)
     database = Database(place)
     trainer.trained(1, [TrainedRow("uid1-0_0_0", 0.5, 10), TrainedRow("uid1-0_1_0", -0.5, 5)])
