@@ -30,10 +30,11 @@ _READER_CACHE_KIB = 65_536
 _READER_MAPPED_BYTES = 1 << 31
 _SCHEMA_LOCK = 7_310_201_117
 """Any number that other users of a PostgreSQL server do not take for an advisory lock."""
-
-
 _REFUSING_CLASSES = ("22", "23", "54")
-"""PostgreSQL's classes of errors for values out of range, values that break a constraint, and its limits."""
+"""PostgreSQL's classes of errors for values out of range, values that break a constraint, and its limits.
+
+Psycopg raises the last, as for the rows of an index, as ``OperationalError``, like a lost connection.
+"""
 
 
 class StoreUnreachable(Exception):
