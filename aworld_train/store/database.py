@@ -181,6 +181,7 @@ def _engine(place: StorePlace, read_only: bool) -> Engine:
 
 
 def _is_refusal(error: StatementError) -> bool:
+    """Whether the values are at fault, and not the database, its rights or the way to it."""
     if not isinstance(error, DBAPIError):
         return True  # SQLAlchemy cannot write the values
     if error.connection_invalidated:

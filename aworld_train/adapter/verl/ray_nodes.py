@@ -67,7 +67,8 @@ class StartedProgram:
                 f"{self._name} ended with exit code {code} before {awaited()} had joined. The lines above say why."
             )
         _say(
-            f"{self._name} ended with exit code {code}, after more than the time that Ray gives a node; once more."
+            f"{self._name} ended with exit code {code}, after more than the time that Ray gives a node, and is started "
+            "again."
         )
         self._process, self._began = self._start(), time.monotonic()
 
