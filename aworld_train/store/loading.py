@@ -5,6 +5,8 @@ is killed, or a database that goes away, loses and repeats nothing. What a datab
 tools write what they like, holds nothing else up: the episode ends with the reason as its cause.
 """
 
+import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +34,7 @@ from aworld_train.store.events import (
 from aworld_train.store.table_rows import Rows, add_content_rows, begun_row, end_values, task_row
 
 _BATCH_BYTES = 4 << 20
+_NICENESS = 19
 # Which columns these set, their parameters say.
 _UPDATE_EPISODE = update(tables.episodes).where(tables.episodes.c.id == bindparam("episode"))
 _UPDATE_ROW = update(tables.rows).where(
@@ -170,6 +173,7 @@ class StoreLoader:
         return not self._behind
 
     def _run(self) -> None:
+        _yield_to_training()
         while not self._ended.wait(self._seconds):
             self._load(final=False)
 
@@ -207,6 +211,13 @@ class StoreLoader:
         if not self._has_refused:
             self._note(refusal_note(reason))
         self._has_refused = True
+
+
+def _yield_to_training() -> None:
+    """Let this thread compute when nothing of the run does: nothing waits for it. Ray's workers have niceness 15."""
+    if sys.platform == "linux":
+        # There each thread has a niceness of its own.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def refusal_note(reason: str) -> str:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -275,6 +276,28 @@ def test_a_server_that_is_away_loses_nothing(tmp_path: Path) -> None:
         assert len(notes) == 1
     finally:
         server.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+def test_loading_while_a_run_goes_on_computes_after_it_and_nothing_else_does(place: StorePlace) -> None:
+    seen: list[tuple[bool, int]] = []
+
+    def loaded(database: Database) -> None:
+        is_thread = threading.current_thread() is not threading.main_thread()
+        seen.append((is_thread, os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    writer = recorder(place)
+    record(writer, 0)
+    loader = StoreLoader(lambda: Database(place), print, seconds=0.05, loaded=loaded)
+    loader.start()
+    deadline = time.monotonic() + 60
+    while not seen:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    writer.close()
+    assert loader.close(max_seconds=30)
+    assert set(seen) == {(True, 19), (False, own)}
 
 
 def test_an_event_that_is_of_no_known_episode_is_passed_over(place: StorePlace) -> None:
