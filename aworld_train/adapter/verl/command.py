@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
 from aworld_train.adapter.verl.compose import forks
+from aworld_train.adapter.verl.cpu import PLATFORM_MODULE
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
 from aworld_train.adapter.verl.forwarding import FORWARDED_VARIABLE, forwarded_names
 from aworld_train.adapter.verl.private_folder import SECRET_BYTES, PrivateFolder
@@ -81,7 +81,7 @@ def verl_environment(
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
-        **({ADDRESS_VARIABLE: str(private.fork_server)} if forks(recipe) and nodes is None else {}),
+        **(_fork_server(recipe, private) if forks(recipe) and nodes is None else {}),
         **_of_every_process(recipe, logger_file),
         **trackers,
     }
@@ -130,6 +130,11 @@ def _of_every_process(recipe: Recipe, logger_file: Path) -> dict[str, str]:
     if recipe.model.location and Path(recipe.model.location).is_dir():
         variables |= {"HF_HUB_OFFLINE": "1"}
     return variables
+
+
+def _fork_server(recipe: Recipe, private: PrivateFolder) -> dict[str, str]:
+    """Variables of the fork server; in forks the recipe's own would come after libraries have read them."""
+    return {**recipe.cluster.environment, ADDRESS_VARIABLE: str(private.fork_server)}
 
 
 def _loopback() -> dict[str, str]:

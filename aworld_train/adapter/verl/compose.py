@@ -296,7 +296,9 @@ def _ray(recipe: Recipe) -> dict[str, Any]:
     if recipe.cluster.environment:
         init["runtime_env"]["env_vars"] = recipe.cluster.environment
     # Ray writes the interpreter's path unquoted into a shell command; a path with a space would end the run.
-    init["runtime_env"]["py_executable"] = shlex.join(STAND_IN) if forks(recipe) else shlex.quote(sys.executable)
+    init["runtime_env"]["py_executable"] = (
+        shlex.join(STAND_IN) if forks(recipe) else shlex.quote(sys.executable)
+    )
     if recipe.cluster.launcher is not LauncherName.local:
         # The Ray that RAY_ADDRESS names has its own sizes; Ray refuses a driver that sends some.
         return {"ray_kwargs.ray_init": init | {"address": "auto"}}

@@ -43,7 +43,7 @@ def _forked(arguments: list[str]) -> int | None:
             key = file.read()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(os.environ[ADDRESS_VARIABLE])
-        request = marshal.dumps((arguments, os.getcwdb(), dict(os.environb)))
+        request = marshal.dumps((arguments, os.getcwdb(), dict(os.environb)))  # noqa: PTH109
         head = key + len(request).to_bytes(4, "big")
         socket.send_fds(connection, [head], [0, 1, 2])
         connection.sendall(request)

@@ -1,7 +1,7 @@
 """Makes the Python processes of a run on this machine by forking one that has imported Ray, torch and VeRL.
 
-Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that one
-process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
+Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that
+one process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
 interpreter; its request has the interpreter's arguments, the working directory, the environment and the standard
 streams, and it ends as the fork does. The key of the run's queue lets it in.
 
@@ -53,19 +53,22 @@ _STREAMS, _SIZE_BYTES = 3, 4
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
-def preload() -> None:
-    """Import what the processes of a run import, so that its forks have it."""
-    # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended: for
-    # forks that is this one, which ends them when the raylet ends.
+def preload() -> bool:
+    """Import what the processes of a run import, so that its forks have it.
+
+    Returns:
+        Whether this process may be forked: False if its forks would give their objects the same identifiers.
+    """
+    # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended:
+    # for forks that is this one, which ends them when the raylet ends.
     variables = {"RAY_JOB_ID": _JOB_ID, "RAY_RAYLET_PID": str(os.getpid())}
     os.environ |= variables
     import ray.actor
-    from ray._raylet import ActorClassID, getproctitle, setproctitle
+    from ray._raylet import ActorClassID, getproctitle, setproctitle  # type: ignore[attr-defined]
 
     for name in variables:
         del os.environ[name]
-
-    # Moves the environment out of the memory that holds titles; later, it would take changed variables for unused memory.
+    # The first title moves the environment out of the memory that titles take.
     setproctitle(getproctitle())
 
     class IdsOfSystem:
@@ -81,6 +84,23 @@ def preload() -> None:
             importlib.import_module(name)
     finally:
         ray.actor.ActorClassID = ActorClassID
+    return _id_of_fork() != _id_of_fork()
+
+
+def _id_of_fork() -> bytes:
+    """An identifier that Ray makes in a fork of this process."""
+    from ray import ObjectRef
+
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, ObjectRef.from_random().binary())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        drawn = pipe.read()
+    os.waitpid(pid, 0)
+    return drawn
 
 
 class ForkServer:
@@ -258,7 +278,7 @@ class _Program:
 
     def enter(self, streams: list[int]) -> None:
         """Take over the circumstances."""
-        from ray._raylet import setproctitle
+        from ray._raylet import setproctitle  # type: ignore[attr-defined]
 
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
@@ -282,10 +302,12 @@ def _read_by_interpreter(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
 def _renew() -> None:
     """Give a fork what a new process has: its own random numbers, and signals that end it."""
     import numpy
+    import torch
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     numpy.random.seed()
+    torch.seed()
 
 
 def _set_threads() -> None:

