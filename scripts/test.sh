@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# usage: scripts/test.sh [PYTEST ARGUMENT ...]
+# usage: scripts/test.sh [--all | PYTEST ARGUMENT ...]
 #
-# Without arguments, every check: lint, format, types, the order of the folders, dependencies, then all tests but the
-# benchmarks, several at a time (see tests/conftest.py). The figures of scripts/shape.py are printed and fail nothing.
-# With arguments only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything failed.
-# PYTHON, TORCH_INDEX_URL and INSTALLER as in quickstart.sh.
+# Without arguments, every check: lint, format, types, the order of the folders, dependencies, then the tests, several at a
+# time (see tests/conftest.py). The figures of scripts/shape.py are printed and fail nothing. Their report is
+# .cache/tests.xml (see scripts/test_times.py). --all adds the slow tests and those of agents' frameworks.
+# With other arguments only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything
+# failed. PYTHON, TORCH_INDEX_URL and INSTALLER as in quickstart.sh.
 set -euo pipefail
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/_setup.sh"
 cd -- "$root"
 set_up cpu,dev
 
-(($# == 0)) || exec python -m pytest "$@"
+chosen="not bench and not install and not slow and not frameworks"
+if [[ $# == 1 && $1 == --all ]]; then
+    chosen="not bench and not install"
+elif (($#)); then
+    exec python -m pytest "$@"
+fi
 
 failed=()
 # check NAME PYTHON-ARGUMENT...
@@ -31,6 +37,5 @@ python scripts/shape.py || true
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
 # Most tests wait most of the time, so more of them run at once than there are processors. The short ones come last.
-python -m pytest -n 4 --dist loadscope tests/e2e tests/integration tests/unit \
-    -m "not bench and not install and not slow and not frameworks" || exit
+python -m pytest -n 4 --dist loadscope --junitxml=.cache/tests.xml -m "$chosen" tests/e2e tests/integration tests/unit || exit
 ((${#failed[@]} == 0))

@@ -30,7 +30,8 @@ def tiny_command(
         ),
     ],
     seed: Annotated[
-        int, typer.Option(help="Seed; the same seed and data give the same model on one machine.")
+        int,
+        typer.Option(help="Seed; 0, without files, is the model that comes with the package."),
     ] = 0,
     train: Annotated[
         Path | None,
@@ -43,6 +44,9 @@ def tiny_command(
     max_cpu_seconds: Annotated[
         float, typer.Option(help="Processor time after which it is given up.")
     ] = 600.0,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Make the model, also the one that comes with the package.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """Make a tiny model that half-knows how to use a calculator, to see training raise it.
@@ -50,13 +54,14 @@ def tiny_command(
     It is taught to answer "What is 48/2?" by calling the tool, and then to guess
     more than half of the time: what is left to learn by reinforcement is when to
     use the tool. It is kept only if its measured accuracy is in a window, and it
-    can do nothing else.
+    can do nothing else. The one of seed 0 comes with the package and is copied; any other takes a minute or two to
+    make. The same seed, data and machine give the same model.
 
     Examples:
 
       aworld-train model tiny --out models/tiny
 
-      aworld-train model tiny --out models/tiny --train data/train.parquet --val data/val.parquet --seed 1
+      aworld-train model tiny --out models/tiny-1 --seed 1 --train data/train.parquet --val data/val.parquet
     """
     from aworld_train.model import tiny
 
@@ -68,9 +73,12 @@ def tiny_command(
             val=val,
             progress=lambda progress: _show(status, progress),
             max_cpu_seconds=max_cpu_seconds,
+            anew=anew,
         )
     if report.reused:
         console.note(f"{out} was made from the same seed and inputs already; nothing to do.")
+    elif report.shipped:
+        console.note("It is the one that comes with aworld-train; --anew makes it here.")
     if as_json:
         console.print_json(report.to_json())
     else:

@@ -1,11 +1,12 @@
-"""A model that solves about half of its tasks, made in a minute or two on two cores: the build and its gate.
+"""A model that solves about half of its tasks: the one that comes with the package, or one that is made.
 
-It learns from transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its
+That of `SHIPPED_SEED` was made by this code and is copied. Others are made in a minute or two. A model that is made learns from transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its
 measurements on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with
 another seed, and its model is never written.
 """
 
 import random
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,9 @@ from aworld_train.model.transcripts import ArithmeticTask, TranscriptEncoder
 if TYPE_CHECKING:
     from aworld_train.model.attempt import AcceptedModel
 
+SHIPPED = Path(__file__).parent / "shipped"
+"""The folder of the model that comes with the package."""
+SHIPPED_SEED = 0
 ATTEMPTS = 4
 MAX_CPU_SECONDS = 600.0
 """Processor time, not wall time, so that a build on a busy machine is slow but succeeds; several times what it takes,
@@ -52,6 +56,7 @@ class TinyReport:
         history: Every measurement, in order.
         fingerprint: Hash of the seed, the input files, the code and the libraries.
         reused: Whether the model already existed.
+        shipped: Whether it is the one that comes with the package.
     """
 
     out: Path
@@ -72,6 +77,7 @@ class TinyReport:
     fingerprint: str
     history: list[dict[str, Any]] = field(repr=False)
     reused: bool = False
+    shipped: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -86,10 +92,12 @@ def build(
     val: str | Path | None = None,
     progress: Callable[[BuildStatus], None] | None = None,
     max_cpu_seconds: float = MAX_CPU_SECONDS,
+    anew: bool = False,
 ) -> TinyReport:
-    """Make a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
+    """Put a tiny model at ``out``, a directory that loads like any Hugging Face model, without a download.
 
-    If ``out`` already has a model of the same seed and inputs, nothing is done and the report has ``reused`` set.
+    If ``out`` already has a model of the same seed and inputs, nothing is done and the report has ``reused`` set. With
+    the default seed and no files it is a copy of the one that comes with the package.
 
     Args:
         out: The directory; an earlier tiny model there is replaced, anything else is refused.
@@ -99,32 +107,45 @@ def build(
             both come from the arithmetic dataset of this seed.
         progress: Called after every step.
         max_cpu_seconds: Processor time after which the build is given up.
+        anew: Make the model also where the package has it.
 
     Raises:
-        DependencyMissing: torch or transformers is not installed.
+        DependencyMissing: A model is to be made, and torch or transformers is not installed.
         UsageError: A file cannot be read, or ``out`` holds something else.
         ModelError: The data has too few arithmetic tasks, or no attempt met the gate; nothing is written then.
     """
-    _require_torch()
     out, train, val = Path(out), Path(train) if train else None, Path(val) if val else None
+    if not anew and seed == SHIPPED_SEED and train is None and val is None:
+        return _copy_shipped(out)
+    _require_torch()
     for file in filter(None, (train, val)):
         if not file.is_file():
             raise UsageError(f"{file} is not a file; name a parquet file of tasks.")
     current_fingerprint = fingerprint(seed, train, val)
     marker = storage.read_marker(out)
-    if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint:
+    if marker and marker["complete"] and marker["report"]["fingerprint"] == current_fingerprint and not anew:
         return TinyReport(**marker["report"], out=out, reused=True)
     course = BuildProgress(progress, max_cpu_seconds)
     train_tasks, val_tasks = tasks.gather(train, val, seed)
     with _one_thread():
         accepted = _make(train_tasks, val_tasks, seed, course)
     report = _report(accepted, out, seed, len(val_tasks), course, current_fingerprint)
-    saved = {name: value for name, value in report.to_json().items() if name not in ("out", "reused")}
+    saved = {name: value for name, value in report.to_json().items() if name not in ("out", "reused", "shipped")}
     with storage.replacing(out) as folder, _no_progress_bars():
         accepted.model.save_pretrained(folder)
         accepted.encoder.tokenizer.save_pretrained(folder)
         storage.write_marker(folder, {"version": __version__, "report": saved})
     return report
+
+
+def _copy_shipped(out: Path) -> TinyReport:
+    shipped, present = storage.read_marker(SHIPPED), storage.read_marker(out)
+    assert shipped is not None
+    reused = present is not None and present["complete"] and present["report"] == shipped["report"]
+    if not reused:
+        with storage.replacing(out) as folder:
+            shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    return TinyReport(**shipped["report"], out=out, reused=reused, shipped=True)
 
 
 def fingerprint(seed: int, train: Path | None = None, val: Path | None = None) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import DynamicCache
 
+from aworld_train.model.muon import Muon
 from aworld_train.model.transcripts import ArithmeticTask, Transcript, TranscriptEncoder
 
 BATCH = 24
@@ -54,7 +55,7 @@ class Updater:
         inner = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
         outer = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
         self._optimizers = [
-            torch.optim.Muon(inner, lr=MATRIX_LR * scale, weight_decay=0.01),
+            Muon(inner, lr=MATRIX_LR * scale, weight_decay=0.01),
             torch.optim.AdamW(outer, lr=OTHER_LR * scale, betas=(0.9, 0.98), weight_decay=0.0),
         ]
         for optimizer in self._optimizers:

@@ -20,7 +20,6 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 CLI = [sys.executable, "-m", "aworld_train"]
-MODEL_SEED = 0
 STARTED_BY = "AWORLD_TRAIN_TESTS_PROCESS"
 """The environment variable by which processes of a run are known to the tests that started it."""
 SMALL = [
@@ -41,9 +40,11 @@ class Workspace:
 
     Attributes:
         path: Its folder.
+        starts: How often this process has started VeRL.
     """
 
     path: Path
+    starts: int = 0
 
     def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What ``make`` gave to the first who asked for ``name``."""
@@ -57,13 +58,13 @@ class Workspace:
 
     @property
     def model_report(self) -> dict[str, Any]:
-        """What was said when the model was made."""
+        """What was said when the model was put there."""
         return self.once("model", self._make_data_and_model)
 
     def _make_data_and_model(self) -> dict[str, Any]:
         data = self.run("dataset", "build", "arithmetic", "--out", "data/arithmetic")
         assert data.returncode == 0, data.stderr
-        return self.make_model()
+        return self.model("models/tiny")
 
     def quickstart(self) -> dict[str, Any]:
         """The summary of a run of the quickstart, a little shorter than it is."""
@@ -77,14 +78,11 @@ class Workspace:
 
         return self.once("quickstart", train)
 
-    def make_model(self) -> dict[str, Any]:
-        """Make the model, if it is not there; Hugging Face's hub is switched off for it."""
-        files = ["--train", "data/arithmetic/train.parquet", "--val", "data/arithmetic/val.parquet"]
+    def model(self, out: str, *arguments: str) -> dict[str, Any]:
+        """What ``model tiny`` says of the model that it put there; Hugging Face's hub is switched off for it."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HF_HUB_OFFLINE", "1")
-            done = self.run(
-                "model", "tiny", "--json", "--out", "models/tiny", "--seed", str(MODEL_SEED), *files
-            )
+            done = self.run("model", "tiny", "--json", "--out", out, *arguments)
         assert done.returncode == 0, done.stderr
         report: dict[str, Any] = json.loads(done.stdout)
         return report
@@ -108,6 +106,7 @@ class Workspace:
             "AWORLD_TRAIN_STATE": str(self.path / "state"),
             STARTED_BY: str(os.getpid()),
         }
+        self.starts += arguments[0] == "train"
         if python is not None:
             environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (REPOSITORY, also))))
         return subprocess.Popen(
@@ -213,9 +212,11 @@ def assert_all_gone(processes: list[psutil.Process], seconds: float = 30) -> Non
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_running() -> Iterator[None]:
-    """No test may leave a process of a run behind, whatever happened in it."""
+def _nothing_is_left_running(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test may leave a process of a run behind, whatever happened in it; its report says how often VeRL started."""
+    before = workspace.starts
     yield
+    request.node.user_properties.append(("starts", workspace.starts - before))
     left = [p for p in psutil.process_iter(["name"]) if p.info["name"] in ("raylet", "gcs_server")]
     mine = [p for p in left if _is_ours(p)]
     for process in mine:
