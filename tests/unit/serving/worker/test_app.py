@@ -138,6 +138,35 @@ async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is
         assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
+CANNOT_BE_WIPED = """
+from aworld_train.serving.worker import cleaning
+
+def wipe(resources):
+    raise OSError("out of order")
+
+cleaning.wipe = wipe
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "left"), [("", True), (CANNOT_BE_WIPED, False)], ids=["a file is left", "a wipe that fails"]
+)
+async def test_a_worker_that_cannot_be_cleaned_ends_itself(
+    tmp_path: Path, before: str, left: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with worker(tmp_path, before) as (process, socket):
+        async with followed(socket) as (http, messages):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            if left:
+                Path(socket).with_name("left").touch()
+            async with http.delete(MCP, headers=SESSION) as closed:
+                assert closed.status == 200
+            assert [await messages.get(), await messages.get()] == [False, None]
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
+    assert "This worker ends: it cannot be cleaned: " in capfd.readouterr().err
+
+
 HANGS = """
 import time
 from aworld_train.serving.worker import app
