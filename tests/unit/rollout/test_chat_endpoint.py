@@ -15,6 +15,7 @@ from aworld_train.rollout.chat_model import ContextExceeded
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
+from tests.faulty_endpoint import FaultyEndpoint
 from tests.server_thread import ServerThread
 
 GREEDY = SamplingParams(0.0, 1.0, -1)
@@ -153,9 +154,31 @@ async def test_a_status_that_passes_is_asked_again_and_counted_by_its_kind(
     monkeypatch.setattr(chat_endpoint, "_FIRST_PAUSE", 0.001)
     replies = iter([refuses(status, "later"), refuses(status, "later"), says({"content": "42"})])
     with Scripted(lambda body: next(replies)) as server:
-        model = endpoint_at(server).for_episode()
+        endpoint = endpoint_at(server)
+        model = endpoint.for_episode()
         assert (await model.answer(ASKED, [], GREEDY, 20)).content == "42"
     assert dict(model.faults) == {kind: 2}
+    # Fewer requests at the same time are for an endpoint that says that there are too many.
+    assert (endpoint.limit.allowed < 4) is (status in (429, 503))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        *(("429", "429"), ("500", "5xx"), ("503", "5xx"), ("hang", "timeout"), ("cut", "cut")),
+        *(("no_json", "no_json"), ("no_completion", "no_completion"), ("reset", "connection")),
+    ],
+)
+async def test_each_way_to_fail_is_counted_by_its_kind(
+    fault: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_endpoint, "MAX_OUTAGE_SECONDS", 0.0)
+    with FaultyEndpoint(fault_share=1.0, faults=[fault]) as server:
+        address = EndpointAddress(server.url, "m")
+        model = ChatEndpoint(address, concurrency=1, request_timeout=0.5).for_episode()
+        with pytest.raises(EpisodeFailure, match="gave no answer"):
+            await model.answer(ASKED, [], GREEDY, 20)
+    assert dict(model.faults) == {kind: 1}
 
 
 @pytest.mark.parametrize("status", [400, 405, 422])

@@ -98,5 +98,7 @@ def test_an_episode_that_goes_on_has_no_outcome(store: Store) -> None:
 def test_a_row_of_an_episode_that_is_played_again_was_not_trained_on(store: Store) -> None:
     episode, number = store.trained_row(1, 0)
     assert (_name(episode.head.id), number) == ("ended", 0)
+    steps = {_name(head.id): head.figures["trained_step"] for head in store.episodes(superseded=True)}
+    assert steps == {"ended": 1, "superseded": None, "other": None, "lost": None, "running": None}
     with pytest.raises(UsageError, match="trained on 1 rows whose episodes are kept, and row 1 is none"):
         store.trained_row(1, 1)

@@ -3,25 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from aworld_train.store.event_files import event_files, read_events
-from aworld_train.store.events import EpisodeEnded, Event, TaskSeen
+from aworld_train.store.events import Blob, EpisodeEnded, TaskSeen
 from aworld_train.store.keep import parse_keep
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
-from tests.stored_runs import task_row
+from tests.stored_runs import task_row, written_events
 
 SECRET = "key-12345"
-
-
-def reported(run: Path) -> list[Event]:
-    """The events that a run's processes have written."""
-    return [
-        event
-        for file in event_files(run / STORE_FOLDER / EVENTS_FOLDER)
-        for frame, _ in read_events(file, 0, 1 << 20)
-        for event in frame
-    ]
 
 
 def recorder(run: Path) -> StoreRecorder:
@@ -39,7 +27,7 @@ def test_no_secret_is_among_an_episodes_figures(tmp_path: Path) -> None:
     writer = recorder(tmp_path)
     writer.end("abc", figures, None)
     writer.close()
-    [event] = reported(tmp_path)
+    [event] = written_events(tmp_path)
     assert isinstance(event, EpisodeEnded)
     assert event.figures == {
         "outcome": "answered",
@@ -58,8 +46,20 @@ def test_no_secret_is_in_a_task(tmp_path: Path) -> None:
     writer = recorder(tmp_path)
     writer.task(row)
     writer.close()
-    [event] = reported(tmp_path)
+    [event] = written_events(tmp_path)
     assert isinstance(event, TaskSeen)
     assert SECRET not in repr(event)
     assert (event.source, event.scorer) == ("source of [redacted]", "[redacted].py:score")
     assert (event.question, event.answer) == ("What is 2 times 3? Use [redacted].", "6 or [redacted]")
+
+
+def test_what_episodes_have_in_common_is_reported_once(tmp_path: Path) -> None:
+    writer = recorder(tmp_path)
+    tasks = [writer.task(task_row(index, 2, 3)) for index in (0, 0, 1)]
+    digests = [writer.blob(data) for data in (b"tools", b"tools", b"others")]
+    writer.close()
+    assert (tasks[0] == tasks[1], tasks[0] == tasks[2]) == (True, False)
+    assert (digests[0] == digests[1], digests[0] == digests[2]) == (True, False)
+    events = written_events(tmp_path)
+    assert [event.id for event in events if isinstance(event, TaskSeen)] == [tasks[0], tasks[2]]
+    assert [event.data for event in events if isinstance(event, Blob)] == [b"tools", b"others"]

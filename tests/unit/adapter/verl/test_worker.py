@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.episodes.groups import Group
-from aworld_train.store.event_files import event_files, read_events
 from aworld_train.store.events import EpisodeEnded
-from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER
 from tests.agent_loops import END, MESSAGES, sampled
 from tests.episode_workers import OneAnswerLoop, Queue, lines, play, queue_in_place, worker
+from tests.stored_runs import written_events
 
 Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
 HEALTHY: Episode = sampled("<answer>42</answer>" + END)
@@ -111,14 +110,8 @@ async def test_an_episode_is_recorded_before_its_rows_can_be_trained_on(
     recorded: list[tuple[int, int]] = []
 
     async def put_rows(**rows: Any) -> None:
-        events = [
-            event
-            for file in event_files(run_dir / STORE_FOLDER / EVENTS_FOLDER)
-            for frame, _ in read_events(file, 0, 1 << 20)
-            for event in frame
-        ]
         in_file = [line for line in lines(run_dir) if "reward" in line]
-        in_store = [event for event in events if isinstance(event, EpisodeEnded)]
+        in_store = [event for event in written_events(run_dir) if isinstance(event, EpisodeEnded)]
         recorded.append((len(in_file), len(in_store)))
         await queue.put_rows(**rows)
 

@@ -363,6 +363,13 @@ async def test_a_session_is_of_its_own_token_alone(tmp_path: Path) -> None:
             assert (await answer.json())["result"]["structuredContent"] == {"result": "mine"}
 
 
+async def test_answers_are_not_run_where_there_is_no_worker_for_scoring(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        async with http.post(url, json=HELLO, headers={"Aworld-Purpose": "scoring"}) as refused:
+            assert (refused.status, "no worker for scoring" in await refused.text()) == (400, True)
+        assert not served.pool.sessions
+
+
 async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: Path) -> None:
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)
