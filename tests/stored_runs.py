@@ -23,10 +23,11 @@ from aworld_train.store.content import (
     packed_tokens,
 )
 from aworld_train.store.database import Database
-from aworld_train.store.events import TrainedRow
+from aworld_train.store.event_files import event_files, read_events
+from aworld_train.store.events import Event, TrainedRow
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.loading import close_running, load
-from aworld_train.store.place import store_place
+from aworld_train.store.place import EVENTS_FOLDER, STORE_FOLDER, store_place
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
 
@@ -124,6 +125,16 @@ def write_run_files(folder: Path, name: str, steps: int) -> None:
     (folder / "summary.json").write_text(json.dumps(summary))
     manifest = {"attempts": [{"started": "2026-01-02T03:04:05Z", "from_step": 0}], "model": {"name": "tiny"}}
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def written_events(run: Path) -> list[Event]:
+    """The events that the processes of a run have written and nobody has loaded."""
+    return [
+        event
+        for file in event_files(run / STORE_FOLDER / EVENTS_FOLDER)
+        for frame, _ in read_events(file, 0, 1 << 20)
+        for event in frame
+    ]
 
 
 def task_row(index: int, a: int, b: int, say: str = "") -> dict[str, Any]:

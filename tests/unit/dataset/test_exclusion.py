@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +16,9 @@ QUESTION = (
     "showed the work of one painter. How many paintings did the catalogue list under the name of that painter?"
 )
 NEARLY = QUESTION.replace("spring", "autumn")
+SUBJECT_COLUMNS = pa.schema(
+    [("extra_info", pa.struct([("expression", pa.string()), ("question", pa.string())]))]
+)
 OTHER = "Which of the five rivers that meet below the town is the longest, counted from its source?"
 
 
@@ -117,6 +121,56 @@ def test_other_figures_stay_in_a_set_and_go_against_another(
     assert adds_up(report)
 
 
+KINDS = """
+from aworld_train.dataset.tasks import Task, TaskKind
+
+SUBJECTS = {"expression": "48/2", "question": "Which river is the longest?"}
+
+def tasks(options):
+    for kind in open(options.files[0]).read().split():
+        yield Task(data_source="own", ability="any", kind=TaskKind(kind), subject=SUBJECTS[kind], message="?",
+                   answer="1", scorer="exact", answer_schema="answer", file="kinds.txt", line=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "referenced", "missing"),
+    [
+        ("expression", "question", "expression"),
+        ("question", "expression", "question"),
+        ("expression question", "question", "expression"),
+        ("expression question", "expression", "question"),
+        ("expression question", "expression question", None),
+        ("question", "expression question", None),
+        ("question", "question", None),
+    ],
+)
+def test_a_reference_without_tasks_of_a_kind_that_is_built_cannot_be_compared(
+    tmp_path: Path, built: str, referenced: str, missing: str | None
+) -> None:
+    subjects = {"expression": "1+2", "question": "Who was first?"}
+    rows = [{"extra_info": {kind: subjects[kind]}} for kind in referenced.split()]
+    pq.write_table(pa.Table.from_pylist(rows, SUBJECT_COLUMNS), tmp_path / "reference.parquet")
+    (tmp_path / "kinds.py").write_text(KINDS)
+    (tmp_path / "kinds.txt").write_text(built)
+
+    def made() -> BuildReport:
+        return build(
+            f"{tmp_path / 'kinds.py'}:tasks",
+            tmp_path / "out",
+            files=[tmp_path / "kinds.txt"],
+            splits={"all": 1},
+            against=[tmp_path / "reference.parquet"],
+        )
+
+    if missing is None:
+        assert made().rows == {"all": len(built.split())}
+    else:
+        with pytest.raises(DatasetError, match=rf"does not record extra_info\.{missing} in any row"):
+            made()
+        assert not (tmp_path / "out").exists()
+
+
 def test_a_question_inside_another_goes_against_a_set_and_stays_within_one(tmp_path: Path) -> None:
     test = build(
         "jsonl",
@@ -146,8 +200,6 @@ def test_a_question_inside_another_goes_against_a_set_and_stays_within_one(tmp_p
 
 def test_a_file_of_others_can_be_a_reference_by_its_prompts(tmp_path: Path) -> None:
     row = {"prompt": [{"role": "user", "content": QUESTION}]}
-    import pyarrow as pa
-
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "foreign.parquet")
     source = write(tmp_path / "in.jsonl", question_rows(QUESTION, OTHER))
     report = build(

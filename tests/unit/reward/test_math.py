@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -212,6 +213,41 @@ def test_any_text_can_be_prepared(text: str) -> None:
     assert is_prose(found.text) in (True, False)
     assert as_latex(found.text).isascii() or not found.text.isascii()
     assert plain_number(found.text) is None or not is_prose(found.text)
+
+
+class StuckReading(Exception):
+    """In place of a text that math-verify reads for ever."""
+
+
+def never_read(latex: str) -> list[Any]:
+    raise StuckReading
+
+
+@pytest.mark.parametrize(
+    "answer", [r"\sqrt{x}", "$\\sqrt{x}$", "1/2", "x+1", "Tuesday", "the sea is deep", "{1,2}", ""]
+)
+def test_a_ground_truth_that_is_never_read_fails_with_every_answer_even_itself(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aworld_train.reward.math._parsed", never_read)
+    with pytest.raises(StuckReading):
+        math(answer, r"\sqrt{x}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "value"),
+    [
+        ("7", "8", 0.0),
+        ("the sea", "a lake", 0.0),
+        ("the sea", "the sea", 1.0),
+        ("x", "9^{9^9}", None),
+    ],
+)
+def test_numbers_words_and_what_is_too_large_are_not_read(
+    answer: str, truth: str, value: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aworld_train.reward.math._parsed", never_read)
+    assert math(answer, truth).value == value
 
 
 def test_plain_numbers_need_no_computer_algebra() -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
+from aworld_train.reward import scoring
 from aworld_train.reward.results import BadResult, read_result
 from aworld_train.reward.reward_function import score_by_function
 from aworld_train.reward.scored import Score, ScoreOutcome, ScoreResult
 from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
+from aworld_train.reward.workers import Job, NoFreeWorker
 
 OWN = """
 import asyncio, os, pathlib, time
@@ -41,6 +44,12 @@ def computes_for_ever(answer, truth):
     while True: pass
 def dies_of_this(answer, truth): return os.abort() if answer == "1" else 1.0
 def refuses(answer, truth): raise TooHard("it has a million digits")
+def waits_for_ever_on_this(answer, truth):
+    if answer == "1": time.sleep(1000)
+    return 1.0
+async def waits_in_its_loop_on_this(answer, truth):
+    if answer == "1": await asyncio.sleep(1000)
+    return 1.0
 async def loses_its_server_on_this(answer, truth):
     if answer == "1": raise ConnectionError("no server")
     return 1.0
@@ -122,13 +131,39 @@ def test_an_answer_that_a_scorer_fails_on_is_wrong_where_the_ground_truth_is_non
     assert cause in scored.steps[0] and scored.cause is None
 
 
-@pytest.mark.parametrize("name", ["fails", "computes_for_ever", "loses_its_server_on_this", "waits_for_ever"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("fails", "computes_for_ever", "loses_its_server_on_this"),
+        *("waits_for_ever", "waits_for_ever_on_this", "waits_in_its_loop_on_this"),
+    ],
+)
 def test_an_answer_is_not_blamed_for_a_scorer_that_copes_with_nothing_or_waits_for_others(
     own: Callable[..., ScoreResult], name: str
 ) -> None:
     scored = own(name, seconds=0.5, ground_truth="2")
     assert scored.score is None
     assert scored.outcome in (ScoreOutcome.error, ScoreOutcome.timeout)
+
+
+def test_an_answer_is_not_blamed_where_no_worker_was_free(
+    own: Callable[..., ScoreResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FullPool:
+        """Has a worker for the ground truth alone."""
+
+        def submit(self, job: Job) -> "Future[Score]":
+            future: Future[Score] = Future()
+            if job.answer == "1":
+                future.set_exception(NoFreeWorker("it waited too long"))
+            else:
+                future.set_result(Score(1.0))
+            return future
+
+    monkeypatch.setattr(scoring, "pool", lambda waits: FullPool())
+    scored = own("fails", ground_truth="2")
+    assert (scored.score, scored.outcome) == (None, ScoreOutcome.error)
+    assert scored.cause is not None and "it waited too long" in scored.cause
 
 
 def test_a_failure_that_does_not_repeat_costs_nothing(own: Callable[..., ScoreResult]) -> None:

@@ -15,7 +15,14 @@ import pytest
 
 from aworld_train.reward import workers
 from aworld_train.reward.scorers import ScorerKind
-from aworld_train.reward.workers import Job, NoFreeWorker, ScorerFailure, ScorerPool, ScorerTimeout
+from aworld_train.reward.workers import (
+    Job,
+    NoFreeWorker,
+    ScorerFailure,
+    ScorerPool,
+    ScorerProcess,
+    ScorerTimeout,
+)
 from tests.environments import eventually
 
 OWN = """
@@ -143,6 +150,45 @@ def test_answers_are_scored_while_another_scorer_hangs(pool: ScorerPool, own: Ca
     assert sum(other.result().value or 0 for other in others) == 100
     with pytest.raises(ScorerTimeout):
         stuck.result()
+
+
+def test_a_late_reply_is_no_score_of_the_next_answer(
+    own: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise psutil.AccessDenied
+
+    pool = ScorerPool(1)
+    assert pool.submit(own("same")).result().value == 1.0
+    with monkeypatch.context() as patched:
+        patched.setattr(ScorerProcess, "_wait", fail)
+        with pytest.raises(psutil.AccessDenied):
+            pool.submit(own("same")).result(timeout=60)
+    assert pool.submit(own("same", "2")).result().value == 0.0
+
+
+def test_a_late_report_of_a_loaded_scorer_is_no_score_of_the_next_answer(
+    own: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.5)\ndef own(answer, truth): return 1\n")
+    pool = ScorerPool(1)
+    assert pool.submit(own("same")).result().value == 1.0
+    with monkeypatch.context() as patched:
+        patched.setattr(workers, "_START_SECONDS", 0.01)
+        with pytest.raises(ScorerFailure, match=r"not loaded within 0\.01 seconds"):
+            pool.submit(Job(ScorerKind.scorer, f"{tmp_path}/slow.py:own", "", "", None, 30.0)).result(60)
+    assert pool.submit(own("same", "2")).result().value == 0.0
+
+
+def test_a_worker_that_ran_out_of_memory_is_not_used_again(own: Callable[..., Job]) -> None:
+    pool = ScorerPool(1)
+    before = pool.submit(own("process")).result().value
+    with pytest.raises(ScorerFailure):
+        pool.submit(own("raises")).result(timeout=60)
+    assert pool.submit(own("process")).result().value == before
+    with pytest.raises(ScorerFailure, match="MemoryError"):
+        pool.submit(own("eats")).result(timeout=60)
+    assert pool.submit(own("process")).result().value != before
 
 
 def test_loading_a_scorer_is_outside_its_time_limit(pool: ScorerPool, tmp_path: Path) -> None:

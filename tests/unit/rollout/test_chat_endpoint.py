@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from aworld_train.errors import ModelError
+from aworld_train.rollout import chat_endpoint
 from aworld_train.rollout.chat_endpoint import ChatEndpoint, EndpointAddress, only_model
 from aworld_train.rollout.chat_model import ContextExceeded
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.outcome import EpisodeFailure
+from tests.faulty_endpoint import FaultyEndpoint
 from tests.server_thread import ServerThread
 
 GREEDY = SamplingParams(0.0, 1.0, -1)
@@ -135,6 +138,78 @@ async def test_a_refusal_that_is_the_same_for_all_ends_all(status: int) -> None:
                 await endpoint.for_episode().answer(ASKED, [], GREEDY, 20)
         assert len(server.bodies) == 1
     assert endpoint.refusal is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, "other_status") for status in (408, 409, 425)),
+        (429, "429"),
+        *((status, "5xx") for status in (500, 502, 503, 504, 529)),
+    ],
+)
+async def test_a_status_that_passes_is_asked_again_and_counted_by_its_kind(
+    status: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_endpoint, "_FIRST_PAUSE", 0.001)
+    replies = iter([refuses(status, "later"), refuses(status, "later"), says({"content": "42"})])
+    with Scripted(lambda body: next(replies)) as server:
+        endpoint = endpoint_at(server)
+        model = endpoint.for_episode()
+        assert (await model.answer(ASKED, [], GREEDY, 20)).content == "42"
+    assert dict(model.faults) == {kind: 2}
+    # Fewer requests at the same time are for an endpoint that says that there are too many.
+    assert (endpoint.limit.allowed < 4) is (status in (429, 503))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        *(("429", "429"), ("500", "5xx"), ("503", "5xx"), ("hang", "timeout"), ("cut", "cut")),
+        *(("no_json", "no_json"), ("no_completion", "no_completion"), ("reset", "connection")),
+    ],
+)
+async def test_each_way_to_fail_is_counted_by_its_kind(
+    fault: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_endpoint, "MAX_OUTAGE_SECONDS", 0.0)
+    with FaultyEndpoint(fault_share=1.0, faults=[fault]) as server:
+        address = EndpointAddress(server.url, "m")
+        model = ChatEndpoint(address, concurrency=1, request_timeout=0.5).for_episode()
+        with pytest.raises(EpisodeFailure, match="gave no answer"):
+            await model.answer(ASKED, [], GREEDY, 20)
+    assert dict(model.faults) == {kind: 1}
+
+
+@pytest.mark.parametrize("status", [400, 405, 422])
+async def test_a_request_that_is_refused_ends_its_episode_alone(status: int) -> None:
+    replies = iter([refuses(status, "no"), says({"content": "42"})])
+    with Scripted(lambda body: next(replies)) as server:
+        endpoint = endpoint_at(server)
+        model = endpoint.for_episode()
+        with pytest.raises(EpisodeFailure, match=f"refused the request: HTTP {status}"):
+            await model.answer(ASKED, [], GREEDY, 20)
+        assert (await endpoint.for_episode().answer(ASKED, [], GREEDY, 20)).content == "42"
+    assert not model.faults
+
+
+@pytest.mark.parametrize(("retry_after", "max_failures"), [("", 4), ("0.1", 1)])
+async def test_an_endpoint_that_gives_no_answer_for_long_ends_the_episode(
+    retry_after: str, max_failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each pause is twice as long, so the fourth ends after the limit; one that the endpoint asks for does at once.
+    monkeypatch.setattr(chat_endpoint, "MAX_OUTAGE_SECONDS", 0.02)
+    monkeypatch.setattr(chat_endpoint, "_FIRST_PAUSE", 0.005)
+    failures = (
+        web.Response(status=503, text="out of order", headers={"Retry-After": retry_after})
+        for _ in range(max_failures)
+    )
+    replies = chain(failures, [says({"content": "too late"})])
+    with Scripted(lambda body: next(replies)) as server:
+        model = endpoint_at(server).for_episode()
+        with pytest.raises(EpisodeFailure, match=r"gave no answer for .* seconds: HTTP 503 'out of order'"):
+            await model.answer(ASKED, [], GREEDY, 20)
+    assert model.faults == {"5xx": len(server.bodies)}
 
 
 async def test_a_completion_that_was_given_up_is_asked_for_again() -> None:

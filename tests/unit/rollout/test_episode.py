@@ -158,6 +158,25 @@ async def test_an_engine_that_fails_ends_the_episode_for_every_agent() -> None:
     assert episode.outcome is Outcome.provider
 
 
+def test_a_late_failure_does_not_replace_the_first() -> None:
+    episode = TokenEpisode(Model(), LIMITS)
+    first = EpisodeFailure("the engine failed")
+    episode.fail(first)
+    episode.fail(ToolHelperFailed("all endpoints are gone"))
+    assert (episode.failure, episode.outcome) == (first, Outcome.provider)
+
+
+async def test_an_episode_that_is_over_keeps_its_outcome() -> None:
+    answered, stopped = (TokenEpisode(Model("a"), LIMITS) for _ in range(2))
+    await Talk(answered).ask()
+    answered.over.set()
+    stopped.stop(Outcome.repetition)
+    for episode, outcome in ((answered, Outcome.answered), (stopped, Outcome.repetition)):
+        episode.stop(Outcome.max_turns)
+        episode.fail(EpisodeFailure("the engine failed"))
+        assert (episode.outcome, episode.failure) == (outcome, None)
+
+
 async def test_an_episode_in_which_nobody_asked_is_the_agents_failure() -> None:
     assert TokenEpisode(Model(), LIMITS).outcome is Outcome.agent
 

@@ -1,5 +1,6 @@
 """Which turn a request goes on from, and what becomes of the turns in rows."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,3 +72,46 @@ def test_a_row_has_the_versions_of_the_weights_of_the_tokens_that_are_trained_in
     assert (first.mask, second.mask) == ([1, 1, 0, 1, 1], [0, 0, 0, 1, 1])
     assert [row.versions for row in (first, second)] == ([(3, 6), (5, 5)] if known else [None, None])
     assert first.split_at(0).versions == first.versions
+
+
+def test_what_a_prompt_has_beyond_its_limit_is_context_before_the_response() -> None:
+    graph = ConversationGraph()
+    context = graph.add_context(graph.match([Message("user", "start")], ""), "", [1, 2, 3])
+    sampled = SampledTokens([4, 5], [-1.0, -2.0], True, WeightVersions(7, 7))
+    graph.add_sampled(context, "", Message("assistant", "a"), sampled)
+    [row] = graph.rows()
+    assert row.split_at(3) == row
+    assert row.split_at(1) == replace(
+        row,
+        prompt=[1],
+        response=[2, 3, 4, 5],
+        mask=[0, 0, 1, 1],
+        logprobs=[0.0, 0.0, -1.0, -2.0],
+        turns=[(2, 4)],
+    )
+
+
+@pytest.mark.parametrize(("tokens", "logprobs"), [([2, 3], [-1.0]), ([2], [-1.0, -2.0]), ([2], []), ([], [])])
+def test_tokens_that_do_not_have_one_logprob_each_are_no_turn(
+    tokens: list[int], logprobs: list[float]
+) -> None:
+    graph = ConversationGraph()
+    context = graph.add_context(graph.match([Message("user", "start")], ""), "", [1])
+    with pytest.raises(ValueError, match=f"{len(tokens)} sampled tokens came with {len(logprobs)} "):
+        graph.add_sampled(context, "", Message("assistant", "a"), SampledTokens(tokens, logprobs, True))
+    assert list(graph.nodes()) == [context]
+
+
+def test_tokens_that_no_client_received_are_not_counted() -> None:
+    graph = ConversationGraph()
+    context = graph.add_context(graph.match([Message("user", "start")], ""), "", [1, 1, 1])
+    turns = [
+        graph.add_sampled(
+            context, "", Message("assistant", text), SampledTokens([2] * size, [-1.0] * size, True)
+        )
+        for text, size in (("a", 10), ("b", 100))
+    ]
+    assert (graph.unique_tokens, graph.undelivered) == (113, 0)
+    turns[1].received = False
+    assert (graph.unique_tokens, graph.undelivered) == (13, 1)
+    assert [row.leaf for row in graph.rows()] == turns[:1]

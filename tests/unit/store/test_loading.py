@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,61 @@ def test_what_the_trainer_says_waits_for_what_the_players_say(
     load(database, final=True)
     assert not event_files(place.events)
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "advantage"),
+    [
+        ([(1.0, 10), (-1.0, 30)], -0.5),
+        ([(1.0, 10), (-1.0, 0)], 1.0),
+        ([(None, 10), (0.25, 30)], 0.25),
+        ([(1.0, 0)], None),
+    ],
+)
+def test_the_advantage_of_an_episode_is_the_mean_over_the_tokens_of_its_rows(
+    place: StorePlace, rows: list[tuple[float | None, int]], advantage: float | None
+) -> None:
+    writer = recorder(place)
+    record(writer, 0)
+    writer.trained(
+        1, [TrainedRow(f"uid1-0_0_{number}", mean, count) for number, (mean, count) in enumerate(rows)]
+    )
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        (head,) = store.episodes()
+        assert (head.figures["advantage"], head.figures["trained_step"]) == (advantage, 1)
+
+
+@pytest.mark.parametrize(
+    ("treatments", "trained"),
+    [
+        (["dropped", "trained"], 1),
+        (["trained", "dropped"], 0),
+        (["trained", "masked"], 1),
+        (["trained", "running"], 0),
+        (["", "dropped"], 0),
+    ],
+)
+def test_of_an_episode_that_was_played_again_the_last_that_is_used_was_trained_on(
+    place: StorePlace, treatments: list[str], trained: int
+) -> None:
+    writer = recorder(place)
+    task = writer.task(task_row(0, 2, 3))
+    for attempt, treatment in enumerate(treatments):
+        episode = uuid.uuid4().hex
+        writer.begin(episode, task, step=1, phase="train", attempt=attempt, key="uid_0")
+        if treatment != "running":
+            writer.end(episode, {"treatment": treatment} if treatment else {}, None)
+    writer.trained(1, [TrainedRow("uid_0_0", 0.5, 10)])
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert [head.attempt for head in store.episodes("trained_step=1")] == [trained]
 
 
 def test_groups_that_are_left_out_have_the_reason(place: StorePlace) -> None:

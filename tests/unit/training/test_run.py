@@ -1,8 +1,11 @@
-"""Supervision in its parts: the run folder, the record, the guarded process, and what people see."""
+"""Supervision in its parts: the run and its end, its folder, the record, the guarded process, and what people see."""
 
+import errno
 import json
 import os
+import signal
 import sys
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,15 +14,22 @@ import psutil
 import pytest
 from rich.console import Console
 
+from aworld_train import recipe as recipes
+from aworld_train.adapter.base import RunPlan
 from aworld_train.adapter.verl.framework import VerlFramework
-from aworld_train.errors import UsageError
+from aworld_train.dataset import FileSummary
+from aworld_train.errors import DiskFull, Preempted, TrainingFailure, TransientFailure, UsageError
 from aworld_train.masking import remember
+from aworld_train.training import restarts
 from aworld_train.training.curve import draw_curve
+from aworld_train.training.placement import Placement
 from aworld_train.training.process import run_guarded
-from aworld_train.training.progress import LineProgress, Status
+from aworld_train.training.progress import LineProgress, NoProgress, Status
+from aworld_train.training.run import terminate_as_interrupt, train
 from aworld_train.training.run_folder import RunFolder, open_run_folder
 from aworld_train.training.run_record import RunRecord
 from aworld_train.training.summary import RunSummary, Validation, read_first_validation
+from tests.second_framework import Counting
 
 
 def open_run(path: Path, recipe: dict[str, Any] | None = None, *, resume: bool = False) -> RunFolder:
@@ -69,6 +79,154 @@ def append(path: Path, *lines: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write("".join(lines))
+
+
+# The run and its end
+
+STEP = {"step": 1, "figures": {"reward": 1.0, "loss": 0.1}, "validated": False}
+SCRIPT = f"""
+import os, pathlib
+pathlib.Path("traces").mkdir(exist_ok=True)
+pathlib.Path("traces/episodes.jsonl").write_text({episode(1)!r})
+pathlib.Path(os.environ["M"]).write_text({json.dumps(STEP) + chr(10)!r})
+"""
+
+
+class Failing(NoProgress):
+    """Raises what can end a run from within it when it is to show a remark."""
+
+    def __init__(self, error: BaseException | None = None):
+        self._error = error
+
+    def note(self, line: str) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def run_of(
+    folder: Path, script: str = SCRIPT, *, error: BaseException | None = None, max_restarts: int = 0
+) -> RunSummary:
+    """A run of one step whose framework is a script."""
+    data = folder / "rows.parquet"
+    data.write_bytes(b"rows")
+    recipe = recipes.read(
+        {
+            "name": "r",
+            "model": {"path": "org/model"},
+            "dataset": {"train": str(data), "val": str(data)},
+            "env": {"backend": "none"},
+            "trainer": {"steps": 1, "max_restarts": max_restarts},
+        }
+    )
+    plan = RunPlan({}, "", (sys.executable, "-c", script), lambda start: {"M": str(start.metrics)})
+    rows = FileSummary(data, 1, {}, {}, {}, {}, {}, {}, 0, None, 4)
+    return train(
+        recipe,
+        Counting(),
+        plan,
+        folder / "run",
+        train_data=rows,
+        val_data=rows,
+        resume=False,
+        progress=Failing(error),
+        placement=Placement(remark="This is a slow machine."),
+    )
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
+    return content
+
+
+def test_a_run_that_has_done_all_its_steps_is_completed(tmp_path: Path) -> None:
+    summary = run_of(tmp_path)
+    assert (summary.status, summary.steps_done, summary.error) == ("completed", 1, None)
+    assert summary_of(tmp_path) == summary.to_json()
+
+
+def test_a_framework_that_fails_fails_the_run(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailure, match="ended with exit code 1: Error: out of order") as failure:
+        run_of(tmp_path, "raise SystemExit('Error: out of order')")
+    summary = summary_of(tmp_path)
+    assert (summary["status"], summary["steps_done"]) == ("failed", 0)
+    assert summary["error"] == {"kind": "training", "message": failure.value.message}
+
+
+def test_a_framework_that_was_killed_is_started_again_as_often_as_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "_FIRST_SECONDS", 0.0)
+    once = "import os, pathlib\nif not pathlib.Path('killed').exists():\n    pathlib.Path('killed').touch()\n"
+    killed = f"{once}    os.kill(os.getpid(), 9)\n{SCRIPT}"
+    for name in ("no restart", "a restart"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(TransientFailure, match="was killed"):
+        run_of(tmp_path / "no restart", killed)
+    assert summary_of(tmp_path / "no restart")["status"] == "failed"
+    summary = run_of(tmp_path / "a restart", killed, max_restarts=1)
+    assert summary.status == "completed"
+    assert [restart["from_step"] for restart in summary.restarts] == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "status", "kind"),
+    [
+        (UsageError("no"), UsageError, "failed", "usage"),
+        (Preempted("saved"), Preempted, "interrupted", "preempted"),
+        (OSError(errno.ENOSPC, "full"), DiskFull, "failed", DiskFull.kind),
+        (OSError(errno.EIO, "broken"), TrainingFailure, "failed", "training"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "interrupted", "interrupted"),
+        (ValueError("a bug"), ValueError, "failed", "internal"),
+    ],
+)
+def test_whatever_ends_a_run_is_raised_and_is_in_its_summary(
+    tmp_path: Path, error: BaseException, raised: type[BaseException], status: str, kind: str
+) -> None:
+    with pytest.raises(raised):
+        run_of(tmp_path, error=error)
+    summary = summary_of(tmp_path)
+    assert (summary["status"], summary["error"]["kind"]) == (status, kind)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_ends_a_job_is_an_interrupt_while_it_runs(number: signal.Signals) -> None:
+    outside: list[int] = []
+    before = signal.signal(number, lambda received, _: outside.append(received))
+    try:
+        with pytest.raises(KeyboardInterrupt), terminate_as_interrupt():
+            signal.raise_signal(number)
+        assert outside == []
+        signal.raise_signal(number)
+        assert outside == [number], "what was there before is there again"
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_run_goes_on_without_its_terminal_where_that_was_asked_for() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminate_as_interrupt():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_thread_leaves_signals_as_they_are() -> None:
+    handlers: list[Any] = []
+
+    def run() -> None:
+        with terminate_as_interrupt():
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert handlers == [before]
+
+
+# Its parts
 
 
 def test_a_folder_that_is_not_empty_is_refused_without_resume(tmp_path: Path) -> None:

@@ -1,8 +1,16 @@
-"""The record of an episode: what of a reward function's figures has a place in it."""
+"""The record of an episode: how it ended, and what of a reward function's figures has a place in it."""
 
+import json
 import math
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from aworld_train.adapter.episodes.record import EpisodeRecord
+
+ANSWERED = {"outcome": "answered", "treatment": "trained", "cause": None}
+RAISED = {"outcome": "infrastructure", "treatment": "dropped", "cause": "RuntimeError: a bug"}
 
 
 def test_a_number_beyond_64_bits_is_no_figure() -> None:
@@ -20,3 +28,23 @@ def test_a_number_beyond_64_bits_is_no_figure() -> None:
     )
     assert list(record.line["scores"]) == ["acc", "nan", "most"]
     assert record.line["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reported", "error", "end"),
+    [
+        (ANSWERED, None, ANSWERED),
+        (ANSWERED, RuntimeError("a bug"), RAISED),
+        ({}, RuntimeError("a bug"), RAISED),
+        ({}, None, {**RAISED, "cause": "the agent loop reported nothing"}),
+    ],
+)
+def test_an_episode_whose_loop_raised_is_dropped_whatever_was_reported(
+    run_dir: Path, reported: dict[str, Any], error: Exception | None, end: dict[str, Any]
+) -> None:
+    record = EpisodeRecord(1, False, 0)
+    record.line |= reported
+    record.write(error)
+    [line] = (run_dir / "traces" / "episodes.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"episode": record.id, "step": 1, "validate": False, "index": 0, **end}
+    assert record.is_written

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.episodes.groups import Group
+from aworld_train.store.events import EpisodeEnded
 from tests.agent_loops import END, MESSAGES, sampled
 from tests.episode_workers import OneAnswerLoop, Queue, lines, play, queue_in_place, worker
+from tests.stored_runs import written_events
 
 Episode = list[int] | Exception | Callable[[], Awaitable[list[int]]]
 HEALTHY: Episode = sampled("<answer>42</answer>" + END)
@@ -100,6 +102,24 @@ async def test_a_failed_episode_of_a_group_that_is_large_enough_does_not_wait_fo
 async def test_in_validation_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
     await play(worker([FAILS] * 8, n=4, min_healthy=2), validate=True)
     assert outcomes(run_dir) == {"provider": 4}
+
+
+async def test_an_episode_is_recorded_before_its_rows_can_be_trained_on(
+    queue: Queue, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[tuple[int, int]] = []
+
+    async def put_rows(**rows: Any) -> None:
+        in_file = [line for line in lines(run_dir) if "reward" in line]
+        in_store = [event for event in written_events(run_dir) if isinstance(event, EpisodeEnded)]
+        recorded.append((len(in_file), len(in_store)))
+        await queue.put_rows(**rows)
+
+    monkeypatch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq.async_kv_batch_put", put_rows)
+    await play(worker([HEALTHY], n=1, min_healthy=1))
+    await play(worker([HEALTHY], n=1, min_healthy=1), "later")
+    assert recorded == [(1, 1), (2, 2)]
+    assert outcomes(run_dir) == {"answered": 2}, "and each is recorded once"
 
 
 async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:

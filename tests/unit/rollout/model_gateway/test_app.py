@@ -237,6 +237,25 @@ async def test_a_client_that_breaks_off_cancels_its_request(
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.parametrize(("stream", "late"), [(False, False), (True, False), (True, True)])
+async def test_of_several_choices_none_was_received_where_one_is_refused(
+    stream: bool, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_KEEP_ALIVE_SECONDS", 0.01 if late else 15.0)
+    gate, refused = asyncio.Event(), RequestRefused("no turn is left")
+    async with (
+        rollout_session(TWO, refused, gate=gate) as (session, scripted),
+        aiohttp.ClientSession() as http,
+    ):
+        if not late:
+            gate.set()
+        body = {"messages": USER, "n": 2, "stream": stream}
+        async with http.post(session.address() + "/chat/completions", json=body) as response:
+            gate.set()  # a late stream has begun by now
+            assert "no turn is left" in await response.text()
+    assert scripted.lost == [TWO]
+
+
 async def test_a_client_that_gives_up_waiting_cancels_its_request() -> None:
     async with (
         rollout_session(TWO, gate=asyncio.Event()) as (session, scripted),

@@ -347,6 +347,29 @@ async def test_a_revoked_token_loses_its_sessions_and_is_refused_also_by_the_nex
             await opened(http, url)
 
 
+async def test_a_session_is_of_its_own_token_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        session = await opened(http, url)
+        unknown = {"Mcp-Session-Id": "0" * 32}
+        for headers in ({**session, **shown("other")}, unknown):
+            for method in ("POST", "DELETE", "GET"):
+                message = calling("echo", text="x")
+                async with http.request(method, url, json=message, headers=headers) as refused:
+                    assert (refused.status, "there is no such session" in await refused.text()) == (404, True)
+        async with http.post(url.replace("/mcp", "/revoke"), headers=order("other")) as revoked:
+            assert (await revoked.json())["sessions"] == 0
+        assert list(served.pool.sessions) == [session["Mcp-Session-Id"]]
+        async with http.post(url, json=calling("echo", text="mine"), headers=session) as answer:
+            assert (await answer.json())["result"]["structuredContent"] == {"result": "mine"}
+
+
+async def test_answers_are_not_run_where_there_is_no_worker_for_scoring(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        async with http.post(url, json=HELLO, headers={"Aworld-Purpose": "scoring"}) as refused:
+            assert (refused.status, "no worker for scoring" in await refused.text()) == (400, True)
+        assert not served.pool.sessions
+
+
 async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: Path) -> None:
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         session = await opened(http, url)

@@ -138,6 +138,62 @@ async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is
         assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
 
 
+async def test_what_is_of_no_session_is_refused_and_so_is_a_second_session_of_a_worker_for_one(
+    tmp_path: Path,
+) -> None:
+    other = {**SESSION, "Mcp-Session-Id": "two"}
+    refused: list[tuple[str, Any, dict[str, str], int]] = [
+        ("POST", {"data": b"{"}, SESSION, 400),
+        ("POST", {"json": [HELLO]}, SESSION, 400),
+        ("POST", {"json": CRASH}, other, 404),
+        ("GET", {}, other, 404),
+        ("DELETE", {}, other, 404),
+        ("POST", {"json": HELLO}, other, 503),
+    ]
+    with worker(tmp_path) as (_, socket):
+        async with followed(socket) as (http, messages):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            for method, body, headers, status in refused:
+                async with http.request(method, MCP, headers=headers, **body) as answer:
+                    assert answer.status == status
+            assert messages.empty(), "it goes on with its session"
+            async with http.delete(MCP, headers=SESSION) as closed:
+                assert closed.status == 200
+            assert [await messages.get(), await messages.get()] == [False, True]
+            async with http.post(MCP, json=HELLO, headers=other) as opened:
+                assert opened.status == 200
+
+
+CANNOT_BE_WIPED = """
+from aworld_train.serving.worker import cleaning
+
+def wipe(resources):
+    raise OSError("out of order")
+
+cleaning.wipe = wipe
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "left"), [("", True), (CANNOT_BE_WIPED, False)], ids=["a file is left", "a wipe that fails"]
+)
+async def test_a_worker_that_cannot_be_cleaned_ends_itself(
+    tmp_path: Path, before: str, left: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with worker(tmp_path, before) as (process, socket):
+        async with followed(socket) as (http, messages):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            if left:
+                Path(socket).with_name("left").touch()
+            async with http.delete(MCP, headers=SESSION) as closed:
+                assert closed.status == 200
+            assert [await messages.get(), await messages.get()] == [False, None]
+        assert await asyncio.to_thread(process.wait, WITHIN) == EXIT_FOR_RESTART
+    assert "This worker ends: it cannot be cleaned: " in capfd.readouterr().err
+
+
 HANGS = """
 import time
 from aworld_train.serving.worker import app

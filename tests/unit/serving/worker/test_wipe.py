@@ -5,6 +5,7 @@ It ends the processes that descend from the one it runs in: that is never this o
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -162,7 +163,76 @@ def test_what_is_left_is_seen(tmp_path: Path, left: str, pattern: str) -> None:
         """,
         tmp_path,
     )
-    assert __import__("re").search(pattern, error_message)
+    assert re.search(pattern, error_message)
+
+
+@pytest.mark.parametrize(
+    ("fault", "pattern"),
+    [
+        ("wipe_module.empty = lambda folder: None", "still has kept"),
+        ("wipe_module.end_processes = lambda resources: None", r"processes \[[0-9]+\] are left"),
+        ("wipe_module.clean_folders = lambda folders: None", "still has kept"),
+    ],
+)
+def test_a_wipe_that_leaves_something_fails(tmp_path: Path, fault: str, pattern: str) -> None:
+    error_message = run(
+        f"""
+        import aworld_train.serving.worker.wipe as wipe_module
+        pid = started()
+        (folders[0] / "kept").touch()
+        {fault}
+        try:
+            wipe(SharedResources(folders, frozenset({{os.getpid()}})))
+        except NotClean as reason:
+            print(json.dumps(str(reason)))
+        finally:
+            if lives(pid):
+                os.kill(pid, signal.SIGKILL)
+        """,
+        tmp_path,
+    )
+    assert re.search(pattern, error_message)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["in memory", "of message queues"])
+def test_a_container_in_which_something_is_left_is_not_clean(tmp_path: Path, place: int) -> None:
+    folders = [tmp_path / "memory", tmp_path / "queues"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "file").touch()
+    error_messages = run(
+        f"""
+        import aworld_train.serving.worker.wipe as wipe_module
+        wipe_module.container_folders = lambda: (folders[:1], folders[1:])
+        wipe_module._SYSV = ()  # other programs of this machine may have some
+        wipe_module.clean_container()
+        left = [list(map(str, folder.iterdir())) for folder in folders]
+        (folders[{place}] / "kept").touch()
+        wipe_module.empty = lambda folder: None
+        try:
+            wipe_module.clean_container()
+        except NotClean as reason:
+            print(json.dumps([left, str(reason)]))
+        """,
+        *folders,
+    )
+    assert error_messages == [[[], []], f"{folders[place]} still has kept"]
+
+
+def test_system_v_memory_that_is_left_is_seen() -> None:
+    error_message = run("""
+        import aworld_train.serving.worker.wipe as wipe_module
+        wipe_module.container_folders = lambda: ([], [])
+        libc = ctypes.CDLL(None)
+        segment = libc.shmget(0, 4096, 0o1600)  # IPC_PRIVATE; IPC_CREAT and mode 0600
+        try:
+            wipe_module.clean_container()
+        except NotClean as reason:
+            print(json.dumps(str(reason)))
+        finally:
+            libc.shmctl(segment, 0, None)  # IPC_RMID
+    """)
+    assert error_message == "System V shm is left"
 
 
 names = st.text(
