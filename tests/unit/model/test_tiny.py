@@ -13,8 +13,11 @@ from aworld_train.cli.model import app
 from aworld_train.errors import ModelError, UsageError
 from aworld_train.model import storage, tiny
 
+SEED = tiny.SHIPPED_SEED + 2
+"""Of a model that does not come with the package."""
 
-def pretend(out: Path, seed: int = 0) -> None:
+
+def pretend(out: Path, seed: int = SEED) -> None:
     """A directory that looks as if an earlier build had made it from the generated data."""
     report = {
         "seed": seed,
@@ -48,11 +51,35 @@ def no_training(*_: Any) -> Any:
     raise AssertionError("it trained")
 
 
+def test_the_model_that_comes_with_the_package_is_copied_whole_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny, "_make", no_training)
+    report = tiny.build(tmp_path / "m")
+    assert report.shipped and not report.reused
+    assert contents(tmp_path / "m") == contents(tiny.SHIPPED)
+    (tmp_path / "m" / "notes.txt").touch()
+    assert tiny.build(tmp_path / "m").reused
+    (tmp_path / "m" / "model.safetensors").unlink()
+    assert not tiny.build(tmp_path / "m").reused
+    assert contents(tmp_path / "m") == contents(tiny.SHIPPED)
+
+
+@pytest.mark.parametrize("options", [{"anew": True}, {"seed": SEED}], ids=str)
+def test_any_other_model_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(tiny, "_make", no_training)
+    tiny.build(tmp_path / "m")
+    with pytest.raises(AssertionError, match="it trained"):
+        tiny.build(tmp_path / "m", **options)
+
+
 def test_the_same_model_is_not_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny, "_make", no_training)
     pretend(tmp_path / "m")
     before = contents(tmp_path)
-    report = tiny.build(tmp_path / "m")
+    report = tiny.build(tmp_path / "m", seed=SEED)
     assert report.reused
     assert report.accuracy == 0.4
     assert contents(tmp_path) == before
@@ -64,9 +91,9 @@ def test_another_seed_other_data_or_a_damaged_directory_make_it_anew(
 ) -> None:
     monkeypatch.setattr(tiny, "_make", no_training)
     pretend(tmp_path / "m")
-    seed, val = 0, None
+    seed, val = SEED, None
     if change == "another seed":
-        seed = 1
+        seed = SEED + 1
     elif change == "a file is gone":
         (tmp_path / "m" / "model.safetensors").unlink()
     else:
@@ -80,7 +107,7 @@ def test_another_seed_other_data_or_a_damaged_directory_make_it_anew(
 
 def test_what_misses_the_gate_is_not_written_and_the_error_says_what_was_measured(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"greedy accuracy 0\.3-0\.52.* in 1 attempts .*nothing yet"):
-        tiny.build(tmp_path / "models" / "m", max_cpu_seconds=0.0)
+        tiny.build(tmp_path / "models" / "m", anew=True, max_cpu_seconds=0.0)
     assert contents(tmp_path) == {}
 
 
@@ -88,7 +115,7 @@ def test_a_failed_build_leaves_the_earlier_model_as_it_was(tmp_path: Path) -> No
     pretend(tmp_path / "m", seed=1)
     before = contents(tmp_path)
     with pytest.raises(ModelError):
-        tiny.build(tmp_path / "m", seed=0, max_cpu_seconds=0.0)
+        tiny.build(tmp_path / "m", seed=SEED, max_cpu_seconds=0.0)
     assert contents(tmp_path) == before
 
 
@@ -138,7 +165,7 @@ def test_replacing_refuses_what_appeared_in_the_meantime(tmp_path: Path) -> None
 
 def test_the_command_reports_an_unchanged_model_as_one_json_object(tmp_path: Path) -> None:
     pretend(tmp_path / "m")
-    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m"), "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED), "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     report = json.loads(done.stdout)
     assert report["reused"] is True
@@ -148,7 +175,7 @@ def test_the_command_reports_an_unchanged_model_as_one_json_object(tmp_path: Pat
 
 def test_the_command_shows_a_table_without_json(tmp_path: Path) -> None:
     pretend(tmp_path / "m")
-    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m")], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED)], catch_exceptions=False)
     assert "0.400" in done.stdout
     assert "groups of 8" in done.stdout
 
