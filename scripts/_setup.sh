@@ -38,9 +38,12 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-# set_up EXTRAS: leaves .venv with aworld-train[EXTRAS] installed, and first on PATH.
+# set_up EXTRAS: leaves .venv with aworld-train[EXTRAS] installed, and first on PATH. What it has just installed is compiled
+# in the background, for some seconds more.
 set_up() {
     local wanted=$1 extras
+    # Else every process would compile what it imports.
+    unset PYTHONDONTWRITEBYTECODE
     # One set-up at a time; the lock goes with the process. Where there is no flock, two at a time are at their own risk.
     exec 9<"$root/scripts/_setup.sh"
     if command -v flock >/dev/null && ! flock -n 9; then
@@ -54,6 +57,7 @@ set_up() {
         need_disk 6 "the installation"
         make_venv
         install_packages "$extras"
+        compile_imported
         fingerprint >"$stamp"
         printf '%s\n' "$extras" >>"$stamp"
         say "Installed."
@@ -141,9 +145,6 @@ fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13)
 
 version_of() { "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null || echo "not to be had"; }
 
-never_imported='site-packages/(.*/tests?/|pip/|torch/(testing/_internal|_inductor)/|transformers/models/'
-never_imported+='|ray/(data|llm|rllib|serve|train|tune)/)'
-
 install_packages() {
     local torch have
     find_uv
@@ -163,11 +164,15 @@ install_packages() {
     else
         install -c "$constraints" -e "${root}[$1]"
     fi
-    # On all processors, and without the third of the source that no run imports. Some packages have templates that are
-    # not for this Python.
-    say "Compiling what was installed."
-    "$venv/bin/python" -m compileall -q -j 0 -x "$never_imported" "$venv"/lib/python*/site-packages \
-        "$root/aworld_train" >/dev/null 2>&1 || true
+}
+
+# What a run imports, by two processors, in the background: only the first import compiles, and what no run imports is
+# never compiled. Each half has no more to do with the other than it must.
+compile_imported() {
+    local modules
+    for modules in torch 'ray,datasets,hydra,fastapi,matplotlib.pyplot,aworld_train.cli.main,aworld_train.launch'; do
+        "$venv/bin/python" -P -c "import $modules" >/dev/null 2>&1 9<&- &
+    done
 }
 
 # Sets `uv`, which installs several times as fast as pip: the one in .venv, on PATH, or from the package index. It is

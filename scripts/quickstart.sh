@@ -83,9 +83,13 @@ train() {
     else
         step "Making the dataset data/arithmetic." aworld-train dataset build arithmetic --out data/arithmetic
     fi
-    step "Making the small model $model, unless it is there (a minute or two)." \
-        aworld-train model tiny --out "$model" --seed "$seed" \
-        --train data/arithmetic/train.parquet --val data/arithmetic/val.parquet
+    if ((seed)); then
+        step "Making the small model $model, unless it is there (a minute or two)." \
+            aworld-train model tiny --out "$model" --seed "$seed" \
+            --train data/arithmetic/train.parquet --val data/arithmetic/val.parquet
+    else
+        step "Copying the small model to $model, unless it is there." aworld-train model tiny --out "$model"
+    fi
     if [[ -f $run/recipe.yaml ]]; then
         step "Going on with the run in $run." aworld-train train "${recipe[@]}" --resume
     else

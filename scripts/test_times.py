@@ -5,8 +5,8 @@
     python scripts/test_times.py .cache/tests.xml       # or the reports of several runs, whose median is shown
     python scripts/test_times.py --write REPORT ...     # puts the table into CONTRIBUTING.md
 
-The reports are pytest's (``--junitxml``). A part is a chain of ``tests/conftest.py``, or else a file; small ones are one
-line. ``starts`` counts how often VeRL was started.
+The reports are pytest's (``--junitxml``). A part is a chain of ``tests/conftest.py``, or else a file; what takes less
+than 20 seconds is one line.
 """
 
 import argparse
@@ -79,7 +79,9 @@ def file_of(classname: str) -> str:
 
 def as_table(runs: Sequence[dict[str, Cost]]) -> str:
     """A Markdown table of the median of several runs, of what takes long in any."""
-    costs = {part: middle([run.get(part, Cost()) for run in runs]) for part in {p for run in runs for p in run}}
+    costs = {
+        part: middle([run.get(part, Cost()) for run in runs]) for part in {p for run in runs for p in run}
+    }
     shown = [part for part, cost in costs.items() if cost.seconds >= MIN_SHOWN_SECONDS]
     rows = [(part, costs[part]) for part in sorted(shown, key=lambda part: -costs[part].seconds)]
     rest = sum((cost for part, cost in costs.items() if part not in shown), Cost())

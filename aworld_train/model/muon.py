@@ -1,6 +1,6 @@
 """Muon (https://kellerjordan.github.io/posts/muon) in float32.
 
-``torch.optim.Muon`` computes in bfloat16, which processors without such instructions emulate: there a step takes several
+``torch.optim.Muon`` computes in bfloat16, which processors without such instructions emulate: there it takes several
 times as long.
 """
 
@@ -49,5 +49,7 @@ def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
     result = result / result.norm().clamp(min=1e-7)
     for _ in range(_ITERATIONS):
         gram = result @ result.T
-        result = torch.addmm(result, torch.addmm(gram, gram, gram, beta=cubic, alpha=quintic), result, beta=linear)
+        result = torch.addmm(
+            result, torch.addmm(gram, gram, gram, beta=cubic, alpha=quintic), result, beta=linear
+        )
     return result.T if is_tall else result

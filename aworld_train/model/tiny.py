@@ -1,8 +1,9 @@
 """A model that solves about half of its tasks: the one that comes with the package, or one that is made.
 
-That of `SHIPPED_SEED` was made by this code and is copied. Others are made in a minute or two. A model that is made learns from transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its
-measurements on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with
-another seed, and its model is never written.
+That of `SHIPPED_SEED` was made by this code (`model tiny --anew`) and is copied. A model that is made learns from
+transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its measurements on
+validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with another seed, and its
+model is never written.
 """
 
 import random
@@ -130,7 +131,9 @@ def build(
     with _one_thread():
         accepted = _make(train_tasks, val_tasks, seed, course)
     report = _report(accepted, out, seed, len(val_tasks), course, current_fingerprint)
-    saved = {name: value for name, value in report.to_json().items() if name not in ("out", "reused", "shipped")}
+    saved = {
+        name: value for name, value in report.to_json().items() if name not in ("out", "reused", "shipped")
+    }
     with storage.replacing(out) as folder, _no_progress_bars():
         accepted.model.save_pretrained(folder)
         accepted.encoder.tokenizer.save_pretrained(folder)

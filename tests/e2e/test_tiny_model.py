@@ -1,4 +1,4 @@
-"""The tiny model that comes with the package is what its code makes: inside its gate, loadable by anyone, and it learns."""
+"""The tiny model that comes with the package is what its code makes: inside its gate, loadable, and it learns."""
 
 import json
 

@@ -165,7 +165,8 @@ def test_replacing_refuses_what_appeared_in_the_meantime(tmp_path: Path) -> None
 
 def test_the_command_reports_an_unchanged_model_as_one_json_object(tmp_path: Path) -> None:
     pretend(tmp_path / "m")
-    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED), "--json"], catch_exceptions=False)
+    command = ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED)]
+    done = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     report = json.loads(done.stdout)
     assert report["reused"] is True
@@ -175,7 +176,9 @@ def test_the_command_reports_an_unchanged_model_as_one_json_object(tmp_path: Pat
 
 def test_the_command_shows_a_table_without_json(tmp_path: Path) -> None:
     pretend(tmp_path / "m")
-    done = CliRunner().invoke(app, ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["tiny", "--out", str(tmp_path / "m"), "--seed", str(SEED)], catch_exceptions=False
+    )
     assert "0.400" in done.stdout
     assert "groups of 8" in done.stdout
 

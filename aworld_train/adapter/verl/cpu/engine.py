@@ -45,8 +45,8 @@ def logprobs_from_logits(
 ) -> torch.Tensor:
     """VeRL's function for float32, with the same result, by many tokens at a time.
 
-    VeRL 0.9.1 takes them one by one where sequences are packed (``torch_functional.logprobs_from_logits_v2``): half of the
-    time of a step with a small model.
+    VeRL 0.9.1 takes them one by one (``torch_functional.logprobs_from_logits_v2``): half of the time of a step with a
+    small model.
 
     Args:
         logits: ``[tokens, vocabulary]``, or with more dimensions before the last.
