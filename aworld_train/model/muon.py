@@ -14,7 +14,7 @@ _ITERATIONS = 5
 _MOMENTUM = 0.95
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(torch.optim.Optimizer):  # type: ignore[misc]
     """Momentum whose update is orthogonalized, for matrices.
 
     Args:
@@ -26,9 +26,12 @@ class Muon(torch.optim.Optimizer):
     def __init__(self, matrices: Iterable[torch.Tensor], lr: float, weight_decay: float) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
 
-    @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Update every matrix that has a gradient."""
+        with torch.no_grad():
+            self._update()
+
+    def _update(self) -> None:
         for group in self.param_groups:
             for matrix in group["params"]:
                 if matrix.grad is None:

@@ -1,9 +1,9 @@
 """A model that solves about half of its tasks: the one that comes with the package, or one that is made.
 
 That of `SHIPPED_SEED` was made by this code (`model tiny --anew`) and is copied. A model that is made learns from
-transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its measurements on
-validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with another seed, and its
-model is never written.
+transcripts until it uses the calculator, then from guesses until it often guesses. It is accepted by its measurements
+on validation tasks, never by how long it was trained; an attempt that misses the gate is repeated with another seed,
+and its model is never written.
 """
 
 import random
