@@ -139,22 +139,20 @@ class ForkServer:
             _die_with(server)
             return main
         while True:
-            for selected, _ in self._selector.select():
-                if selected.fileobj is self._listener:
-                    start = self._accept()
-                    if start is not None:
-                        return start
-                    continue
-                if selected.fileobj == self._raylet:
-                    self._kill_forks(main_process)
-                    continue
-                fork: _Fork = selected.data
-                if selected.fileobj is fork.connection:
-                    # The client was ended; it would have been the process.
-                    self._forget(fork.connection)
-                    fork.connection = None
-                    signal.pidfd_send_signal(fork.descriptor, signal.SIGKILL)
-                    continue
+            # One event at a time: what it changes may be what another is about.
+            selected, _ = self._selector.select()[0]
+            fork: _Fork | None = selected.data
+            if selected.fileobj is self._listener:
+                start = self._accept()
+                if start is not None:
+                    return start
+            elif fork is None:
+                self._kill_forks(main_process)
+            elif selected.fileobj is fork.connection:
+                # The client was ended; it would have been the process.
+                self._forget(fork)
+                signal.pidfd_send_signal(fork.descriptor, signal.SIGKILL)
+            else:
                 status = self._reap(fork)
                 if fork is main_process:
                     _end_as(status)
@@ -174,7 +172,8 @@ class ForkServer:
             if fork is None:
                 program.enter(streams)
                 return program.run
-            connection.sendall(fork_client.STARTED)
+            with contextlib.suppress(OSError):  # a client that has gone is an event
+                connection.sendall(fork_client.STARTED)
             return None
         except OSError:
             # The client has gone, or sends no whole request.
@@ -246,12 +245,15 @@ class ForkServer:
         if fork.connection is not None:
             with contextlib.suppress(OSError):
                 fork.connection.sendall(status.to_bytes(fork_client.STATUS_BYTES, "big"))
-            self._forget(fork.connection)
+            self._forget(fork)
         return status
 
-    def _forget(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
-        connection.close()
+    def _forget(self, fork: "_Fork") -> None:
+        """Have no more to do with the client of a fork."""
+        assert fork.connection is not None
+        self._selector.unregister(fork.connection)
+        fork.connection.close()
+        fork.connection = None
 
 
 @dataclass(eq=False)
