@@ -3,7 +3,8 @@
 #
 # Without arguments, every check: lint, format, types, the order of the folders, dependencies, then the tests, several at a
 # time (see tests/conftest.py). The figures of scripts/shape.py are printed and fail nothing. Their report is
-# .cache/tests.xml (see scripts/test_times.py). --all adds the slow tests and those of agents' frameworks.
+# .cache/tests.xml (see scripts/test_times.py). --all adds the slow tests and those of agents' frameworks, and
+# tries properties with all examples.
 # With other arguments only pytest, and with these; paths are relative to the repository. Exits with non-zero if anything
 # failed. PYTHON, TORCH_INDEX_URL and INSTALLER as in quickstart.sh.
 set -euo pipefail
@@ -14,6 +15,7 @@ set_up cpu,dev
 chosen="not bench and not install and not slow and not frameworks"
 if [[ $# == 1 && $1 == --all ]]; then
     chosen="not bench and not install"
+    export AWORLD_TRAIN_TESTS_TRY_ALL=1
 elif (($#)); then
     exec python -m pytest "$@"
 fi
@@ -24,18 +26,30 @@ check() {
     say "$1"
     python "${@:2}" || failed+=("$1")
 }
+# One processor is busy with types for a minute, beside the others' checks and the first tests.
+types=$(mktemp)
+trap 'rm -f "$types"' EXIT
+python -m mypy >"$types" 2>&1 &
+mypy=$!
 check "ruff check" -m ruff check .
 check "ruff format" -m ruff format --check .
-check mypy -m mypy
 # By its file, for it cannot be run with -m, and a script's first line names the folder that it was installed in.
 check lint-imports "$venv/bin/lint-imports"
 check "pip check" -m pip check
 say "shape"
 python scripts/shape.py || true
 
-# pytest comes last and has the last word of the output; what failed before it is said first.
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
+code=0
 # Most tests wait most of the time, so more of them run at once than there are processors. The short ones come last.
-python -m pytest -n 4 --dist loadscope --junitxml=.cache/tests.xml -m "$chosen" tests/e2e tests/integration tests/unit || exit
-((${#failed[@]} == 0))
+python -m pytest -n 4 --dist loadscope --junitxml=.cache/tests.xml tests/e2e tests/integration tests/unit \
+    -m "$chosen" || code=$?
+wait "$mypy" || failed+=(mypy)
+say "mypy: $(tail -n 1 "$types")"
+if ((${#failed[@]})); then
+    cat "$types"
+    say "Failed beside the tests: ${failed[*]}."
+    exit 1
+fi
+exit "$code"

@@ -11,13 +11,11 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from aworld_train import masking
+from tests import properties
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("any-time", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-time")
+properties.load_profile()
 
 CHAINS = {
     # Makes the model that all training runs begin with; the next three need none.

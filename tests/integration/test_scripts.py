@@ -410,6 +410,11 @@ def test_unfinished_run_passes_its_exit_code_on_and_is_resumed(
     assert calls(installed)[-1] == "train recipes/quickstart.yaml name=quickstart --resume"
 
 
+def test_the_model_that_comes_with_the_package_is_copied(installed: Path) -> None:
+    run(installed, "scripts/quickstart.sh")
+    assert calls(installed)[1] == "model tiny --out models/tiny"
+
+
 def test_seed_gives_another_model_and_another_run_on_the_same_tasks(installed: Path) -> None:
     done = run(installed, "scripts/quickstart.sh", "--seed", "7", "trainer.lr=1e-4")
     dataset, model, train = calls(installed)
@@ -463,26 +468,33 @@ def test_interrupt_during_installation_leaves_with_130_and_one_line(checkout: Pa
     assert not (checkout / ".venv/aworld-train.stamp").exists()
 
 
-def test_all_checks_run_before_pytest_which_ends_the_output(installed: Path) -> None:
+def test_all_checks_run_beside_pytest(installed: Path) -> None:
     executable(installed / "aworld_train/one.py", "def f(): ...")
     done = run(installed, "scripts/test.sh")
     assert done.returncode == 0, done.stderr
-    ruff, formatting, mypy, imports, *_, pytest_line = done.stdout.splitlines()
-    assert ruff == "-m ruff check ."
-    assert formatting == "-m ruff format --check ."
-    assert (mypy, imports) == ("-m mypy", "lint-imports")
+    ruff, formatting, imports, *_, pytest_line = done.stdout.splitlines()
+    assert (ruff, formatting) == ("-m ruff check .", "-m ruff format --check .")
+    assert imports == "lint-imports"
+    assert "mypy: -m mypy" in done.stderr
     assert "functions fully typed" in done.stdout
     words, _, marks = pytest_line.partition(" -m ")
-    assert words == "pytest -n 4 --dist loadscope tests/e2e tests/integration tests/unit"
+    assert words == (
+        "pytest -n 4 --dist loadscope --junitxml=.cache/tests.xml tests/e2e tests/integration tests/unit"
+    )
     assert marks == "not bench and not install and not slow and not frameworks"
+
+
+def test_all_tests_are_those_of_the_default_and_the_slow_ones(installed: Path) -> None:
+    done = run(installed, "scripts/test.sh", "--all")
+    assert done.stdout.splitlines()[-1].endswith(" tests/unit -m not bench and not install")
 
 
 @pytest.mark.parametrize("check", ["mypy", "lint-imports"])
 def test_a_failed_check_fails_the_script_although_the_tests_pass(installed: Path, check: str) -> None:
     done = run(installed, "scripts/test.sh", FAILING=check)
     assert done.returncode == 1
-    assert f"Failed so far: {check};" in done.stderr
-    assert done.stdout.splitlines()[-1].startswith("pytest ")
+    assert f"Failed beside the tests: {check}." in done.stderr
+    assert any(line.startswith("pytest ") for line in done.stdout.splitlines())
 
 
 def test_figures_of_the_package_that_cannot_be_had_fail_nothing(installed: Path) -> None:

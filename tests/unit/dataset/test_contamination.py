@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.contamination import EvaluationQuestions
 from aworld_train.dataset.matches import THRESHOLD, Match, MatchKind
 from aworld_train.dataset.shingles import MIN_WORDS, Shingles, shingles
 from tests.gsm8k import needs_gsm8k, questions
+from tests.properties import examples
 from tests.word_problems import LIBRARY
 
 OTHER = (
@@ -213,7 +214,7 @@ WORDS = st.lists(st.sampled_from(["red", "old", "cat", "sees", "the", "a", "7", 
 
 
 @given(st.lists(WORDS.map(" ".join), min_size=1, max_size=5), WORDS.map(" ".join))
-@settings(max_examples=400)
+@examples(400)
 def test_the_search_misses_nothing_that_a_comparison_with_each_question_finds(
     references: list[str], text: str
 ) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rensa import RMinHash
 
@@ -16,6 +16,7 @@ from aworld_train.dataset.near import MAX_SHINGLES, NearDuplicates
 from aworld_train.dataset.shingles import shingles
 from aworld_train.errors import UsageError
 from tests.gsm8k import needs_gsm8k, questions
+from tests.properties import examples
 from tests.word_problems import LIBRARY
 
 WORDS = st.lists(
@@ -210,7 +211,7 @@ def test_no_other_number_is_ever_taken_for_the_same(words: list[str], one: int, 
 
 
 @given(st.text(st.characters()) | st.text(st.sampled_from("1\ud83d+ a")))
-@settings(max_examples=300)
+@examples(300)
 def test_any_text_can_be_asked_for(text: str) -> None:
     near = NearDuplicates()
     assert seen(near, text, "a") is None

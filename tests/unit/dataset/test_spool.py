@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.dataset.columns import FLAT, FamilyIndex, to_columns
 from aworld_train.dataset.spool import Spool
 from aworld_train.dataset.tasks import Task, TaskKind
+from tests.properties import examples
 
 
 def task(text: str, line: int) -> Task:
@@ -41,7 +42,7 @@ def in_order(spool: Spool) -> list[tuple[bytes, int]]:
     return rows
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.lists(st.text("abcd", min_size=1, max_size=2), max_size=120),
     st.integers(1, 40),

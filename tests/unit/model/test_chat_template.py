@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
 
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.model.transcripts import CALCULATOR, ArithmeticTask, conversation
+from tests.properties import examples
 
 TOKENIZER = tiny_tokenizer.build()
 Message = dict[str, Any]
@@ -111,7 +112,7 @@ conversations = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(conversations, st.booleans())
 def test_the_prompt_of_every_assistant_turn_is_a_prefix_of_the_whole(
     messages: list[Message], with_tools: bool

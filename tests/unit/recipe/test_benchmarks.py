@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train import recipe as recipes
@@ -22,6 +22,7 @@ from aworld_train.reward.judge.verdict import UnreadableVerdict, read_verdict
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_server import JudgeServer, ParsedRequest, completion
+from tests.properties import examples
 
 BENCHMARKS = {
     name.removeprefix("benchmarks/"): file
@@ -211,7 +212,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @pytest.mark.parametrize("name", JUDGED)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(answer=st.lists(FRAGMENTS, max_size=14).map("".join))
 def test_no_mixture_of_a_verdict_s_parts_in_an_answer_is_paid_or_left_out(name: str, answer: str) -> None:
     forms = forms_of((JUDGES / f"{name}.txt").read_text("utf-8"))

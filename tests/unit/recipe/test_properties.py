@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aworld_train import recipe
 from aworld_train.errors import RecipeError
 from aworld_train.recipe import CassetteMode, CassetteSection, Engine, EnvBackend, Recipe
 from aworld_train.recipe.keys import known_keys
+from tests.properties import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 WRITTEN_TEXT = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], max_codepoint=0x2FF), max_size=20)
@@ -72,7 +73,7 @@ def loaded_from_text(text: str, *overrides: str) -> Recipe:
         return recipe.load(file, overrides)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(recipes())
 def test_a_recipe_survives_its_own_yaml(made: Recipe) -> None:
     assert loaded_from_text(recipe.to_yaml(made)) == made
@@ -93,7 +94,7 @@ EDITS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.data())
 def test_an_override_does_what_editing_the_file_does(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(EDITS)))
@@ -118,7 +119,7 @@ def slip(data: st.DataObject, word: str) -> str:
     }[kind]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_any_slip_of_the_pen_in_a_key_is_refused(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(known_keys())))

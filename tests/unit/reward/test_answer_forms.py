@@ -1,12 +1,13 @@
 """An answer is written where its schema finds it, or not at all."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.answer_forms import with_answer
 from aworld_train.reward.extraction import extract
 from aworld_train.reward.pattern_texts import text_around
+from tests.properties import examples
 
 SCHEMAS = (
     "answer",
@@ -18,7 +19,7 @@ SCHEMAS = (
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(max_size=60), st.sampled_from(SCHEMAS))
 def test_what_is_written_is_read_back(answer: str, schema: str) -> None:
     text = with_answer(answer, schema)

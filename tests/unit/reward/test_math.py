@@ -7,13 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.math import math, plain_number
 from aworld_train.reward.math_text import as_latex, is_prose, quantity
 from aworld_train.reward.scoring import score
 from tests.gsm8k import FILES, GSM8K, needs_gsm8k
+from tests.properties import examples
 from tests.unit.test_imports import imported_by
 
 # An answer, a ground truth that is the same; how MATH's answers and GSM8K's are written, and models' ways to.
@@ -206,7 +207,7 @@ def test_every_fraction_is_itself_and_not_another(value: Fraction) -> None:
     assert math(str(value + 1), str(value)).value == 0.0
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text("0123456789.,-+/%$ {}\\^()[]=xe½²√π°abc", max_size=40))
 def test_any_text_can_be_prepared(text: str) -> None:
     found = quantity(text)

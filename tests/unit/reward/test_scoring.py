@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import RewardError
@@ -24,6 +24,7 @@ from aworld_train.reward.scorers import BUILT_IN
 from aworld_train.reward.scoring import score, score_now
 from aworld_train.reward.settings import CompositeSettings, RewardSettings
 from aworld_train.reward.workers import Job, NoFreeWorker
+from tests.properties import examples
 
 OWN = """
 import asyncio, os, pathlib, time
@@ -290,7 +291,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(answer=TEXTS, truth=TEXTS, scorer=st.sampled_from([*MANY, "code_tests", "llm_judge"]))
 def test_any_answer_gets_a_result_in_time(answer: str, truth: str, scorer: str) -> None:
     reward_settings = RewardSettings(timeout=2.0, composite=CompositeSettings(correct="math"))
@@ -307,7 +308,7 @@ def test_any_answer_gets_a_result_in_time(answer: str, truth: str, scorer: str) 
     json.dumps(dict(scored.parts))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(answer=TEXTS.filter(lambda text: "<" not in text), tool_text=TEXTS, scorer=st.sampled_from(MANY))
 def test_tool_text_never_changes_a_score(answer: str, tool_text: str, scorer: str) -> None:
     reward_settings = RewardSettings(timeout=5.0, composite=CompositeSettings(correct="exact"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.episode import EpisodeLimits
@@ -17,6 +17,7 @@ from aworld_train.rollout.model import SamplingParams
 from aworld_train.rollout.template import CannotContinue, ChatTemplate
 from aworld_train.rollout.token_episode import TokenEpisode
 from tests import templates
+from tests.properties import examples
 from tests.templates import ScriptedModel, cut_up
 
 FAMILIES = list(templates.ENDS)
@@ -104,7 +105,7 @@ class Agent:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(data=st.data())
 def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.DataObject) -> None:
     def draw(tokenizer: Any) -> tuple[list[int], bool]:
@@ -132,7 +133,7 @@ def test_rows_hold_what_the_engine_was_given_and_returned(family: str, data: st.
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_agents_that_ask_at_the_same_time_keep_their_tokens_apart(family: str, data: st.DataObject) -> None:
     seeds = iter(range(10_000))

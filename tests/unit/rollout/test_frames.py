@@ -5,12 +5,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import Message, ToolCall
 from aworld_train.rollout.template import _MARKER, _STAND_IN, CannotContinue, ChatTemplate
 from tests import templates
+from tests.properties import examples
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "description": "", "parameters": {}}}]
 AS_IT_IS = "message.content"
@@ -114,7 +115,7 @@ def rendered(chat_template: ChatTemplate, messages: list[Message], tools: Any) -
 
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
 @pytest.mark.parametrize("expression", [*COPYING, *LOOKING])
-@settings(max_examples=60)
+@examples(60)
 @given(contents=st.lists(TEXTS, min_size=1, max_size=3))
 def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: list[str]) -> None:
     assume(not any(_MARKER in one for one in contents))  # which the template's text is cut at
@@ -123,7 +124,7 @@ def test_it_is_what_the_template_writes(expression: str, tools: Any, contents: l
 
 
 @pytest.mark.parametrize("family", sorted(templates.ENDS))
-@settings(max_examples=60)
+@examples(60)
 @given(contents=st.lists(TEXTS, min_size=1, max_size=3), question=st.one_of(st.just(""), TEXTS))
 def test_it_is_what_a_familys_template_writes(family: str, contents: list[str], question: str) -> None:
     assume(not any(_MARKER in one for one in (*contents, question)))

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.graph import ConversationGraph, Node
 from aworld_train.rollout.messages import Message
 from aworld_train.rollout.model import SampledTokens, WeightVersions
+from tests.properties import examples
 
 contents = st.sampled_from(["a", "b"])
 # What becomes of the history before it is asked: how many messages of an earlier one stay, and what is put behind.
@@ -33,7 +34,7 @@ def goes_on_from(turns: list[tuple[Any, Node]], keys: tuple[Any, ...], tools: An
 
 
 @given(st.lists(steps, max_size=12))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_a_request_goes_on_from_the_deepest_and_newest_turn(plan: list[Any]) -> None:
     graph = ConversationGraph()
     histories: list[list[Message]] = [[Message("user", "start")]]

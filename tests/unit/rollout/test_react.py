@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import ChatRequest, Completion, Message, RequestRefused, ToolCall
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.react import ToolCounts, play, shorten
 from aworld_train.rollout.tools import ToolResult
+from tests.properties import examples
 
 SCHEMAS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 QUESTION = Message("user", "What is 1+1?")
@@ -104,7 +105,7 @@ results = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(completions, min_size=7, max_size=7),
     st.lists(results, min_size=21, max_size=21),

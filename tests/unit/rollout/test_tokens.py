@@ -8,12 +8,13 @@ from typing import Any
 
 import fastokens
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from aworld_train.rollout import tokens
 from aworld_train.rollout.tokens import encoder
+from tests.properties import examples
 
 # How the families cut text into words: https://huggingface.co/docs/tokenizers, and their tokenizer.json.
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -108,7 +109,7 @@ def encode_of(layout: str) -> tokens.Encode:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@settings(max_examples=300)
+@examples(300)
 @given(text=st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=12).map("".join)))
 def test_a_text_has_the_tokens_of_the_models_tokenizer(layout: str, text: str) -> None:
     assert encode_of(layout)(text) == tokens_of(tokenizer_of(layout), text)

@@ -273,7 +273,9 @@ def test_writers_and_loaders_that_are_killed_leave_whole_episodes(place: StorePl
             said, _ = process.communicate()
             if process is writer:
                 # The last line may be cut off.
-                written |= {int(line) for line in [first, *said.splitlines(keepends=True)] if line.endswith("\n")}
+                written |= {
+                    int(line) for line in [first, *said.splitlines(keepends=True)] if line.endswith("\n")
+                }
     database = Database(place)
     load(database, final=True)
     close_running(database)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.verl import config_classes, key_rules, schema
 from aworld_train.errors import DependencyMissing, RecipeError
 from aworld_train.recipe.tree import KeyPath, dotted, leaves, nested
+from tests.properties import examples
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
 
@@ -245,7 +246,7 @@ def _maps(tree: Any, path: KeyPath) -> list[KeyPath]:
     return [path, *(found for key, value in tree.items() for found in _maps(value, (*path, key)))]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_any_slip_of_the_pen_in_a_default_key_is_refused(data: st.DataObject) -> None:
     open_below = ("override_config", "engine_kwargs", "ray_init", "nsight_options", "teacher_models")

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.code_tests import CodeTests, program, read_verdict, without_fence
 from aworld_train.reward.scored import Score
+from tests.properties import examples
 from tests.unit.reward.attacks.code_programs import ATTACKS, Attack
 
 LIMIT = 60.0
@@ -63,7 +64,7 @@ TEMPTATIONS = [
 ]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.lists(st.sampled_from(TEMPTATIONS), max_size=5), st.booleans())
 def test_no_mixture_of_attacks_makes_a_wrong_program_right(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], inside: bool

@@ -6,13 +6,14 @@ Only a ground truth that cannot be computed leaves an episode without a score.
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.math import math
 from aworld_train.reward.math_size import too_large
 from aworld_train.reward.scored import ScoreOutcome, ScoreResult, TooHard
 from aworld_train.reward.scoring import score, score_now
+from tests.properties import examples
 
 TRUTHS = ("12", r"\frac{\sqrt{3}}{2}", r"\{1,2,3\}")
 WRONG = (ScoreOutcome.too_hard, ScoreOutcome.scored)
@@ -177,7 +178,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(EXPRESSIONS)
 def test_no_expression_leaves_its_episode_out(answer: str) -> None:
     scored = score_now(f"<answer>{answer}</answer>", ground_truth=r"\frac{\sqrt{19}}{23}", scorer="math")

@@ -6,10 +6,11 @@ A changed value is never right, and the same value in another notation always is
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aworld_train.reward.math import math
+from tests.properties import examples
 
 DIFFERENT = {
     # Numbers: a tolerance is a part of the number, and a whole number has none.
@@ -234,7 +235,7 @@ def test_a_number_is_not_one_of_another_unit(value: int, other: int, unit: str, 
         assert found.value == 0.0, found.steps
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.integers(-99, 99), min_size=2, max_size=5, unique=True), st.randoms(use_true_random=False))
 def test_a_set_has_no_order_and_a_list_has_one(values: list[int], chance: object) -> None:
     shuffled = list(values)

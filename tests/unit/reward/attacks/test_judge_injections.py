@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.reward.judge import llm_judge
 from aworld_train.reward.scored import Score, ScoringContext
 from aworld_train.reward.settings import JudgeModel, JudgeSettings, RewardSettings
 from tests.judge_server import JudgeServer, ParsedRequest, Script, completion
+from tests.properties import examples
 
 TRUTH = "42"
 _CODE = re.compile(r"<question-([0-9a-f]+)>")
@@ -200,7 +201,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(FRAGMENTS, max_size=12).map("".join))
 def test_no_mixture_of_a_verdict_s_parts_is_paid_or_left_out(judge: JudgeServer, answer: str) -> None:
     assert asyncio.run(scored(judge, answer)).value == 0.0

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.errors import CassetteError, UsageError
 from aworld_train.rollout.cassette import Cassette, Mode, open_cassette, server_identity
 from aworld_train.rollout.cassette.key import canonical
+from tests.properties import examples
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -210,7 +211,7 @@ def test_a_miss_says_which_call_which_file_and_the_nearest_one(tmp_path: Path) -
 # The file
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(tool=TEXT, arguments=ARGUMENTS, result=VALUES)
 def test_what_was_kept_is_found_by_whoever_opens_the_file(
     tmp_path_factory: pytest.TempPathFactory, tool: str, arguments: dict[str, Any], result: Any

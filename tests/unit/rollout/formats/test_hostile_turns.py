@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.formats import FORMATS, read_turn
 from aworld_train.thinking import MARKS, divide
+from tests.properties import examples
 from tests.unit.rollout.formats.test_families import BOTH, TOOLS
 
 MILLION = 1_000_000
@@ -37,7 +38,7 @@ REPEATED = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.sampled_from(sorted(FORMATS)))
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_no_turn_raises_and_calls_have_names_and_json(text: str, name: str) -> None:
     for tools in (TOOLS, ()):
         turn = read_turn(text, FORMATS[name], tools)

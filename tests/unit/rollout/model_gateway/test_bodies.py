@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import Completion, ToolCall
@@ -14,6 +14,7 @@ from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.chat import _READ as CHAT
 from aworld_train.rollout.model_gateway.sampling import NEUTRAL
 from tests.gateways import rollout_session_in_thread
+from tests.properties import examples
 
 ANSWER = Completion(
     "Two.", tool_calls=(ToolCall("a", "[", "c"),), tokens=[1], logprobs=[-1.0], texts=["Two."]
@@ -143,7 +144,7 @@ def check(response: httpx.Response) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=3), anything))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_body_is_what_json_makes_of_it(sent: Any) -> None:
     for body in (json.dumps(sent), json.dumps(sent, ensure_ascii=False)):
         assert repr(fields.parse_body(body.encode())) == repr(json.loads(body))
@@ -160,7 +161,7 @@ def test_numbers_and_pairs_are_what_json_makes_of_them(value: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @given(sent=body)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_object_is_answered_or_refused(gateway: httpx.Client, path: str, sent: Any) -> None:
     check(gateway.post(path, content=json.dumps(sent).encode()))
 
@@ -172,7 +173,7 @@ def test_the_right_bodies_are_answered(gateway: httpx.Client, path: str) -> None
 
 @pytest.mark.parametrize("path", PATHS)
 @given(data=st.data(), by=anything)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_a_right_body_with_one_value_replaced_is_answered_or_refused(
     gateway: httpx.Client, path: str, data: Any, by: Any
 ) -> None:
@@ -182,7 +183,7 @@ def test_a_right_body_with_one_value_replaced_is_answered_or_refused(
 
 @pytest.mark.parametrize("path", PATHS)
 @given(sent=anything.map(lambda one: json.dumps(one).encode()) | st.binary(max_size=50))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_any_bytes_are_answered_or_refused(gateway: httpx.Client, path: str, sent: bytes) -> None:
     check(gateway.post(path, content=sent))
 

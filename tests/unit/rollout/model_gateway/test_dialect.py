@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import Completion, Message, ToolCall
 from aworld_train.rollout.model_gateway import anthropic, chat, responses
 from aworld_train.rollout.model_gateway.dialect import NO_SURROUNDINGS, Dialect, ParsedRequest
+from tests.properties import examples
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -110,7 +111,7 @@ def read(dialect: Dialect, body: dict[str, Any]) -> Any:
 
 
 @given(conversations, tools_offered)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_conversation_is_the_same_request_in_every_dialect(conversation: Any, tools: list[Any]) -> None:
     messages = messages_of(*conversation)
     in_chat_dialect = read(chat.DIALECT, in_chat(messages, tools))
@@ -121,7 +122,7 @@ def test_a_conversation_is_the_same_request_in_every_dialect(conversation: Any, 
 
 
 @given(conversations, conversations, st.integers(0, 9), tools_offered, tools_offered)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_what_the_last_request_held_too_is_read_no_differently(
     before: Any, after: Any, common: int, once: list[Any], now: list[Any]
 ) -> None:
@@ -160,7 +161,7 @@ def test_tools_that_only_python_takes_for_the_same_are_not() -> None:
 
 
 @given(texts, texts, st.lists(calls | st.tuples(words, texts), max_size=3))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_an_answer_comes_back_as_the_message_that_it_was(
     content: str, reasoning: str, calls: list[tuple[str, str]]
 ) -> None:

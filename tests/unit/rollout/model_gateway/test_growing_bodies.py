@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aworld_train.rollout.messages import RequestRefused
 from aworld_train.rollout.model_gateway import fields
 from aworld_train.rollout.model_gateway.bodies import BodyReader
+from tests.properties import examples
 
 values: Any = st.recursive(
     st.none()
@@ -63,7 +64,7 @@ def read(body: bytes) -> Any:
 
 
 @given(requests())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @example([b'{"messages":[1]}', b'{"messages":[1.5]}', b'{"messages":[1.5,2]}'])
 @example([b'{"messages":["a"]}', b'{"messages":["a",1]}', b'{"messages":["a",12]}'])
 @example([b'{"messages":[0]}', b'{"messages":[0,0]}', b'{"messages":[0,0,0]}', b'{"messages":[0,0,0,1]}'])

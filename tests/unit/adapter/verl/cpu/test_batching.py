@@ -4,12 +4,13 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.verl.cpu.batching import ContinuousBatcher, GenerationRequest
 from aworld_train.adapter.verl.cpu.sampling import GenerationParams
 from tests.models import tiny_qwen3
+from tests.properties import examples
 
 VOCABULARY = 97
 
@@ -284,7 +285,7 @@ def test_new_weights_count_from_the_next_token_on_in_sequences_in_flight(model):
         assert after == greedy_reference(changed, request.prompt + before, 8)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 2**16))
 def test_any_order_of_arrival_and_abort_gives_exact_logprobs(model, seed):
     rng = random.Random(seed)

@@ -5,10 +5,11 @@ from itertools import takewhile
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.verl.cpu.kv_cache import CacheShape, PrefixStore, RowCache
+from tests.properties import examples
 
 SHAPE = CacheShape(layers=2, heads=3, width=4)
 BLOCK = 16
@@ -63,7 +64,7 @@ def test_what_attention_sees_is_a_view_and_not_a_copy() -> None:
         assert seen.untyped_storage().data_ptr() == store.untyped_storage().data_ptr()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.sampled_from([0, 2000 * SHAPE.bytes_per_token, AMPLE]))
 def test_moving_and_reserving_keep_what_every_row_holds(data: st.DataObject, budget: int) -> None:
     """Against a model: a list with the content of each row."""
@@ -252,7 +253,7 @@ def test_whatever_is_added_the_budget_holds_and_what_is_found_is_a_true_beginnin
             assert store.bytes == 0
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=60), min_size=1, max_size=8),
     st.lists(st.integers(0, 1), min_size=1, max_size=70),

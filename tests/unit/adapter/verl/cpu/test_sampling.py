@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aworld_train.adapter.verl.cpu.sampling import GenerationParams, most_likely, sample
+from tests.properties import examples
 
 VOCABULARY = 12
 
@@ -84,7 +85,7 @@ rows = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(rows, min_size=1, max_size=6), st.integers(0, 2**32))
 def test_each_row_of_a_mixed_batch_is_sampled_by_its_own_parameters(
     batch: list[tuple[list[float], GenerationParams]], seed: int
