@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import defaultdict
@@ -34,6 +35,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
@@ -45,11 +47,12 @@ MODULES = (
 )
 EQUIVALENTS = "tests/data/equivalent_faults.jsonl"
 """Reviewed faults that change no behaviour and are not tried: ``file``, ``old``, ``new`` and ``reason``."""
-MAX_SECONDS = 120
+MAX_SECONDS = 60
 """How long the tests of one fault may take by their own times; those that are farther away are left out."""
 OUTCOMES = ("failed", "skipped", "passed")
 """Of a test; that of its phases which stands first here is its own."""
-PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0")
+_MARKS = "not bench and not install and not slow and not frameworks and not vllm"
+PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "-m", _MARKS)
 
 _SWAPS = {
     getattr(ast, name): (old, new)
@@ -69,25 +72,6 @@ _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception"})
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG = 1
-
-_TRACER = """
-import os, sys, threading
-seen = set()
-if file := os.environ.get("MUTATION_LINES"):
-    package = os.environ["MUTATION_PACKAGE"]
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    def trace(frame, event, argument):
-        return trace_line(frame, event, argument) if frame.f_code.co_filename.startswith(package) else None
-    def trace_line(frame, event, argument):
-        line = f"{frame.f_code.co_filename}:{frame.f_lineno}\\n"
-        if line not in seen:
-            seen.add(line)
-            os.write(descriptor, line.encode())
-        return trace_line
-    sys.settrace(trace)
-    threading.settrace(trace)
-"""
-"""Writes each line of the package when it first runs; in processes that tests start it is ``sitecustomize``."""
 
 
 @dataclass(frozen=True)
@@ -326,9 +310,8 @@ def copy_tree(root: Path, folder: Path) -> Path:
         if name and (root / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, tree / name)
-    for name in ("home", "tmp", "site"):
+    for name in ("home", "tmp"):
         (folder / name).mkdir()
-    (folder / "site" / "sitecustomize.py").write_text(_TRACER)
     return tree
 
 
@@ -406,13 +389,12 @@ def _check(result: int) -> None:
 
 def try_faults(tree: Path, faults: list[Fault]) -> Iterator[Trial]:
     """Try each fault, in the first process of the namespaces."""
-    work = tree.parent
-    sys.path[:] = [str(work / "site"), str(tree), *sys.path[1:]]  # the first was the folder of this script
+    sys.path[0] = str(tree)  # instead of the folder of this script
     os.environ |= {
-        "PYTHONPATH": os.pathsep.join(sys.path[:2]),
-        "MUTATION_PACKAGE": str(tree / "aworld_train"),
+        "PYTHONPATH": str(tree),
+        "HOME": str(tree.parent / "home"),
+        "TMPDIR": str(tree.parent / "tmp"),
     }
-    os.environ |= {"HOME": str(work / "home"), "TMPDIR": str(work / "tmp")}
     tempfile.tempdir = None
     os.chdir(tree)
     folders = {name: list(group) for name, group in itertools.groupby(faults, lambda f: f.file.split("/")[1])}
@@ -443,13 +425,10 @@ def import_outside_modules(tree: Path, folders: list[str]) -> None:
 
 def record(tree: Path, folder: str) -> list[PassedTest]:
     """Run the tests of a folder without a fault; those that fail or are skipped are left out."""
-    reporter = Reporter(tree.parent / "record", lines=tree.parent / "lines")
+    reporter = Reporter(tree.parent / "record")
 
     def run() -> None:
-        os.environ["MUTATION_LINES"] = str(reporter.lines)
-        tracer: dict[str, Any] = {}
-        exec(_TRACER, tracer)
-        reporter.seen = tracer["seen"]
+        reporter.trace(f"{tree}/aworld_train/")
         pytest.main([*PYTEST_OPTIONS, folder], plugins=[reporter])
 
     _in_fork(run)
@@ -459,22 +438,15 @@ def record(tree: Path, folder: str) -> list[PassedTest]:
         sys.stderr.write(f"\nThese fail without a fault and are left out: {failed}\n")
     if not rows["passed"]:
         raise ValueError(f"No test in {folder} passes without a fault.")
-    return [PassedTest(row["test"], row["seconds"], _by_file(tree, row["lines"])) for row in rows["passed"]]
-
-
-def _by_file(tree: Path, lines: list[str]) -> dict[str, list[int]]:
-    files = defaultdict(list)
-    for line in lines:
-        file, _, number = line.removeprefix(f"{tree}/").rpartition(":")
-        files[file].append(int(number))
-    return dict(files)
+    return [PassedTest(row["test"], row["seconds"], row["lines"]) for row in rows["passed"]]
 
 
 def select(fault: Fault, tests: list[PassedTest]) -> list[PassedTest]:
-    """The tests that run the fault, nearest first; where none is seen to do so, those of the module's file."""
+    """The tests that run the fault, nearest first; where only other processes may, the nearest of all."""
     lines = range(fault.first, fault.last + 1)
     chosen = [test for test in tests if any(line in lines for line in test.lines.get(fault.file, []))]
-    chosen = chosen or [test for test in tests if _distance(fault, test) == 0]
+    nearest = min(_distance(fault, test) for test in tests)
+    chosen = chosen or [test for test in tests if _distance(fault, test) == nearest <= 1]
     chosen.sort(key=lambda test: (_distance(fault, test), test.seconds))
     ends = itertools.accumulate(test.seconds for test in chosen)
     return [test for test, end in zip(chosen, ends, strict=True) if end - test.seconds < MAX_SECONDS]
@@ -490,40 +462,61 @@ def _distance(fault: Fault, test: PassedTest) -> int:
 
 
 def try_fault(tree: Path, fault: Fault, tests: list[PassedTest]) -> Trial:
-    """Make the fault in the tree, run these tests, and unmake it."""
-    if not tests:
-        return Trial(fault, "", [])
+    """Make the fault in the tree, run these tests with a process for each distance, and unmake it."""
+    path = tree / fault.file
+    text, status = path.read_text(), path.stat()
+    path.write_text(fault.applied_to(text))
+    noticed_by, passed = "", []
+    for _, group in itertools.groupby(tests, key=lambda test: _distance(fault, test)):
+        if not noticed_by:
+            noticed_by, more_passed = run_tests(tree, list(group))
+            passed += more_passed
+    path.write_text(text)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return Trial(fault, noticed_by, passed)
+
+
+def run_tests(tree: Path, tests: list[PassedTest]) -> tuple[str, list[str]]:
+    """Run tests up to the first failure: returns what failed, "" for nothing, and the tests that passed."""
     reporter = Reporter(tree.parent / "results", [test.name for test in tests])
     seconds = [test.seconds for test in tests]
-    arguments = [*PYTEST_OPTIONS, "-x", f"--timeout={30 + 5 * max(seconds)}"]
-    arguments += sorted({test.name.split("::")[0] for test in tests})
+    files = sorted({test.name.split("::")[0] for test in tests})
 
     def run() -> int:
         # Compiled modules are of one time and size of the source; that of the faulty one is never written.
         os.environ["PYTHONDONTWRITEBYTECODE"], sys.dont_write_bytecode = "1", True
-        return pytest.main(arguments, plugins=[reporter])
+        timeout = f"--timeout={30 + 5 * max(seconds)}"
+        return pytest.main([*PYTEST_OPTIONS, "-x", timeout, *files], plugins=[reporter])
 
-    path = tree / fault.file
-    text, status = path.read_text(), path.stat()
-    path.write_text(fault.applied_to(text))
     code = _in_fork(run, 60 + 3 * sum(seconds))
-    path.write_text(text)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     names = {
         outcome: [row["test"] for row in reporter.rows() if row["outcome"] == outcome] for outcome in OUTCOMES
     }
     sign = "(it does not end)" if code is None else "(no test starts)"
-    noticed_by = "" if code == pytest.ExitCode.OK else [*names["failed"], sign][0]
-    return Trial(fault, noticed_by, names["passed"])
+    return "" if code == pytest.ExitCode.OK else [*names["failed"], sign][0], names["passed"]
 
 
 class Reporter:
     """A plugin of pytest that runs these tests in this order, or all, and writes a row for each."""
 
-    def __init__(self, file: Path, names: Sequence[str] = (), lines: Path | None = None) -> None:
-        self._file, self._ranks, self.lines = file, {name: rank for rank, name in enumerate(names)}, lines
-        self.seen: set[str] = set()
+    def __init__(self, file: Path, names: Sequence[str] = ()) -> None:
+        self._file, self._ranks = file, {name: rank for rank, name in enumerate(names)}
+        self._lines: dict[str, set[int]] = defaultdict(set)
         file.write_text("")
+
+    def trace(self, prefix: str) -> None:
+        """Note from now on which lines of the files below a folder run in this process."""
+        root = str(Path(prefix).parent) + "/"
+
+        def enter(frame: FrameType, event: str, argument: Any) -> Any:
+            return note if frame.f_code.co_filename.startswith(prefix) else None
+
+        def note(frame: FrameType, event: str, argument: Any) -> Any:
+            self._lines[frame.f_code.co_filename.removeprefix(root)].add(frame.f_lineno)
+            return note
+
+        sys.settrace(enter)
+        threading.settrace(enter)
 
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._file.read_text().splitlines()]
@@ -535,9 +528,7 @@ class Reporter:
 
     def pytest_runtest_logstart(self) -> None:
         self._reports: list[pytest.TestReport] = []
-        self.seen.clear()
-        if self.lines:
-            os.truncate(self.lines, 0)
+        self._lines.clear()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
@@ -548,7 +539,7 @@ class Reporter:
             "test": nodeid,
             "outcome": next(outcome for outcome in OUTCOMES if outcome in outcomes),
             "seconds": sum(report.duration for report in self._reports),
-            "lines": self.lines.read_text().splitlines() if self.lines else [],
+            "lines": {file: sorted(lines) for file, lines in self._lines.items()},
         }
         with self._file.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -560,6 +551,8 @@ def _in_fork(run: Callable[[], int | None], seconds: float = float("inf")) -> in
     if pid == 0:
         code = os.EX_SOFTWARE
         try:
+            # If memory runs out, the kernel ends this process rather than any other.
+            Path("/proc/self/oom_score_adj").write_text("500")
             for number, flags in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
                 os.dup2(os.open(os.devnull, flags), number)
             code = run() or 0
