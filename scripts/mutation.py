@@ -30,12 +30,12 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 import pytest
@@ -49,6 +49,8 @@ EQUIVALENTS = "tests/data/equivalent_faults.jsonl"
 """Reviewed faults that change no behaviour and are not tried: ``file``, ``old``, ``new`` and ``reason``."""
 MAX_SECONDS = 60
 """How long the tests of one fault may take by their own times; those that are farther away are left out."""
+MAX_EVENTS = 20_000
+"""How often lines of one function are looked at in one test: many passes through a loop show nothing new."""
 OUTCOMES = ("failed", "skipped", "passed")
 """Of a test; that of its phases which stands first here is its own."""
 _MARKS = "not bench and not install and not slow and not frameworks and not vllm"
@@ -133,9 +135,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = copy_tree(root, Path(folder))
         try:
-            for trial in in_namespaces(Path(folder), lambda: try_faults(tree, faults)):
-                trials.append(trial)
-                sys.stderr.write(f"\r{len(trials)} of {len(faults)} faults tried")
+            with closing(in_namespaces(Path(folder), lambda: try_faults(tree, faults))) as running:
+                for trial in running:
+                    trials.append(trial)
+                    sys.stderr.write(f"\r{len(trials)} of {len(faults)} faults tried")
         except PermissionError as error:
             sys.stderr.write(f"error: faults are tried in namespaces, which cannot be made here: {error}\n")
             return 2
@@ -315,7 +318,7 @@ def copy_tree(root: Path, folder: Path) -> Path:
     return tree
 
 
-def in_namespaces(folder: Path, work: Callable[[], Iterator[Trial]]) -> Iterator[Trial]:
+def in_namespaces(folder: Path, work: Callable[[], Iterator[Trial]]) -> Generator[Trial, None, None]:
     """What ``work`` yields in the first process of new namespaces, where only ``folder`` can be written to.
 
     Raises:
@@ -502,6 +505,7 @@ class Reporter:
     def __init__(self, file: Path, names: Sequence[str] = ()) -> None:
         self._file, self._ranks = file, {name: rank for rank, name in enumerate(names)}
         self._lines: dict[str, set[int]] = defaultdict(set)
+        self._events: Counter[CodeType] = Counter()
         file.write_text("")
 
     def trace(self, prefix: str) -> None:
@@ -509,11 +513,15 @@ class Reporter:
         root = str(Path(prefix).parent) + "/"
 
         def enter(frame: FrameType, event: str, argument: Any) -> Any:
-            return note if frame.f_code.co_filename.startswith(prefix) else None
+            code = frame.f_code
+            is_traced = code.co_filename.startswith(prefix) and self._events[code] < MAX_EVENTS
+            return note if is_traced else None
 
         def note(frame: FrameType, event: str, argument: Any) -> Any:
-            self._lines[frame.f_code.co_filename.removeprefix(root)].add(frame.f_lineno)
-            return note
+            code = frame.f_code
+            self._lines[code.co_filename.removeprefix(root)].add(frame.f_lineno)
+            self._events[code] += 1
+            return note if self._events[code] < MAX_EVENTS else None
 
         sys.settrace(enter)
         threading.settrace(enter)
@@ -529,6 +537,7 @@ class Reporter:
     def pytest_runtest_logstart(self) -> None:
         self._reports: list[pytest.TestReport] = []
         self._lines.clear()
+        self._events.clear()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
