@@ -506,6 +506,7 @@ class Reporter:
         self._file, self._ranks = file, {name: rank for rank, name in enumerate(names)}
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._events: Counter[CodeType] = Counter()
+        self._enter: Callable[[FrameType, str, Any], Any] | None = None
         file.write_text("")
 
     def trace(self, prefix: str) -> None:
@@ -523,7 +524,7 @@ class Reporter:
             self._events[code] += 1
             return note if self._events[code] < MAX_EVENTS else None
 
-        sys.settrace(enter)
+        self._enter = enter
         threading.settrace(enter)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -538,6 +539,8 @@ class Reporter:
         self._reports: list[pytest.TestReport] = []
         self._lines.clear()
         self._events.clear()
+        if self._enter:
+            sys.settrace(self._enter)  # again, for hypothesis and errors in the function itself end it
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
