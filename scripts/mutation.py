@@ -50,9 +50,7 @@ EQUIVALENTS = "tests/data/equivalent_faults.jsonl"
 MAX_SECONDS = 60
 """How long the tests of one fault may take by their own times; those that are farther away are left out."""
 MAX_EVENTS = 20_000
-"""How often lines of one function are looked at in one test: many passes through a loop show nothing new."""
-OUTCOMES = ("failed", "skipped", "passed")
-"""Of a test; that of its phases which stands first here is its own."""
+"""After as many lines of one function in one test no more are looked at: its other passes show nothing new."""
 _MARKS = "not bench and not install and not slow and not frameworks and not vllm"
 PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "-m", _MARKS)
 
@@ -414,9 +412,7 @@ def import_outside_modules(tree: Path, folders: list[str]) -> None:
     def collect() -> None:
         pytest.main([*PYTEST_OPTIONS, "--collect-only", *folders])
         files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
-        names.write_text(
-            "\n".join(name for name, file in files.items() if not file.startswith(str(tree.parent)))
-        )
+        names.write_text("\n".join(name for name in files if not files[name].startswith(str(tree.parent))))
 
     _in_fork(collect)
     for name in names.read_text().split():
@@ -435,13 +431,12 @@ def record(tree: Path, folder: str) -> list[PassedTest]:
         pytest.main([*PYTEST_OPTIONS, folder], plugins=[reporter])
 
     _in_fork(run)
-    rows = {outcome: [row for row in reporter.rows() if row["outcome"] == outcome] for outcome in OUTCOMES}
-    if rows["failed"]:
-        failed = " ".join(row["test"] for row in rows["failed"])
-        sys.stderr.write(f"\nThese fail without a fault and are left out: {failed}\n")
-    if not rows["passed"]:
+    if failed := [row["test"] for row in reporter.rows("failed")]:
+        sys.stderr.write(f"\nThese fail without a fault and are left out: {' '.join(failed)}\n")
+    passed = [PassedTest(row["test"], row["seconds"], row["lines"]) for row in reporter.rows("passed")]
+    if not passed:
         raise ValueError(f"No test in {folder} passes without a fault.")
-    return [PassedTest(row["test"], row["seconds"], row["lines"]) for row in rows["passed"]]
+    return passed
 
 
 def select(fault: Fault, tests: list[PassedTest]) -> list[PassedTest]:
@@ -492,11 +487,9 @@ def run_tests(tree: Path, tests: list[PassedTest]) -> tuple[str, list[str]]:
         return pytest.main([*PYTEST_OPTIONS, "-x", timeout, *files], plugins=[reporter])
 
     code = _in_fork(run, 60 + 3 * sum(seconds))
-    names = {
-        outcome: [row["test"] for row in reporter.rows() if row["outcome"] == outcome] for outcome in OUTCOMES
-    }
+    failed, passed = ([row["test"] for row in reporter.rows(outcome)] for outcome in ("failed", "passed"))
     sign = "(it does not end)" if code is None else "(no test starts)"
-    return "" if code == pytest.ExitCode.OK else [*names["failed"], sign][0], names["passed"]
+    return "" if code == pytest.ExitCode.OK else [*failed, sign][0], passed
 
 
 class Reporter:
@@ -514,21 +507,23 @@ class Reporter:
         root = str(Path(prefix).parent) + "/"
 
         def enter(frame: FrameType, event: str, argument: Any) -> Any:
-            code = frame.f_code
-            is_traced = code.co_filename.startswith(prefix) and self._events[code] < MAX_EVENTS
-            return note if is_traced else None
+            return note if frame.f_code.co_filename.startswith(prefix) else None
 
         def note(frame: FrameType, event: str, argument: Any) -> Any:
             code = frame.f_code
             self._lines[code.co_filename.removeprefix(root)].add(frame.f_lineno)
             self._events[code] += 1
-            return note if self._events[code] < MAX_EVENTS else None
+            if self._events[code] < MAX_EVENTS:
+                return note
+            sys.settrace(None)
+            return None
 
         self._enter = enter
         threading.settrace(enter)
 
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._file.read_text().splitlines()]
+    def rows(self, outcome: str) -> list[dict[str, Any]]:
+        rows = map(json.loads, self._file.read_text().splitlines())
+        return [row for row in rows if row["outcome"] == outcome]
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._ranks:
@@ -549,9 +544,9 @@ class Reporter:
         outcomes = {report.outcome for report in self._reports}
         row = {
             "test": nodeid,
-            "outcome": next(outcome for outcome in OUTCOMES if outcome in outcomes),
+            "outcome": next(one for one in ("failed", "skipped", "passed") if one in outcomes),
             "seconds": sum(report.duration for report in self._reports),
-            "lines": {file: sorted(lines) for file, lines in self._lines.items()},
+            "lines": {file: sorted(lines.copy()) for file, lines in self._lines.copy().items()},
         }
         with self._file.open("a") as file:
             file.write(json.dumps(row) + "\n")
