@@ -177,7 +177,7 @@ class Source:
 
     def __init__(self, file: str, text: str) -> None:
         self._file, self._text = file, text
-        self._lines = text.splitlines(keepends=True)
+        self._lines = [f"{line}\n" for line in text.split("\n")]  # not at other characters that end lines
         self._starts = list(itertools.accumulate(map(len, self._lines), initial=0))
 
     def faults(self) -> Iterator[Fault]:
@@ -186,9 +186,8 @@ class Source:
                 yield self._fault(start, end, code, statement if is_in_function else None)
 
     def _fault(self, start: int, end: int, code: str, statement: Any) -> Fault:
-        code += "\n" * (
-            self._text.count("\n", start, end) - code.count("\n")
-        )  # the other lines keep their numbers
+        # The other lines keep their numbers.
+        code += "\n" * (self._text.count("\n", start, end) - code.count("\n"))
         first, last = self._text.count("\n", 0, start), self._text.count("\n", 0, end)
         text = self._text[:start] + code + self._text[end:]
         old, new = (
