@@ -71,3 +71,17 @@ def test_a_row_has_the_versions_of_the_weights_of_the_tokens_that_are_trained_in
     assert (first.mask, second.mask) == ([1, 1, 0, 1, 1], [0, 0, 0, 1, 1])
     assert [row.versions for row in (first, second)] == ([(3, 6), (5, 5)] if known else [None, None])
     assert first.split_at(0).versions == first.versions
+
+
+def test_a_wish_is_shown_once_in_a_conversation_and_again_where_it_changes() -> None:
+    graph = ConversationGraph()
+    history = [Message("user", "start")]
+    shown = []
+    for wish in ("", "short", "short", "long", "long", "", "long"):
+        match = graph.match(history, "", wish)
+        shown.append(match.is_wish_new)
+        context = graph.add_context(match, "", [1])
+        answer = Message("assistant", "a")
+        graph.add_sampled(context, "", answer, SampledTokens([2], [-1.0], True))
+        history += [answer, Message("user", "go on")]
+    assert shown == [False, True, False, True, False, False, True]
