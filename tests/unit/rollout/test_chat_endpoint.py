@@ -1,5 +1,6 @@
 """What is sent to an OpenAI-compatible endpoint, and what its answers and refusals mean, over a real socket."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from itertools import chain
@@ -127,6 +128,40 @@ async def test_a_conversation_that_has_grown_too_long_is_the_agents_and_a_first_
             await model.answer(later, [], GREEDY, 20)
         with pytest.raises(EpisodeFailure, match=r"rollout\.max_response_tokens"):
             await model.answer(ASKED, [], GREEDY, 20)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Error code: context_length_exceeded",
+        "a context length of 8 is all it has",
+        "This model's maximum context is 8 tokens",
+        "the context window is full",
+        "The prompt is too long",
+    ],
+)
+async def test_a_conversation_is_too_long_in_the_words_of_any_server(message: str) -> None:
+    later = [*ASKED, Message("assistant", "a"), Message("user", "b")]
+    with Scripted(lambda body: refuses(400, message)) as server, pytest.raises(ContextExceeded):
+        await endpoint_at(server).for_episode().answer(later, [], GREEDY, 20)
+
+
+async def test_any_other_refusal_is_a_failure_that_says_nothing_of_lengths() -> None:
+    later = [*ASKED, Message("assistant", "a"), Message("user", "b")]
+    with Scripted(lambda body: refuses(400, "there is no such parameter")) as server:
+        model = endpoint_at(server).for_episode()
+        with pytest.raises(EpisodeFailure, match="no such parameter") as failure:
+            await model.answer(later, [], GREEDY, 20)
+    assert "max_response_tokens" not in str(failure.value)
+
+
+async def test_each_request_gives_its_place_to_the_next_whether_it_failed_or_not() -> None:
+    replies = iter([says({"content": 3}), *(says({"content": "42"}) for _ in range(2))])
+    with Scripted(lambda body: next(replies)) as server:
+        endpoint = ChatEndpoint(EndpointAddress(server.url, "m"), concurrency=1, request_timeout=5)
+        for _ in range(2):
+            answer = await asyncio.wait_for(endpoint.for_episode().answer(ASKED, [], GREEDY, 20), 60)
+            assert answer.content == "42"
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 404])

@@ -347,11 +347,33 @@ async def test_discarding_tools_keeps_every_turn_and_the_newest_results() -> Non
     assert sum(sum(row.mask) for row in rows) == sum(len(s.tokens) for _, s in model.calls)
 
 
+async def test_equal_tools_in_another_order_continue_the_conversation() -> None:
+    model = Model("a", "b")
+    episode = TokenEpisode(model, LIMITS)
+    other = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
+    answer = await episode.complete("agent", ChatRequest([QUESTION], [*TOOLS, other]))
+    history = [QUESTION, answer.message, Message("user", "Go on.")]
+    reordered = [{"function": dict(reversed(tool["function"].items())), "type": "function"} for tool in TOOLS]
+    await episode.complete("agent", ChatRequest(history, [other, *reordered]))
+    assert not episode.branches
+    assert len(episode.rows()) == 1
+
+
+async def test_an_episode_that_failed_before_its_first_turn_is_stopped() -> None:
+    episode = TokenEpisode(Model(), LIMITS)
+    assert not episode.stopped
+    episode.fail(EpisodeFailure("the environment is gone"))
+    assert episode.stopped
+
+
 async def test_keeping_the_last_turns_forgets_the_others() -> None:
     calls = [CALL.format(i) for i in range(6)]
     episode, model, _ = await play(shortened("keep_last_k", 1200, keep=1), *calls, "done", result=numbered)
     last = texts(model)[-1]
     assert episode.branches["reset"] >= 1
+    point = episode.agents["agent"].graph.branch_points[0]
+    assert (point.cause, point.message, point.role) == ("reset", 1, "assistant")
+    assert point.recorded and point.recorded != point.sent
     assert "What was asked?" in last
     assert "result 5" in last
     assert "result 0" not in last

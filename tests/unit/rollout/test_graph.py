@@ -116,3 +116,36 @@ def test_tokens_that_no_client_received_are_not_counted() -> None:
     turns[1].received = False
     assert (graph.unique_tokens, graph.undelivered) == (13, 1)
     assert [row.leaf for row in graph.rows()] == turns[:1]
+
+
+def test_a_wish_is_shown_once_in_a_conversation_and_again_where_it_changes() -> None:
+    graph = ConversationGraph()
+    history = [Message("user", "start")]
+    shown = []
+    for wish in ("", "short", "short", "long", "long", "", "long"):
+        match = graph.match(history, "", wish)
+        shown.append(match.is_wish_new)
+        context = graph.add_context(match, "", [1])
+        answer = Message("assistant", "a")
+        graph.add_sampled(context, "", answer, SampledTokens([2], [-1.0], True))
+        history += [answer, Message("user", "go on")]
+    assert shown == [False, True, False, True, False, False, True]
+
+
+def test_a_branch_is_where_it_leaves_the_newest_conversation_and_not_an_earlier_one() -> None:
+    graph = ConversationGraph()
+
+    def ask(*history: Message) -> None:
+        context = graph.add_context(graph.match(history, ""), "", [1])
+        graph.add_sampled(context, "", Message("assistant", "a"), SampledTokens([2], [-1.0], True))
+
+    first, second, answer = Message("user", "first"), Message("user", "second"), Message("assistant", "a")
+    ask(first)
+    ask(second)
+    assert graph.match([second, answer, Message("user", "go on")], "").branch is None
+    point = graph.match([Message("user", "third")], "").branch
+    assert point is not None
+    assert (point.cause, point.message, point.recorded, point.sent) == ("new", 0, "second", "third")
+    back = graph.match([first, answer, Message("user", "go on")], "").branch
+    assert back is not None
+    assert (back.cause, back.message, back.recorded, back.sent) == ("new", 0, "second", "first")

@@ -14,6 +14,16 @@ def calling(arguments: str, reasoning: str = "") -> Message:
     return Message("assistant", "", (ToolCall("add", arguments, "c1"),), reasoning=reasoning)
 
 
+def test_a_message_of_a_dataset_is_read_with_its_calls_and_the_call_that_it_answers() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    asks = Message.read({"role": "assistant", "content": None, "tool_calls": [call]})
+    assert asks == Message("assistant", "", (ToolCall("add", '{"a": 1}'),))
+    answers = {"role": "tool", "content": "2", "tool_call_id": "c1", "name": "add"}
+    assert Message.read(answers) == Message("tool", "2", call_id="c1", name="add")
+    assert Message.read(answers).for_template() == answers
+    assert Message.read({"role": "user", "content": "1+1?"}) == USER
+
+
 @pytest.mark.parametrize("role", ["system", "user", "tool"])
 def test_white_space_that_the_model_was_shown_counts(role: str) -> None:
     assert Message(role, "a\n").key != Message(role, "a").key  # type: ignore[arg-type]

@@ -216,6 +216,22 @@ def test_a_value_has_the_type_of_its_schema_or_stays_text(argument: str, text: s
 
 
 @pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (JSON, ARGUMENTS),
+        (f" {JSON}\n", ARGUMENTS),
+        (f"{JSON} and more", f"{JSON} and more"),
+        ("[1]", "[1]"),
+        ("word", "word"),
+    ],
+)
+def test_arguments_written_as_the_text_of_an_object_are_that_object(text: str, arguments: Any) -> None:
+    call = json.dumps({"name": "find", "arguments": text})
+    turn = read_turn(f"<tool_call>\n{call}\n</tool_call>", FORMATS["hermes"], TOOLS)
+    assert calls_of(turn) == [("find", arguments)]
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("llama3_json", '{"name": "Ada", "born": 1815}'),

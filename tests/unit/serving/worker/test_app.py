@@ -122,6 +122,71 @@ async def test_a_worker_is_ready_again_when_its_session_is_over(tmp_path: Path) 
                 assert [await messages.get(), await messages.get()] == [False, True]
 
 
+async def answered(http: aiohttp.ClientSession, method: str, **params: Any) -> Any:
+    """The result of a request of the session, or its error."""
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+    async with http.post(MCP, json=message, headers=SESSION) as response:
+        answer = await response.json()
+    assert (response.status, answer["id"]) == (200, 7)
+    return answer.get("result") or answer["error"]
+
+
+async def test_what_the_servers_have_is_passed_on_and_what_they_have_not_is_an_error(tmp_path: Path) -> None:
+    with worker(tmp_path) as (_, socket):
+        async with followed(socket) as (http, _):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            tools = (await answered(http, "tools/list"))["tools"]
+            assert {"echo", "fails"} < {tool["name"] for tool in tools}
+            echo = await answered(http, "tools/call", name="echo", arguments={"text": "é"})
+            assert (echo["content"][0]["text"], echo["isError"]) == ("é", False)
+            assert (await answered(http, "tools/call", name="fails", arguments={}))["isError"]
+            unknown = await answered(http, "tools/call", name="ecko", arguments={})
+            assert unknown["data"] == {"type": "unknown_tool"} and "mean 'echo'" in unknown["message"]
+            (resource,) = (await answered(http, "resources/list"))["resources"]
+            assert resource["uri"] == "odd://page"
+            assert (await answered(http, "resources/templates/list"))["resourceTemplates"] == []
+            (page,) = (await answered(http, "resources/read", uri="odd://page"))["contents"]
+            assert page["text"] == "a page"
+            assert "Unknown resource" in (await answered(http, "resources/read", uri="odd://none"))["message"]
+            assert (await answered(http, "prompts/list"))["data"] == {"type": "unsupported"}
+
+
+async def test_a_request_that_belongs_to_no_session_is_refused(tmp_path: Path) -> None:
+    async def status(http: aiohttp.ClientSession, method: str, data: str, session: str) -> int:
+        headers = {"Mcp-Session-Id": session, **HEADERS}
+        async with http.request(method, MCP, data=data, headers=headers) as response:
+            assert "message" in (await response.json())["error"]
+            return response.status
+
+    hello = json.dumps(HELLO)
+    with worker(tmp_path) as (_, socket):
+        async with followed(socket) as (http, _):
+            assert await status(http, "POST", json.dumps(CRASH), "one") == 404
+            assert await status(http, "GET", "", "one") == 404
+            assert await status(http, "DELETE", "", "one") == 404
+            assert await status(http, "POST", "no JSON", "one") == 400
+            assert await status(http, "POST", f"[{hello}]", "one") == 400
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            # A worker of one session at a time.
+            assert await status(http, "POST", hello, "two") == 503
+
+
+async def test_a_client_that_listens_hears_what_its_servers_notify_it_of(tmp_path: Path) -> None:
+    changed = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    with worker(tmp_path) as (_, socket):
+        async with followed(socket) as (http, _):
+            async with http.post(MCP, json=HELLO, headers=SESSION) as opened:
+                assert opened.status == 200
+            async with http.get(MCP, headers=SESSION) as events:
+                # The server's own output is where it speaks to the worker.
+                where = {"path": "/proc/self/fd/1", "text": f"{changed}\n"}
+                assert not (await answered(http, "tools/call", name="write", arguments=where))["isError"]
+                assert await events.content.readline() == b"event: message\n"
+                assert await events.content.readline() == f"data: {changed}\n".encode()
+
+
 async def test_a_worker_that_can_start_no_tools_any_more_does_not_say_that_it_is_ready(
     tmp_path: Path,
 ) -> None:
