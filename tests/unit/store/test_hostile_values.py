@@ -74,8 +74,9 @@ def entered(place: StorePlace, hostile: dict[str, Any]) -> tuple[list[str], dict
     ids = [play(writer, 0), play(writer, 1, **hostile), play(writer, 2)]
     writer.close()
     database = Database(place)
-    load(database, final=True, refused=reasons.append)
+    count = load(database, final=True, refused=reasons.append)
     database.close()
+    assert count == 9, "each of three tasks, of three beginnings and of three ends, once"
     assert not event_files(place.events)
     with Store(place) as store:
         heads = {head.id: head for head in store.episodes()}
@@ -112,6 +113,17 @@ def test_an_episode_that_is_refused_says_why_and_holds_up_no_other(place: StoreP
     reasons, figures = entered(place, REFUSED[name])
     assert len(reasons) == 1
     assert reasons[0] in figures["cause"]
+
+
+def test_what_is_kept_of_a_refused_outcome_is_short(place: StorePlace) -> None:
+    writer = recorder(place)
+    episode = play(writer, 0, figures={"outcome": LONG, "turns": ["many"]})
+    writer.close()
+    database = Database(place)
+    load(database, final=True)
+    database.close()
+    with Store(place) as store:
+        assert store.episode(episode).head.figures["outcome"] == LONG[:50]
 
 
 def test_a_task_that_is_refused_keeps_its_episodes(place: StorePlace) -> None:

@@ -203,6 +203,7 @@ def test_the_store_reads_back_what_was_recorded(place: StorePlace) -> None:
             episode = store.episode(head.id)
             assert episode.content is not None
             assert sum(episode.content.row_mask(0)) == head.figures["sampled_tokens"]
+            assert not {"figures", "key", "run", "spans_sent"} & set(head.figures)
             assert episode.tools and episode.task_row["reward_model"]["ground_truth"] == head.correct_answer
         positions = {(step, row): store.trained_row(step, row) for step in (1, 2, 3) for row in range(12)}
         assert len({episode.head.id for episode, _ in positions.values()}) == 36

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import aiohttp
@@ -390,7 +391,9 @@ async def test_an_unexpected_failure_names_its_type_and_is_logged(caplog: pytest
     assert "secret" in caplog.text
 
 
-async def test_a_stream_that_takes_long_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_takes_long_is_kept_alive(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("aworld_train.rollout.model_gateway.app._KEEP_ALIVE_SECONDS", 0.01)
     gate = asyncio.Event()
     async with rollout_session(ANSWER, gate=gate) as (session, _), aiohttp.ClientSession() as http:
@@ -401,6 +404,7 @@ async def test_a_stream_that_takes_long_is_kept_alive(monkeypatch: pytest.Monkey
             rest = await response.content.read()
     assert rest.endswith(b"data: [DONE]\n\n")
     assert b"Two." in rest
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 async def test_a_failure_in_a_stream_that_has_begun_is_raised_by_the_client(
