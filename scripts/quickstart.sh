@@ -7,10 +7,11 @@ usage() {
 usage: scripts/quickstart.sh [--seed N] [--engine vllm] [KEY=VALUE ...]
 
 From a fresh checkout to a trained agent: makes .venv, a dataset and a small model, and runs recipes/quickstart.yaml.
-Needs no GPU, 6 GB of disk and about ten minutes on two cores, three of them for the installation. What is done is
+Needs no GPU, 6 GB of disk and about five minutes on two cores, one of them for the installation. What is done is
 not done again: a run that was interrupted goes on, and of one that is complete the result is shown.
 
-  --seed N    another small model, trained with another seed, as the run quickstart-seedN; 0 is the recipe as it is
+  --seed N    another small model, which is made in two minutes and trained with another seed, as the run
+              quickstart-seedN; 0 is the recipe as it is
   --engine vllm  samples with vLLM on CPU, as the run quickstart-vllm: takes 3 GB more of disk, in .venv-vllm, and a
               minute to start; the default, transformers, is for processors
   KEY=VALUE   changes to the recipe, such as name=long trainer.steps=30; paths are relative to the repository
@@ -93,7 +94,7 @@ train() {
     if [[ -f $run/recipe.yaml ]]; then
         step "Going on with the run in $run." aworld-train train "${recipe[@]}" --resume
     else
-        step "Training (about five minutes); the run folder is $run." aworld-train train "${recipe[@]}"
+        step "Training (about three minutes); the run folder is $run." aworld-train train "${recipe[@]}"
     fi
 }
 

@@ -28,12 +28,17 @@ def main() -> None:
     status = _forked(arguments)
     if status is None:
         os.execv(sys.executable, [sys.executable, *arguments])
+    end_as(status)
+
+
+def end_as(status: int) -> None:
+    """End this process as one with this wait status has ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-    sys.exit(os.waitstatus_to_exitcode(status))
+    os._exit(os.waitstatus_to_exitcode(status))
 
 
 def _forked(arguments: list[str]) -> int | None:

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from aworld_train.adapter.verl import fork_client
 
@@ -155,7 +155,9 @@ class ForkServer:
             else:
                 status = self._reap(fork)
                 if fork is main_process:
-                    _end_as(status)
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                    fork_client.end_as(status)
 
     def _accept(self) -> Start | None:
         """Serve one request; in the fork, what it is to do."""
@@ -326,15 +328,3 @@ def _die_with(server: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
         os._exit(1)
-
-
-def _end_as(status: int) -> NoReturn:
-    """End this process as another has ended."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number != signal.SIGKILL:
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    os._exit(os.waitstatus_to_exitcode(status))
