@@ -2,7 +2,7 @@
 
     python -I -S fork_client.py ARGUMENT ...
 
-The arguments are the interpreter's. Where there is no fork server, or it refuses, the interpreter itself is started.
+The arguments are the interpreter's. If no fork server answers, or it refuses, the interpreter itself is started.
 Imports as little as can be, because a run starts a dozen of these.
 """
 

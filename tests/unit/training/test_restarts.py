@@ -1,4 +1,4 @@
-"""A run goes on by itself so many times, later each time, and not after it was asked to stop."""
+"""A run restarts at most so many times, after longer pauses, and not after it was asked to stop."""
 
 import os
 import signal
