@@ -41,16 +41,15 @@ class ClusterError(Exception):
 
 
 class StartedProgram:
-    """A program that Ray runs in.
+    """A program that Ray runs in; it is started again where it ends after the time that Ray gives a node.
 
     Args:
         name: What it is, for people.
         start: Starts it.
-        again: Whether to start it again where it ends after the time that Ray gives a node.
     """
 
-    def __init__(self, name: str, start: Callable[[], "subprocess.Popen[bytes]"], *, again: bool = False):
-        self._name, self._start, self._again = name, start, again
+    def __init__(self, name: str, start: Callable[[], "subprocess.Popen[bytes]"]):
+        self._name, self._start = name, start
         self._process, self._began = start(), time.monotonic()
 
     def check(self, awaited: Callable[[], str]) -> None:
@@ -62,7 +61,7 @@ class StartedProgram:
         code = self._process.poll()
         if code is None:
             return
-        if not self._again or time.monotonic() - self._began < RAY_SECONDS:
+        if time.monotonic() - self._began < RAY_SECONDS:
             raise ClusterError(
                 f"{self._name} ended with exit code {code} before {awaited()} had joined. The lines above say why."
             )
@@ -171,9 +170,7 @@ def start_ray(file: Path) -> None:
         deadline,
     )
     if len(nodes.addresses) > 1:
-        programs.append(
-            StartedProgram("Ray on the other nodes", lambda: _start_others(nodes, address), again=True)
-        )
+        programs.append(StartedProgram("Ray on the other nodes", lambda: _start_others(nodes, address)))
     os.environ["RAY_ADDRESS"] = address
     _wait_for_all(nodes, programs, deadline)
 
