@@ -119,8 +119,10 @@ class Record:
     def token(
         self, expires: int | None = None, sessions: int | None = None, token_id: str | None = None
     ) -> str:
-        """The environment's token, or with any limit another token, with its own id."""
+        """The environment's token, or with any limit another token, with its own id; "" while there is no gateway."""
         credentials = self.credentials
+        if not credentials.secret:
+            return ""
         is_other = expires is not None or sessions is not None
         return tokens.sign(
             credentials.secret,

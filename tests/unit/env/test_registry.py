@@ -55,6 +55,12 @@ def test_nobody_else_can_read_a_record() -> None:
     assert stat.S_IMODE(registry.folder().stat().st_mode) == 0o700
 
 
+def test_one_whose_gateway_is_not_there_yet_is_shown_and_has_no_token() -> None:
+    registry.write(replace(RECORD, credentials=replace(RECORD.credentials, secret="")))
+    (shown,) = status()
+    assert (shown.name, find("tools").connection.token) == ("tools", "")
+
+
 def test_no_secret_is_in_the_repr_or_in_what_status_shows() -> None:
     registry.write(RECORD)
     (shown,) = status()
