@@ -1,4 +1,7 @@
-"""Brings a database to the newest form of the tables, with Alembic."""
+"""Brings a database to the newest form of the tables, with Alembic.
+
+The file of a new run gets that form at once: Alembic takes most of a second to import, which is that of every run.
+"""
 
 from pathlib import Path
 
@@ -6,10 +9,11 @@ from sqlalchemy import Column, MetaData, String, Table, inspect, select
 from sqlalchemy.engine import Connection
 
 from aworld_train.errors import UsageError
+from aworld_train.store import tables
 
 NEWEST = "0004"
 """The newest revision below ``migrations/versions``."""
-_VERSION = Table("alembic_version", MetaData(), Column("version_num", String))
+_VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 def upgrade(connection: Connection) -> None:
@@ -20,6 +24,9 @@ def upgrade(connection: Connection) -> None:
     """
     revision = revision_of(connection)
     connection.rollback()
+    if revision is None and connection.dialect.name == "sqlite":
+        _make(connection)
+        return
     if revision == NEWEST:
         return
     if revision is not None and revision > NEWEST:
@@ -34,6 +41,16 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, NEWEST)
+    connection.commit()
+
+
+def _make(connection: Connection) -> None:
+    """Make the tables in an empty file, which another process may be doing too."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    if revision_of(connection) is None:
+        tables.metadata.create_all(connection)
+        _VERSION.create(connection)
+        connection.execute(_VERSION.insert().values(version_num=NEWEST))
     connection.commit()
 
 

@@ -1,6 +1,8 @@
 """Databases of older forms are brought to the newest one with all their rows."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -62,18 +64,52 @@ def test_a_database_of_the_first_form_is_upgraded_with_its_rows(tmp_path: Path) 
     database.close()
 
 
-def test_migrations_lead_to_the_tables_of_today(tmp_path: Path) -> None:
-    place = store_place(make_stored_run(tmp_path, steps=0, tasks=1, attempts=1))
-    assert place is not None
+def shape(place: StorePlace) -> dict[str, Any]:
+    """All that makes up the tables of a database."""
     database = Database(place)
     with database.begin() as connection:
         found = inspect(connection)
-        for table in tables.metadata.sorted_tables:
-            columns = {column["name"]: column["nullable"] for column in found.get_columns(table.name)}
-            assert columns == {column.name: bool(column.nullable) for column in table.columns}, table.name
-            indexes = {index["name"]: index["column_names"] for index in found.get_indexes(table.name)}
-            assert indexes == {str(index.name): [c.name for c in index.columns] for index in table.indexes}
+        shape = {
+            name: (
+                # SQLite's integers have 64 bits under every name.
+                {
+                    column["name"]: (str(column["type"]).replace("BIGINT", "INTEGER"), column["nullable"])
+                    for column in found.get_columns(name)
+                },
+                {i["name"]: (i["column_names"], i["unique"]) for i in found.get_indexes(name)},
+                found.get_pk_constraint(name)["constrained_columns"],
+                sorted(
+                    (key["constrained_columns"], key["referred_table"], key["referred_columns"])
+                    for key in found.get_foreign_keys(name)
+                ),
+                sorted(unique["column_names"] for unique in found.get_unique_constraints(name)),
+            )
+            for name in found.get_table_names()
+        }
     database.close()
+    return shape
+
+
+def test_migrations_lead_to_the_tables_that_a_new_run_gets(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    migrated = place_of_old_database(folder, tmp_path / "runs")
+    new = store_place(tmp_path / "runs" / "new")
+    assert new is not None
+    assert shape(migrated) == shape(new)
+    assert set(shape(new)) == {table.name for table in tables.metadata.sorted_tables} | {"alembic_version"}
+
+
+def test_two_processes_may_make_the_tables_of_a_run_at_once(tmp_path: Path) -> None:
+    def make(file: Path) -> str | None:
+        engine = sqlalchemy.create_engine(f"sqlite:///{file}")
+        with engine.connect() as connection:
+            migrate.upgrade(connection)
+            return migrate.revision_of(connection)
+
+    for number in range(10):
+        with ThreadPoolExecutor(4) as threads:
+            assert set(threads.map(make, [tmp_path / str(number)] * 4)) == {migrate.NEWEST}
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
