@@ -52,7 +52,7 @@ MAX_SECONDS = 60
 MAX_EVENTS = 20_000
 """After as many lines of one function in one test no more are looked at: its other passes show nothing new."""
 _MARKS = "not bench and not install and not slow and not frameworks and not vllm"
-PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "-m", _MARKS)
+PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", _MARKS)
 
 _SWAPS = {
     getattr(ast, name): (old, new)

@@ -26,29 +26,32 @@ check() {
     say "$1"
     python "${@:2}" || failed+=("$1")
 }
-# One processor is busy with types for a minute, beside the others' checks and the first tests.
-types=$(mktemp)
-trap 'rm -f "$types"' EXIT
-python -m mypy >"$types" 2>&1 &
+# What takes long goes beside the other checks and the first tests, and is shown at the end.
+beside=$(mktemp -d)
+trap 'rm -rf "$beside"' EXIT
+python -m mypy >"$beside/mypy" 2>&1 &
 mypy=$!
+python scripts/shape.py >"$beside/shape" 2>&1 &
+shape=$!
 check "ruff check" -m ruff check .
 check "ruff format" -m ruff format --check .
 # By its file, for it cannot be run with -m, and a script's first line names the folder that it was installed in.
 check lint-imports "$venv/bin/lint-imports"
 check "pip check" -m pip check
-say "shape"
-python scripts/shape.py || true
 
 ((${#failed[@]} == 0)) || say "Failed so far: $(printf '%s; ' "${failed[@]}")and now the tests."
 say "pytest"
 code=0
 # Most tests wait most of the time, so more of them run at once than there are processors. The short ones come last.
-python -m pytest -n 4 --dist loadscope --junitxml=.cache/tests.xml tests/e2e tests/integration tests/unit \
+python -m pytest --processes 4 --junitxml=.cache/tests.xml tests/e2e tests/integration tests/unit \
     -m "$chosen" || code=$?
+wait "$shape" || true
+say "shape"
+cat "$beside/shape" >&2
 wait "$mypy" || failed+=(mypy)
-say "mypy: $(tail -n 1 "$types")"
+say "mypy: $(tail -n 1 "$beside/mypy")"
 if ((${#failed[@]})); then
-    cat "$types"
+    cat "$beside/mypy"
     say "Failed beside the tests: ${failed[*]}."
     exit 1
 fi

@@ -18,6 +18,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.parallel import SHARED_FOLDER
+
 REPOSITORY = Path(__file__).parents[2]
 CLI = [sys.executable, "-m", "aworld_train"]
 STARTED_BY = "AWORLD_TRAIN_TESTS_PROCESS"
@@ -32,6 +34,7 @@ SMALL = [
     "dataset.val_limit=16",
 ]
 """Overrides that make a run short: what is tested is how it goes, not what is learned."""
+QUICKSTART_STEPS = 4
 
 
 @dataclass
@@ -67,10 +70,10 @@ class Workspace:
         return self.model("models/tiny")
 
     def quickstart(self) -> dict[str, Any]:
-        """The summary of a run of the quickstart, a little shorter than it is."""
+        """The summary of a run of the quickstart, shorter than it is."""
 
         def train() -> dict[str, Any]:
-            shorter = ("trainer.steps=8", "trainer.val_every=4")
+            shorter = [f"trainer.{key}={QUICKSTART_STEPS}" for key in ("steps", "val_every", "save_every")]
             done = self.run("train", "recipes/quickstart.yaml", "--json", *shorter, seconds=1200)
             assert done.returncode == 0, done.stderr
             summary: dict[str, Any] = json.loads(done.stdout)
@@ -146,9 +149,8 @@ class Workspace:
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    # Each of several processes has a folder of its own in one that they share.
-    own = tmp_path_factory.getbasetemp()
-    space = Workspace((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "e2e")
+    shared = os.environ.get(SHARED_FOLDER)
+    space = Workspace((Path(shared) if shared else tmp_path_factory.getbasetemp()) / "e2e")
     space.path.mkdir(exist_ok=True)
     assert space.model_report
     return space
