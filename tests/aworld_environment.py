@@ -157,9 +157,35 @@ def _make(place: Path, python: Path, requirements: list[str]) -> None:
     above = Path(sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)}))
     # Not a bare path: an editable installation below is a .pth file itself, which only `addsitedir` reads.
     (above / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-    command = [sys.executable, "-m", "pip", "--python", python, "install", *requirements]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS)
+    # uv is several times as fast, and does not see what is below. Only what is imported is compiled, when it is.
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
+    uv = Path(sys.executable).with_name("uv")
+    if "--no-deps" in requirements and uv.exists():
+        pip = [uv, "pip", "install", "--python", python, "--index-strategy", "unsafe-best-match"]
+    done = subprocess.run(
+        [*pip, *requirements],
+        env={**os.environ, **_uv_settings()},
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_SECONDS,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def _uv_settings() -> dict[str, str]:
+    """What pip is configured to do, as uv's environment variables."""
+    configured = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60
+    )
+    settings = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts/uv_settings.py"],
+        input=configured.stdout,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return dict(line.split("=", 1) for line in settings.stdout.splitlines())
 
 
 def _pinned(file: Path) -> dict[str, str]:
