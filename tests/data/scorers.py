@@ -10,3 +10,9 @@ def stuck_at_times(answer: str, ground_truth: str, context: Any) -> dict[str, fl
         time.sleep(3600)
     right = float(answer == ground_truth)
     return {"score": right, "correct": right, "characters": len(answer)}
+
+
+def slow(answer: str, ground_truth: str, context: Any) -> float:
+    """Right or wrong, after a second: steps that last, and cost no processor time."""
+    time.sleep(1)
+    return float(answer == ground_truth)

@@ -138,23 +138,6 @@ def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(
     assert {index: measured[index] for index in shared} == shared
 
 
-def test_of_a_swarm_only_the_agent_that_is_named_is_trained(workspace: Workspace) -> None:
-    episodes = train(
-        workspace,
-        "swarm",
-        f"agent.builder={AGENTS / 'aworld_agents.py'}:swarm",
-        "agent.trainable=[solver]",
-        python=aworld_python(),
-    )
-    finished = [line for line in episodes if line["outcome"] == "answered"]
-    assert finished
-    for line in finished:
-        assert set(line["agents"]) == {"solver", "checker"}
-        assert min(line["agents"].values()) >= 1
-        assert line["rows"] == 1, "the checker's conversation is no row"
-    assert sum(line["tool_calls"] for line in episodes) > 0
-
-
 def test_an_agent_of_a_framework_is_trained_and_a_stuck_scorer_costs_its_own_answers(
     workspace: Workspace,
 ) -> None:

@@ -1,15 +1,16 @@
-"""What a run does when something dies: the driver, the user's patience, the tool server, the disk."""
+"""What a run does when something dies: the driver, a worker, the user's patience, the tool server, the disk."""
 
 import json
 import os
-import signal
+import re
 import subprocess
-import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, find, wait_for
+from tests.e2e.interrupted_run import NAME, STEPS, interrupted_run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
@@ -22,75 +23,51 @@ def _first_checkpoint(workspace: Workspace, name: str) -> bool:
     return (workspace.runs / name / "checkpoints" / "latest_checkpointed_iteration.txt").exists()
 
 
-def test_a_killed_run_and_an_interrupted_one_go_on_where_they_were(workspace: Workspace) -> None:
-    # kill -9 of VeRL's driver
-    process = _train(workspace, "kill")
-    # The checkpoint comes first: a run that is killed in between goes on without that step's metrics.
-    wait_for("checkpoint", lambda: _first_checkpoint(workspace, "kill"), 600, process)
-    wait_for("step", lambda: len(workspace.metrics("kill")) > 1, 120, process)
-    everything = descendants(process.pid)
-    driver = find(everything, "aworld_train.adapter.verl.main")
-    assert driver is not None
-    driver.kill()
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "was killed (SIGKILL" in err
-    assert "--resume" in err
-    assert "Traceback" not in err
-    assert_all_gone(everything)
-    assert workspace.summary("kill")["status"] == "failed"
-    reached = workspace.summary("kill")["steps_done"]
-    assert 1 <= reached < 4
+def test_a_run_that_was_killed_and_interrupted_went_on_where_it_was(workspace: Workspace) -> None:
+    seen = interrupted_run(workspace)
+    screen, killed, worker_killed, end = (seen[name] for name in ("screen", "killed", "worker-killed", "end"))
+    assert screen["summary"]["status"] == "interrupted"
+    assert killed["code"] == 1
+    assert "was killed (SIGKILL" in killed["err"]
+    assert "--resume" in killed["err"]
+    assert "Traceback" not in killed["err"]
+    assert killed["summary"]["status"] == "failed"
+    assert 3 <= killed["summary"]["steps_done"] < STEPS
+    (other_recipe, not_empty) = killed["refused"]
+    assert other_recipe[0] == 2 and "trainer.lr" in other_recipe[1]
+    assert not_empty[0] == 2 and "--resume" in not_empty[1]
+    assert worker_killed["code"] == 1
+    assert "Traceback" not in worker_killed["err"]
+    assert worker_killed["summary"]["status"] == "failed"
 
-    # another recipe is not resumed
-    refused = workspace.run(
-        "train", "recipes/quickstart.yaml", "name=kill", *SMALL, "trainer.lr=1e-5", "--resume"
-    )
-    assert refused.returncode == 2
-    assert "trainer.lr" in refused.stderr
-    # nor is a folder with something in it taken for a new run
-    refused = workspace.run("train", "recipes/quickstart.yaml", "name=kill", *SMALL)
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-
-    # Ctrl-C
-    process = _train(workspace, "kill", "--resume")
-    wait_for("step", lambda: len(workspace.metrics("kill")) > reached + 1, 600, process)
-    everything = descendants(process.pid)
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert time.monotonic() - began < 15
-    assert process.returncode == 130
-    assert workspace.summary("kill")["status"] == "interrupted"
-    assert_all_gone(everything)
-
-    # and to the end, although a machine that went down left a file empty and a line half written
-    run = workspace.runs / "kill"
-    (run / "checkpoints/latest_checkpointed_iteration.txt").write_text("")
-    with (run / "traces/episodes.jsonl").open("a") as file:
-        file.write('{"step": 3, "validate": fal')
-    done = workspace.run("train", "recipes/quickstart.yaml", "name=kill", *SMALL, "--resume", "--quiet")
-    assert done.returncode == 0, done.stderr
-    summary = workspace.summary("kill")
+    assert end["code"] == 0, end["err"]
+    assert end["again"][0] == 0, end["again"][1]
+    run, summary, steps = workspace.runs / NAME, workspace.summary(NAME), range(1, STEPS + 1)
     assert summary["status"] == "completed"
-    assert summary["steps_done"] == summary["steps_planned"] == 4
-    assert [row["step"] for row in workspace.metrics("kill")] == [0, 1, 2, 3, 4]
-    attempts = json.loads((run / "manifest.json").read_text())["attempts"]
-    assert [attempt["from_step"] for attempt in attempts[:3]] == sorted(
-        attempt["from_step"] for attempt in attempts[:3]
-    )
-    assert attempts[2]["from_step"] >= reached
+    assert summary["steps_done"] == summary["steps_planned"] == STEPS
+    assert [row["step"] for row in workspace.metrics(NAME)] == [0, *steps]
+    begun = [attempt["from_step"] for attempt in json.loads((run / "manifest.json").read_text())["attempts"]]
+    assert begun[:4] == sorted(begun[:4])
+    assert 2 <= begun[1] <= killed["summary"]["steps_done"]
     assert '{"step": 3, "validate": fal\n' in (run / "traces/superseded.jsonl").read_text()
     assert summary["val"]["before"]["n"] == summary["val"]["after"]["n"] == 16
-    played = [line for line in workspace.episodes("kill") if not line["validate"]]
-    assert {step: sum(line["step"] == step for line in played) for step in (1, 2, 3, 4)} == dict.fromkeys(
-        (1, 2, 3, 4), 16
-    )
+    played = Counter(line["step"] for line in workspace.episodes(NAME) if not line["validate"])
+    assert played == dict.fromkeys(steps, 16)
 
-    # a run that is complete has nothing left to do
-    again = workspace.run("train", "recipes/quickstart.yaml", "name=kill", *SMALL, "--resume", seconds=90)
-    assert again.returncode == 0, again.stderr
+
+def test_a_run_is_shown_as_it_goes_and_ctrl_c_gives_the_terminal_back(workspace: Workspace) -> None:
+    seen = interrupted_run(workspace)["screen"]
+    assert seen["full screen"] == [True, False]
+    assert seen["first"].startswith(f"{NAME}  step 0 of {STEPS}")
+    text = seen["later"]
+    assert re.search(r"^reward    \d\.\d{3}  \S\S  \d\.\d{3} to \d\.\d{3}$", text, re.MULTILINE)
+    assert re.search(r"^outcomes  .*\b\d+  \((step|validation)", text, re.MULTILINE)
+    assert re.search(r"^tokens/s  [\d,]+$", text, re.MULTILINE)
+    assert " left" in text.splitlines()[0]
+    assert seen["code"] == 130
+    assert seen["cursor"]
+    assert re.search(rf"step 2/{STEPS} · reward", seen["last"])
+    assert seen["last"].endswith("error: interrupted")
 
 
 def test_nothing_outlives_a_killed_command(workspace: Workspace) -> None:

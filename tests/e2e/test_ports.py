@@ -1,7 +1,7 @@
 """Every port of a live run: on loopback, and with something that authenticates who comes. A new one fails the test.
 
-One run with two ranks and an agent that is a program, so that all that a run on this machine opens is open. It is
-started from a directory with files named like libraries.
+One run with two ranks, a KL loss and an agent that is a program, so that all that a run on this machine opens is open.
+It is started from a directory with files named like libraries.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -105,10 +106,16 @@ class LiveRun:
         return Path("/tmp") / (self.folder / "private-folder").read_text()
 
     @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures of each step that was trained."""
+        metrics = self.folder / "metrics.jsonl"
+        lines = metrics.read_text().splitlines()[1:] if metrics.exists() else []
+        return [json.loads(line) for line in lines]
+
+    @property
     def steps(self) -> int:
         """How many steps have been trained."""
-        metrics = self.folder / "metrics.jsonl"
-        return len(metrics.read_text().splitlines()) - 1 if metrics.exists() else 0
+        return len(self.rows)
 
     def processes(self) -> list[psutil.Process]:
         """All of the run, with its tool environment, which lives in a session of its own."""
@@ -156,7 +163,9 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
             f"open({str(marker)!r}, 'w')\nraise ImportError({library!r})\n"
         )
     (directory / "beside.py").write_text(
-        "def score(data_source, solution_str, ground_truth, extra_info=None, **more):\n    return 0.5\n"
+        "def score(data_source, solution_str, ground_truth, extra_info=None, **more):\n"
+        # In some group they differ: without that nothing is learned, and there is no divergence.
+        "    return 0.5 if len(solution_str) % 2 else 0.25\n"
     )
     data = workspace.path / "data" / "arithmetic"
     overrides = [
@@ -167,6 +176,7 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
         f"agent.command=[python,{REPOSITORY / 'recipes' / 'agents' / 'openai_script.py'}]",
         "reward.function=beside:score",
         "cluster.gpus_per_node=2",
+        "algorithm.kl_coef=0.01",
         "dataset.val_limit=2",
         "dataset.max_prompt_tokens=400",
         "rollout.max_response_tokens=256",
@@ -174,7 +184,7 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "trainer.batch_size=2",
         "trainer.microbatch_size=2",
         "trainer.steps=500",
-        "trainer.save_every=500",
+        "trainer.save_every=1",
         "trainer.val_every=500",
     ]
     environment = {
@@ -327,7 +337,14 @@ def _is_closed(folder: Path) -> bool:
 def test_files_named_like_libraries_are_not_imported_and_the_users_module_is(live: LiveRun) -> None:
     assert list(live.directory.glob("*-was-imported")) == []
     episodes = (live.folder / "traces" / "episodes.jsonl").read_text().splitlines()
-    assert {json.loads(line).get("reward") for line in episodes} & {0.5}
+    assert {json.loads(line).get("reward") for line in episodes} & {0.25, 0.5}
+
+
+def test_its_two_ranks_train_on_what_two_engines_sampled_with_a_kl_loss(live: LiveRun) -> None:
+    wait_for("divergence", lambda: any(row["kl"] > 0 for row in live.rows), 600, live.process)
+    assert all(row["rollout_probs_diff_max"] < 1e-4 for row in live.rows)
+    actors = live.folder.glob("checkpoints/global_step_*/actor")
+    assert any(len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2 for actor in actors)
 
 
 def python(

@@ -27,8 +27,9 @@ from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluste
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-STEPS = 60
-"""So many that the limit, which SLURM looks at every 30 seconds, comes before the last."""
+STEPS = 20
+"""So many that the limit, which SLURM looks at every 30 seconds, comes before the last: a step takes some seconds."""
+SLOW = f"reward.scorer={REPOSITORY / 'tests' / 'data' / 'scorers.py'}:slow"
 RARELY = ["trainer.save_every=1000", "trainer.val_every=1000"]
 SHORT = [*SMALL, *RARELY, "trainer.microbatch_size=8"]
 MAX_CANCEL_SECONDS = 20
@@ -85,6 +86,7 @@ def test_a_run_uses_both_nodes_and_goes_on_after_the_time_limit_with_each_step_o
             "slurm",
             "cluster.nodes=2",
             f"trainer.steps={STEPS}",
+            SLOW,
             "cluster.slurm.save_before=180",
         ),
     )

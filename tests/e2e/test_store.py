@@ -14,8 +14,8 @@ from aworld_train.store.reading import Store
 from aworld_train.store.trace import trace_token
 from aworld_train.training.recorded_run import open_run
 from aworld_train.training.run_store import open_run_store
+from tests.e2e import interrupted_run
 from tests.e2e.conftest import (
-    REPOSITORY,
     SMALL,
     Workspace,
     assert_all_gone,
@@ -28,7 +28,6 @@ from tests.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
-AGENT = REPOSITORY / "tests" / "data" / "agents" / "recording.py"
 STEPS, TASKS, ATTEMPTS = 4, 4, 4
 TRACED = 1000
 ROUNDS = 20
@@ -63,19 +62,8 @@ def kill(process: Any, words: str | None) -> None:
 
 
 def test_trained_tokens_lead_back_to_what_the_engine_gave_after_a_kill_too(workspace: Workspace) -> None:
-    name = "traced"
-    overrides = [
-        f"agent.builder={AGENT}:build",
-        "dataset.max_prompt_tokens=400",
-        "rollout.max_response_tokens=256",
-    ]
-    process = start(workspace, name, *overrides)
-    wait_for("episode", lambda: ended_episodes(workspace, name) >= 24, 600, process)
-    kill(process, EPISODE_WORKER)
-    last = start(workspace, name, *overrides)
-    _, err = last.communicate(timeout=1200)
-    assert last.returncode == 0, err
-
+    interrupted_run.interrupted_run(workspace)
+    name, steps = interrupted_run.NAME, range(1, interrupted_run.STEPS + 1)
     given: dict[tuple[int, ...], list[tuple[list[int], list[float]]]] = defaultdict(list)
     for line in (workspace.runs / name / "engine.jsonl").read_text().splitlines():
         call = json.loads(line)
@@ -91,11 +79,11 @@ def test_trained_tokens_lead_back_to_what_the_engine_gave_after_a_kill_too(works
         assert {head.status for head in episodes} == {"ended"}
         played = Counter((head.step, head.task, head.attempt) for head in episodes)
         assert set(played.values()) == {1}
-        assert Counter(head.step for head in episodes) == dict.fromkeys(range(1, STEPS + 1), TASKS * ATTEMPTS)
+        assert Counter(head.step for head in episodes) == dict.fromkeys(steps, TASKS * ATTEMPTS)
         assert set_aside <= {head.id for head in store.episodes("status=superseded", superseded=True)}
         under_mask = [
             (step, position, token)
-            for step in range(1, STEPS + 1)
+            for step in steps
             for position in range(TASKS * ATTEMPTS)
             for episode, number in [store.trained_row(step, position)]
             if episode.content is not None

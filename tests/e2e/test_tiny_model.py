@@ -14,7 +14,7 @@ from tests.e2e.conftest import Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-SHORT = ["trainer.steps=5", "trainer.val_every=5", "trainer.save_every=5", "dataset.val_limit=128"]
+SHORT = ["trainer.steps=3", "trainer.val_every=3", "trainer.save_every=3", "dataset.val_limit=128"]
 
 
 def test_the_shipped_model_loads_as_qwen3_and_measures_what_it_says(workspace: Workspace) -> None:

@@ -7,72 +7,36 @@ from pathlib import Path
 import pytest
 
 from tests.aworld_environment import mlflow_python, run_with
-from tests.e2e.conftest import SMALL, Workspace, assert_all_gone, descendants, find, wait_for
+from tests.e2e.conftest import SMALL, Workspace
+from tests.e2e.interrupted_run import KEY, NAME, STEPS, TRACKER_VARIABLES, home, interrupted_run
 from tests.tracker_records import TrackedRun, read_tensorboard, read_wandb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
-
-KEY = "5ec2e7" * 6 + "5ec2"
-"""Looks like a key of W&B's, and is none."""
-VARIABLES = (
-    "WANDB_API_KEY",
-    "WANDB_MODE",
-    "WANDB_DIR",
-    "WANDB_DATA_DIR",
-    "WANDB_RUN_ID",
-    "NETRC",
-    "MLFLOW_TRACKING_URI",
-    "MLFLOW_RUN_ID",
-    "TENSORBOARD_DIR",
-)
-RECIPE = [
-    "recipes/quickstart.yaml",
-    "name=tracked",
-    *SMALL,
-    "trainer.val_every=2",
-    "trainer.log_val_generations=2",
-    "trainer.loggers=[wandb,mlflow,tensorboard]",
-]
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without any login; and no variable that says where trackers record."""
     mlflow_python()  # made in the home that there is
-    for name in VARIABLES:
+    for name in TRACKER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
 
-def test_three_trackers_have_each_step_of_a_run_that_was_killed_and_resumed(
-    workspace: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    python = mlflow_python()
-    process = workspace.start("train", *RECIPE, python=python)
-    run = workspace.runs / "tracked"
-    wait_for("step", lambda: len(_rows(run)) > 2, 600, process)
-    everything = descendants(process.pid)
-    driver = find(everything, "aworld_train.adapter.verl.main")
-    assert driver is not None
-    driver.kill()
-    _, err = process.communicate(timeout=120)
-    assert "W&B has no login" in err
-    assert f"wandb sync {run}/trackers/wandb/latest-run" in err
-    assert_all_gone(everything)
+def test_three_trackers_have_each_step_of_a_run_that_was_killed_and_resumed(workspace: Workspace) -> None:
+    seen = interrupted_run(workspace)
+    run = workspace.runs / NAME
+    assert "W&B has no login" in seen["killed"]["err"]
+    assert f"wandb sync {run}/trackers/wandb/latest-run" in seen["killed"]["err"]
+    assert "W&B has no login" not in seen["end"]["err"]
 
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    done = workspace.run("train", *RECIPE, "--resume", python=python)
-    assert done.returncode == 0, done.stderr
-    assert "W&B has no login" not in done.stderr
-
-    rows = {row["step"]: row["verl"] for row in workspace.metrics("tracked")}
-    assert list(rows) == [0, 1, 2, 3, 4]
+    rows = {row["step"]: row["verl"] for row in workspace.metrics(NAME)}
+    assert list(rows) == list(range(STEPS + 1))
     trackers = run / "trackers"
     for tracked in (
         read_wandb(trackers / "wandb"),
-        _read_mlflow(python, trackers, elsewhere),
+        _read_mlflow(mlflow_python(), trackers, home(workspace)),
         read_tensorboard(trackers / "tensorboard"),
     ):
         assert tracked.steps.keys() == rows.keys(), tracked.name
@@ -84,14 +48,9 @@ def test_three_trackers_have_each_step_of_a_run_that_was_killed_and_resumed(
         assert tracked.status in ("finished", None), tracked.name
     # Nothing of theirs is elsewhere, and no file has the key.
     assert not [name for name in ("mlruns", "mlflow.db", "wandb", "tensorboard_log") if (run / name).exists()]
-    assert not (elsewhere / ".local").exists()
+    assert not (home(workspace) / ".local").exists()
     assert list(_files_with(run, KEY.encode())) == []
     assert trackers.stat().st_mode & 0o777 == 0o700
-
-
-def _rows(run: Path) -> list[str]:
-    file = run / "metrics.jsonl"
-    return file.read_text().splitlines() if file.exists() else []
 
 
 def _read_mlflow(python: Path, trackers: Path, home: Path) -> TrackedRun:

@@ -2,9 +2,8 @@
 
 from aworld.agents.llm_agent import Agent
 from aworld.config.conf import AgentConfig
-from aworld.core.agent.swarm import Swarm
 
-from aworld_train.agent import AworldAgentLoop, EpisodeContext, get_agent_tool_env_and_servers
+from aworld_train.agent import AworldAgentLoop, get_agent_tool_env_and_servers
 
 
 class CalculatorLoop(AworldAgentLoop):
@@ -19,21 +18,3 @@ class CalculatorLoop(AworldAgentLoop):
             llm_api_key="dummy",
         )
         return Agent(name="solver", system_prompt="", conf=conf, mcp_config=config, mcp_servers=servers)
-
-
-def swarm(context: EpisodeContext) -> Swarm:
-    """A solver with tools and a checker without, one after the other."""
-
-    def conf(name: str) -> AgentConfig:
-        return AgentConfig(
-            llm_provider="openai",
-            llm_base_url=context.llm_url(name),
-            llm_model_name=context.model,
-            llm_api_key=context.llm_key(name),
-        )
-
-    config, servers = get_agent_tool_env_and_servers()
-    solver = Agent(
-        name="solver", system_prompt="", conf=conf("solver"), mcp_config=config, mcp_servers=servers
-    )
-    return Swarm(solver, Agent(name="checker", system_prompt="", conf=conf("checker")))

@@ -73,7 +73,7 @@ trainer = AgentTrainer(
             "extends": "recipes/quickstart.yaml",
             "name": form,
             "env": {"docker_dir": None, "url": "${oc.env:MCP_SERVER_URL}"},
-            "agent": {"max_turns": 4},
+            "agent": {"max_turns": 4} | ({"trainable": ["solver"]} if form == "swarm" else {}),
             "dataset": {"max_prompt_tokens": 400, "val_limit": 4},
             "rollout": {"n": 2, "max_response_tokens": 256},
             "trainer": {"steps": 3, "batch_size": 2, "microbatch_size": 4, "val_every": 3, "save_every": 3},

@@ -1,0 +1,159 @@
+"""A run that was interrupted, killed twice, and went on to its end: made once, and read by many tests.
+
+Its agent writes down what the engine gave, and three trackers record it; the trackers' variables are its own.
+"""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.aworld_environment import mlflow_python
+from tests.e2e.conftest import (
+    REPOSITORY,
+    SMALL,
+    STARTED_BY,
+    Workspace,
+    assert_all_gone,
+    descendants,
+    environments_of,
+    find,
+    wait_for,
+)
+from tests.terminal import Terminal
+
+NAME, STEPS = "interrupted", 6
+KEY = "5ec2e7" * 6 + "5ec2"
+"""Looks like a key of W&B's, and is none."""
+TRACKER_VARIABLES = (
+    "WANDB_API_KEY",
+    "WANDB_MODE",
+    "WANDB_DIR",
+    "WANDB_DATA_DIR",
+    "WANDB_RUN_ID",
+    "NETRC",
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_RUN_ID",
+    "TENSORBOARD_DIR",
+)
+COMMAND = [
+    *("train", "recipes/quickstart.yaml", f"name={NAME}", *SMALL),
+    *(f"trainer.steps={STEPS}", "trainer.val_every=2", "trainer.log_val_generations=2"),
+    "trainer.loggers=[wandb,mlflow,tensorboard]",
+    f"agent.builder={REPOSITORY / 'tests' / 'data' / 'agents' / 'recording.py'}:build",
+    *("dataset.max_prompt_tokens=400", "rollout.max_response_tokens=256"),
+]
+
+
+def interrupted_run(workspace: Workspace) -> dict[str, Any]:
+    """What was seen of each start, by its name: ``screen``, ``killed``, ``worker-killed`` and ``end``."""
+    python = mlflow_python()  # made in the home that there is
+
+    def make() -> dict[str, Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in TRACKER_VARIABLES:
+                patch.delenv(name, raising=False)
+            patch.setenv("HOME", str(home(workspace)))
+            home(workspace).mkdir()
+            seen = {"screen": _interrupted(workspace, python), "killed": _killed(workspace, python)}
+            # The key is there from the third start on.
+            patch.setenv("WANDB_API_KEY", KEY)
+            patch.setenv("WANDB_MODE", "offline")
+            seen["worker-killed"] = _worker_killed(workspace, python)
+            seen["end"] = _to_its_end(workspace, python)
+            return seen
+
+    return workspace.once(NAME, make)
+
+
+def home(workspace: Workspace) -> Path:
+    """The home of the run's user, without any login."""
+    return workspace.path / "home"
+
+
+def _steps(workspace: Workspace) -> int:
+    """The last step that was recorded; -1 before there is any."""
+    file = workspace.runs / NAME / "metrics.jsonl"
+    return len(file.read_text().splitlines()) - 1 if file.exists() else -1
+
+
+def _interrupted(workspace: Workspace, python: Path) -> dict[str, Any]:
+    """Shown on a terminal, and ended with Ctrl-C after two steps."""
+    variables = {
+        "AWORLD_TRAIN_STATE": str(workspace.path / "state"),
+        "PYTHONPATH": str(REPOSITORY),
+        STARTED_BY: str(os.getpid()),
+    }
+    command = [str(python), "-m", "aworld_train", *COMMAND]
+    workspace.starts += 1
+    with Terminal(command, environment=variables, cwd=workspace.path) as terminal:
+        first = terminal.wait_for("▶ start", 300)
+        was_full_screen = terminal.is_full_screen
+        later = terminal.wait_for(f"step 2 of {STEPS}", 300)
+        everything = descendants(terminal.process.pid)
+        terminal.type("\x03")
+        code = terminal.end(60)
+        assert_all_gone(everything)
+        return {
+            "first": first,
+            "later": later,
+            "code": code,
+            "last": terminal.text,
+            "full screen": [was_full_screen, terminal.is_full_screen],
+            "cursor": terminal.has_cursor,
+            "summary": workspace.summary(NAME),
+        }
+
+
+def _killed(workspace: Workspace, python: Path) -> dict[str, Any]:
+    """kill -9 of VeRL's driver, after a step."""
+    reached = _steps(workspace)
+    process = workspace.start(*COMMAND, "--resume", python=python)
+    wait_for("step", lambda: _steps(workspace) > reached, 600, process)
+    everything = descendants(process.pid)
+    driver = find(everything, "aworld_train.adapter.verl.main")
+    assert driver is not None
+    driver.kill()
+    _, err = process.communicate(timeout=120)
+    assert_all_gone(everything)
+    # Another recipe is not resumed, nor is a folder with something in it taken for a new run.
+    refused = [workspace.run(*COMMAND, *more) for more in (("trainer.lr=1e-5", "--resume"), ())]
+    return {
+        "code": process.returncode,
+        "err": err,
+        "summary": workspace.summary(NAME),
+        "refused": [[each.returncode, each.stderr] for each in refused],
+    }
+
+
+def _worker_killed(workspace: Workspace, python: Path) -> dict[str, Any]:
+    """kill -9 of the process that plays the episodes, among those of a step."""
+    episodes = workspace.runs / NAME / "traces" / "episodes.jsonl"
+    before = len(episodes.read_text().splitlines())
+    process = workspace.start(*COMMAND, "--resume", python=python)
+    # What the run goes on from may have set lines aside.
+    wait_for("step", lambda: find(descendants(process.pid), "ray::EpisodeWorker"), 600, process)
+    wait_for("episode", lambda: len(episodes.read_text().splitlines()) not in (0, before), 300, process)
+    victim = find(descendants(process.pid), "ray::EpisodeWorker")
+    assert victim is not None
+    run = [psutil.Process(process.pid), *descendants(process.pid)]
+    everything = [*run[1:], *environments_of(run)]
+    victim.send_signal(signal.SIGKILL)
+    _, err = process.communicate(timeout=300)
+    assert_all_gone(everything)
+    return {"code": process.returncode, "err": err, "summary": workspace.summary(NAME)}
+
+
+def _to_its_end(workspace: Workspace, python: Path) -> dict[str, Any]:
+    """Although a machine that went down left a file empty and a line half written."""
+    run = workspace.runs / NAME
+    (run / "checkpoints/latest_checkpointed_iteration.txt").write_text("")
+    with (run / "traces/episodes.jsonl").open("a") as file:
+        file.write('{"step": 3, "validate": fal')
+    done = workspace.run(*COMMAND, "--resume", "--quiet", python=python)
+    # A run that is complete has nothing left to do.
+    again = workspace.run(*COMMAND, "--resume", python=python, seconds=90)
+    return {"code": done.returncode, "err": done.stderr, "again": [again.returncode, again.stderr]}
