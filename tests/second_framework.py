@@ -20,6 +20,7 @@ from aworld_train.adapter.base import Checkpoint, RunPlan, StepRow, TrainingFram
 from aworld_train.adapter.episodes.files import episode_files, to_yaml
 from aworld_train.adapter.episodes.single import play_row
 from aworld_train.json_lines import JsonLinesTail
+from aworld_train.model.turns import leave_out_torch
 from aworld_train.recipe.schema import Recipe
 from tests.calculator_model import SKILL, CalculatorModel
 
@@ -133,4 +134,5 @@ def report(**line: Any) -> None:
 
 
 if __name__ == "__main__":
+    leave_out_torch()
     asyncio.run(main(Path(sys.argv[1]), "--no-first-validation" not in sys.argv))

@@ -159,7 +159,9 @@ def test_a_run_that_was_killed_at_any_boundary_trains_exactly_what_is_left(
     assert (code, answer["error"]["kind"]) == (1, "training"), errors
     folder = workplace / "runs" / "r"
     saved = [int(path.parent.name) for path in folder.glob("checkpoints/*/whole")]
-    for attempt in ("goes on", "has nothing left to do"):
+    # Once is enough for what every completed run has in common.
+    attempts = ("goes on", "has nothing left to do") if boundary == "played 2" else ("goes on",)
+    for attempt in attempts:
         code, summary, errors = run("train", *arguments, "--resume")
         assert (code, summary["status"], summary["steps_done"]) == (0, "completed", STEPS), (attempt, errors)
         assert summary["episodes"] == STEPS * 4
@@ -169,8 +171,8 @@ def test_a_run_that_was_killed_at_any_boundary_trains_exactly_what_is_left(
         trained = Counter(line["step"] for line in played if not line["validate"])
         assert trained == dict.fromkeys(range(1, STEPS + 1), 4)
         assert summary["val"]["before"]["accuracy"] == 0.0 and summary["val"]["after"]["accuracy"] == 1.0
-    attempts = json.loads((folder / "manifest.json").read_text())["attempts"]
-    assert [attempt["from_step"] for attempt in attempts] == [0, max(saved, default=0), STEPS]
+    began = [start["from_step"] for start in json.loads((folder / "manifest.json").read_text())["attempts"]]
+    assert began == [0, max(saved, default=0), STEPS][: 1 + len(attempts)]
 
 
 def test_a_run_is_not_resumed_as_another_one(run: Any, workplace: Path) -> None:
