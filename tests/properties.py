@@ -18,6 +18,11 @@ def examples(number: int) -> settings:
     return settings(max_examples=min(number, max(_MIN, number // _PART)))
 
 
+def part_of(number: int) -> int:
+    """So much, or in a default run a quarter of it: for texts and rounds whose number proves nothing by itself."""
+    return number // _PART
+
+
 def load_profile() -> None:
     """Make the settings of this run the default: how long an example takes says how busy the machine is."""
     settings.register_profile(

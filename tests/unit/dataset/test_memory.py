@@ -30,7 +30,7 @@ def test_memory_hardly_grows_with_the_rows(
     # Bounds that a small dataset reaches.
     monkeypatch.setattr(building, "Spool", partial(Spool, max_held_bytes=1 << 20, run_bytes=1 << 19))
     monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 256)
-    few, many = 10_000, 40_000
+    few, many = 5_000, 20_000
     peaks = []
     for count in (few, many):
         path = tmp_path / f"{count}.{source}"

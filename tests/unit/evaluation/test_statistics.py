@@ -63,7 +63,7 @@ def test_with_one_attempt_the_interval_is_wilsons(correct: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 4])
-@pytest.mark.parametrize("tasks", [30, 100, 300])
+@pytest.mark.parametrize("tasks", [30, 100, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", [(1.2, 0.8), (0.3, 0.3), (0.5, 4.0), (60.0, 40.0)])
 def test_the_interval_covers_the_true_average_as_often_as_it_says(
     shape: tuple[float, float], tasks: int, k: int

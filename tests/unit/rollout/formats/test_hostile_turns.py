@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from aworld_train.rollout.formats import FORMATS, read_turn
 from aworld_train.thinking import MARKS, divide
-from tests.properties import examples
+from tests.properties import examples, part_of
 from tests.unit.rollout.formats.test_families import BOTH, TOOLS
 
-MILLION = 1_000_000
+LENGTH = part_of(1_000_000)
 PIECES = sorted(
     {
         *(mark for marks in MARKS for mark in (marks.opens, marks.closes)),
@@ -47,18 +47,18 @@ def test_no_turn_raises_and_calls_have_names_and_json(text: str, name: str) -> N
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_million_characters_are_read_in_linear_time(name: str) -> None:
+def test_long_turns_are_read_in_linear_time(name: str) -> None:
     """A reader that is quadratic takes hours."""
     beginning = BOTH[name][: max(1, len(BOTH[name]) // 3)]
     for piece in REPEATED:
-        repeated = piece * (MILLION // len(piece))
+        repeated = piece * (LENGTH // len(piece))
         read_turn(repeated, FORMATS[name], TOOLS)
         read_turn(beginning + repeated, FORMATS[name], TOOLS)
-    read_turn(beginning * (MILLION // len(beginning)), FORMATS[name], TOOLS)
+    read_turn(beginning * (LENGTH // len(beginning)), FORMATS[name], TOOLS)
 
 
 @pytest.mark.timeout(60)
-def test_a_million_characters_of_marks_are_divided_in_linear_time() -> None:
+def test_long_rows_of_marks_are_divided_in_linear_time() -> None:
     for marks in MARKS:
         for piece in (marks.opens, marks.closes, marks.opens + marks.closes):
-            divide(piece * (MILLION // len(piece)))
+            divide(piece * (LENGTH // len(piece)))

@@ -249,15 +249,21 @@ async def test_a_thousand_clients_of_one_address_come_in_at_the_same_moment(
 
 
 async def test_connections_end_with_their_token() -> None:
-    async with gateway() as (_, port):
-        now = int(time.time())
-        shown = sign(
-            SECRET, "name", issued=now, expires=now - 4
-        ).encode()  # clocks may differ by five seconds
-        client = await Client.connect(port)
-        await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0", shown=shown))
-        assert await client.status() == 404
-        assert await client.is_closed()
+    for seconds in (1, 4, 16, 64):
+        async with gateway() as (_, port):
+            now = int(time.time())
+            # Clocks may differ by five seconds.
+            shown = sign(SECRET, "name", issued=now, expires=now - 5 + seconds).encode()
+            client = await Client.connect(port)
+            await client.send(authorized(b"Mcp-Session-Id: none", b"Content-Length: 0", shown=shown))
+            status = await client.status()
+            # On a busy machine the token is over before it is looked at: another one lasts longer.
+            if status == 401:
+                continue
+            assert status == 404
+            assert await client.is_closed()
+            return
+    raise AssertionError("no token was taken")
 
 
 # What is shown
