@@ -191,13 +191,22 @@ def _end_strays(spared: set[int | None]) -> None:
     """End the children that are not ``spared``: a worker that died left them, or their parents did."""
     deadline = time.monotonic() + _STRAY_SECONDS
     while time.monotonic() < deadline:
-        strays = [child for child in psutil.Process().children() if child.pid not in spared]
+        strays = _children() - spared
         if not strays:
             return
-        for child in strays:
+        for pid in strays:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                child = psutil.Process(pid)
                 child.kill()
                 child.wait(1)
+
+
+def _children() -> set[int]:
+    """The children of this process, which only its first thread starts; psutil looks at every process for them."""
+    try:
+        return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+    except FileNotFoundError:  # in kernels without CONFIG_PROC_CHILDREN
+        return {child.pid for child in psutil.Process().children()}
 
 
 def _end_with_parent() -> None:
