@@ -135,6 +135,8 @@ def _start_node(cluster: RayCluster, *options: str) -> None:
         "RAY_AUTH_TOKEN_PATH": str(cluster.folder / "token"),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_metrics_collection": "false",
+        # A job's processes have variables of their own, so those that wait for any job are never used.
+        "RAY_prestart_worker_first_driver": "false",
     }
     log = cluster.folder / f"node-{len(cluster.nodes)}.log"
     hiding = _hiding(cluster.hidden) if cluster.nodes and cluster.hidden else []

@@ -120,7 +120,9 @@ def _killed(workspace: Workspace, python: Path) -> dict[str, Any]:
     _, err = process.communicate(timeout=120)
     assert_all_gone(everything)
     # Another recipe is not resumed, nor is a folder with something in it taken for a new run.
-    refused = [workspace.run(*COMMAND, *more) for more in (("trainer.lr=1e-5", "--resume"), ())]
+    refused = [
+        workspace.run(*COMMAND, *more, python=python) for more in (("trainer.lr=1e-5", "--resume"), ())
+    ]
     return {
         "code": process.returncode,
         "err": err,

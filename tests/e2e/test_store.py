@@ -72,7 +72,8 @@ def test_trained_tokens_lead_back_to_what_the_engine_gave_after_a_kill_too(works
     # None, if it was killed just after a checkpoint.
     superseded = workspace.runs / name / "traces" / "superseded.jsonl"
     lines = superseded.read_text().splitlines() if superseded.exists() else []
-    set_aside = {json.loads(line)["episode"] for line in lines}
+    # One was cut off.
+    set_aside = {json.loads(line)["episode"] for line in lines if line.endswith("}")}
 
     with store_of(workspace, name) as store:
         episodes = store.episodes("phase=train")
