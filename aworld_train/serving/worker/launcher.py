@@ -170,9 +170,11 @@ class Spawner:
             answering = asyncio.ensure_future(self._answer(seconds))
             try:
                 return await asyncio.shield(answering)
-            except asyncio.CancelledError:
-                await answering  # else the next order would receive this answer
-                raise
+            finally:
+                # However often this is cancelled: else the next order would receive this answer.
+                while not answering.done():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.shield(answering)
 
     async def _answer(self, seconds: float) -> dict[str, Any]:
         """The spawner's next datagram."""

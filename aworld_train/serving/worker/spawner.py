@@ -25,6 +25,7 @@ datagram, JSON:
   which is also the first datagram of all.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -161,8 +162,10 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        # A server may have closed them.
+        with contextlib.suppress(ValueError, OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
