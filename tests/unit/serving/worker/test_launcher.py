@@ -28,7 +28,10 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Spawner, socket.sock
 
     monkeypatch.setattr(launcher.subprocess, "Popen", NoProcess)
     spawner = Spawner(
-        Manifest("m", {"s": ServerEntry(function="m:s")}), CommandPaths("python3", Path("/"), Path("/")), {}, ()
+        Manifest("m", {"s": ServerEntry(function="m:s")}),
+        CommandPaths("python3", Path("/"), Path("/")),
+        {},
+        (),
     )
     spawner._socket.close()
     ours.setblocking(False)
