@@ -94,12 +94,12 @@ class _Process:
 
     def _start(self) -> None:
         fork = multiprocessing.get_context("fork")
-        self.connection, theirs = fork.Pipe()
+        self.connection, child_end = fork.Pipe()
         self._process = fork.Process(
-            target=_serve, args=(self.session, theirs, self.connection, self.number), daemon=False
+            target=_serve, args=(self.session, child_end, self.connection, self.number), daemon=False
         )
         self._process.start()
-        theirs.close()
+        child_end.close()
 
     def begin(self, chain: Chain) -> None:
         """Give it a chain to run."""
@@ -123,7 +123,7 @@ class _Process:
         hook.pytest_runtest_logreport(report=report)
 
     def _replace(self) -> None:
-        """It ended in the middle of a test, which has failed; another goes on after that."""
+        """It ended during a test: report that test as failed, and start another process for the rest of the chain."""
         self._process.join(_SECONDS_TO_END)
         item, *rest = self.chain
         what = f"The process that ran this test ended with {self._process.exitcode}."
@@ -146,9 +146,9 @@ class _Process:
             self._process.join()
 
 
-def _serve(session: pytest.Session, connection: Connection, theirs: Connection, number: int) -> None:
+def _serve(session: pytest.Session, connection: Connection, parent_end: Connection, number: int) -> None:
     """Run chains until there are no more; what happens is told through the connection."""
-    theirs.close()
+    parent_end.close()
     config = session.config
     _be_own(session, number)
 

@@ -119,7 +119,7 @@ class Record:
     def token(
         self, expires: int | None = None, sessions: int | None = None, token_id: str | None = None
     ) -> str:
-        """The environment's token, or with any limit another token, with its own id; "" while there is no gateway."""
+        """The environment's token, or with any limit another one, with its own id; empty before its gateway exists."""
         credentials = self.credentials
         if not credentials.secret:
             return ""

@@ -136,7 +136,7 @@ def _worker_killed(workspace: Workspace, python: Path) -> dict[str, Any]:
     episodes = workspace.runs / NAME / "traces" / "episodes.jsonl"
     before = len(episodes.read_text().splitlines())
     process = workspace.start(*COMMAND, "--resume", python=python)
-    # What the run goes on from may have set lines aside.
+    # A resumed run may first remove lines of episodes that it will play again.
     wait_for("step", lambda: find(descendants(process.pid), "ray::EpisodeWorker"), 600, process)
     wait_for("episode", lambda: len(episodes.read_text().splitlines()) not in (0, before), 300, process)
     victim = find(descendants(process.pid), "ray::EpisodeWorker")

@@ -76,7 +76,7 @@ def test_an_agent_is_trained_in_every_form(
     assert {name for line in episodes for name in line["agents"]} == (
         {"solver", "checker"} if form == "swarm" else {"solver"}
     )
-    # Of a swarm only the agent that is named is trained: the checker's conversation is no row.
+    # In a swarm only the named agent is trained: the checker's conversation gives no training row.
     assert {line["rows"] for line in episodes if line["outcome"] == "answered"} == {1}
     secrets = [tools.token.encode(), b"sk-of-the-user-1234"]
     files = [file for file in runs.rglob("*") if file.is_file()]

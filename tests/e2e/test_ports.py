@@ -167,7 +167,7 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "def score(data_source, solution_str, ground_truth, extra_info=None, **more):\n"
         # The run lasts as long as the tests, and costs little meanwhile.
         "    time.sleep(2)\n"
-        # In some group they differ: without that nothing is learned, and there is no divergence.
+        # Rewards must differ within a group: otherwise nothing is learned and the KL divergence stays zero.
         "    return 0.5 if len(solution_str) % 2 else 0.25\n"
     )
     data = workspace.path / "data" / "arithmetic"

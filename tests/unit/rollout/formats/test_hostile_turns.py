@@ -48,7 +48,7 @@ def test_no_turn_raises_and_calls_have_names_and_json(text: str, name: str) -> N
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_long_turns_are_read_in_linear_time(name: str) -> None:
-    """A reader that is quadratic takes hours."""
+    """A quadratic reader would exceed the time limit of the test."""
     beginning = BOTH[name][: max(1, len(BOTH[name]) // 3)]
     for piece in REPEATED:
         repeated = piece * (LENGTH // len(piece))

@@ -17,8 +17,8 @@ from aworld_train.serving.worker.launcher import CommandPaths, Spawner
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Spawner, socket.socket]]:
     """A worker's side, and the socket at which its orders arrive."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    theirs.setblocking(False)
+    worker_end, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    spawner_end.setblocking(False)
 
     class NoProcess:
         pid = 1
@@ -34,28 +34,28 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Spawner, socket.sock
         (),
     )
     spawner._socket.close()
-    ours.setblocking(False)
-    spawner._socket = ours
-    yield spawner, theirs
-    ours.close()
-    theirs.close()
+    worker_end.setblocking(False)
+    spawner._socket = worker_end
+    yield spawner, spawner_end
+    worker_end.close()
+    spawner_end.close()
 
 
 async def test_an_order_given_up_twice_leaves_its_answer_to_no_other(
     ends: tuple[Spawner, socket.socket],
 ) -> None:
-    spawner, theirs = ends
+    spawner, spawner_end = ends
     loop = asyncio.get_running_loop()
     first = asyncio.create_task(spawner._order({"number": 1}, []))
-    assert json.loads(await loop.sock_recv(theirs, 1000)) == {"number": 1}
+    assert json.loads(await loop.sock_recv(spawner_end, 1000)) == {"number": 1}
     # A client that goes cancels its call, and its session, which ends, does so once more.
     for _ in range(2):
         first.cancel()
         await asyncio.sleep(0)
     second = asyncio.create_task(spawner._order({"number": 2}, []))
-    await loop.sock_sendall(theirs, b'{"answer": 1}')
-    assert json.loads(await loop.sock_recv(theirs, 1000)) == {"number": 2}
-    await loop.sock_sendall(theirs, b'{"answer": 2}')
+    await loop.sock_sendall(spawner_end, b'{"answer": 1}')
+    assert json.loads(await loop.sock_recv(spawner_end, 1000)) == {"number": 2}
+    await loop.sock_sendall(spawner_end, b'{"answer": 2}')
     assert await second == {"answer": 2}
     with pytest.raises(asyncio.CancelledError):
         await first
