@@ -157,10 +157,12 @@ def _make(place: Path, python: Path, requirements: list[str]) -> None:
     above = Path(sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)}))
     # Not a bare path: an editable installation below is a .pth file itself, which only `addsitedir` reads.
     (above / "below.pth").write_text(f"import site; site.addsitedir({below!r})\n")
-    # uv is several times as fast, and does not see what is below. Only what is imported is compiled, when it is.
+    # uv is several times as fast, but does not see what is below, and has no way to ignore the wanted Python. Only what
+    # is imported is compiled, when it is.
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
     uv = Path(sys.executable).with_name("uv")
-    if "--no-deps" in requirements and uv.exists():
+    alone = "--no-deps" in requirements and "--ignore-requires-python" not in requirements
+    if alone and uv.exists():
         pip = [uv, "pip", "install", "--python", python, "--index-strategy", "unsafe-best-match"]
     done = subprocess.run(
         [*pip, *requirements],
