@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aworld_train import masking
-from tests import parallel, properties
+from tests import parallel, properties, warm
 
 properties.load_profile()
 
@@ -86,5 +86,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     for item in sorted(session.items, key=lambda item: _RANKS.get(_file(item.nodeid), (len(CHAINS), 0))):
         file = _file(item.nodeid)
         chains.setdefault(_CHAIN_OF.get(file, file), []).append(item)
+    warm.start()
     parallel.run(session, list(chains.values()), count)
     return True

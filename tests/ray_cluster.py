@@ -22,7 +22,8 @@ import psutil
 
 NODES = 2
 CPUS_PER_NODE = 8
-START_SECONDS = 120
+START_SECONDS = 300
+"""Of a node. Ray itself gives it 30; on a busy machine it may have to be started again."""
 STOP_SECONDS = 20
 _OBJECT_STORE_BYTES = 150_000_000
 
@@ -89,6 +90,7 @@ def ray_cluster(nodes: int = NODES, *, gpus: int = 1, cpus: int = CPUS_PER_NODE)
     try:
         _start_node(
             cluster,
+            1,
             *sizes,
             "--head",
             f"--port={head}",
@@ -97,10 +99,8 @@ def ray_cluster(nodes: int = NODES, *, gpus: int = 1, cpus: int = CPUS_PER_NODE)
             f"--ray-client-server-port={client}",
             f"--temp-dir={folder}",
         )
-        _wait(cluster, 1)
         for number in range(2, nodes + 1):
-            _start_node(cluster, *sizes, f"--address={cluster.head}")
-            _wait(cluster, number)
+            _start_node(cluster, number, *sizes, f"--address={cluster.head}")
         yield cluster
     finally:
         _stop(cluster)
@@ -124,7 +124,24 @@ def _hiding(folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder)]
 
 
-def _start_node(cluster: RayCluster, *options: str) -> None:
+def _start_node(cluster: RayCluster, number: int, *options: str) -> None:
+    """Start node ``number``, until the cluster has as many."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        cluster.nodes.append(_node(cluster, number, *options))
+        while cluster.nodes[-1].poll() is None:
+            with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                if cluster.living_nodes() >= number:
+                    return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {number} nodes within {START_SECONDS} s")
+            time.sleep(0.3)
+        cluster.nodes.pop()
+        if time.monotonic() > deadline:
+            raise AssertionError((cluster.folder / f"node-{number}.log").read_text()[-4000:])
+
+
+def _node(cluster: RayCluster, number: int, *options: str) -> "subprocess.Popen[bytes]":
     (agent,) = _free_ports(1)
     environment = {
         **os.environ,
@@ -138,14 +155,13 @@ def _start_node(cluster: RayCluster, *options: str) -> None:
         # A job's processes have variables of their own, so those that wait for any job are never used.
         "RAY_prestart_worker_first_driver": "false",
     }
-    log = cluster.folder / f"node-{len(cluster.nodes)}.log"
-    hiding = _hiding(cluster.hidden) if cluster.nodes and cluster.hidden else []
-    with log.open("wb") as output:
-        process = subprocess.Popen(
+    hiding = _hiding(cluster.hidden) if number > 1 and cluster.hidden else []
+    with (cluster.folder / f"node-{number}.log").open("ab") as output:
+        return subprocess.Popen(
             [
                 *hiding,
                 *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
-                f"--node-ip-address={_node_ip(len(cluster.nodes))}",
+                f"--node-ip-address={_node_ip(number - 1)}",
                 f"--object-store-memory={_OBJECT_STORE_BYTES}",
                 f"--dashboard-agent-listen-port={agent}",
                 "--disable-usage-stats",
@@ -157,25 +173,11 @@ def _start_node(cluster: RayCluster, *options: str) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    cluster.nodes.append(process)
 
 
 def _node_ip(number: int) -> str:
     """Not 127.0.0.1, which Ray replaces by an outside address of the machine."""
     return f"127.0.0.{2 + number}"
-
-
-def _wait(cluster: RayCluster, nodes: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        for number, node in enumerate(cluster.nodes):
-            if node.poll() is not None:
-                raise AssertionError((cluster.folder / f"node-{number}.log").read_text()[-4000:])
-        with suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
-            if cluster.living_nodes() >= nodes:
-                return
-        time.sleep(0.3)
-    raise AssertionError(f"no {nodes} nodes within {START_SECONDS} s")
 
 
 def _tree(pid: int) -> list[psutil.Process]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tests import warm
 from tests.locations import REPOSITORY
 from tests.source_packages import wheel_folder
 
@@ -53,10 +53,8 @@ def score_by_command(
             prediction = answer if answer_schema != "answer" else f"<answer>{answer}</answer>"
             line = {"id": at, "prediction": prediction, "answer": ground_truth}
             lines.write(json.dumps(line | {"scorer": scorer, "answer_schema": answer_schema}) + "\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "aworld_train", "reward", "score", str(file), "--json"],
-        capture_output=True,
-        text=True,
+    done = warm.run(
+        *("-m", "aworld_train", "reward", "score", str(file), "--json"),
         timeout=_SECONDS,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -16,13 +14,13 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
 from aworld_train.rollout.tools import ToolServer
+from tests import warm
 
 TOKEN = "the-real-token"
 WITHIN = 180.0
-JSON_CALCULATOR = [sys.executable, str(Path(__file__).parent / "calculator_over_http.py")]
+JSON_CALCULATOR = [str(Path(__file__).parent / "calculator_over_http.py")]
 """Answers with JSON."""
 STREAMING_ODD = [
-    sys.executable,
     "-c",
     """
 import asyncio, os
@@ -94,10 +92,14 @@ server.run("streamable-http")
 
 
 class ServerProcess:
-    """A server that can be killed, frozen and started again on the same port, or another one."""
+    """A server that can be killed, frozen and started again on the same port, or another one.
 
-    def __init__(self, command: list[str]):
-        self._command = command
+    Args:
+        arguments: The interpreter's.
+    """
+
+    def __init__(self, arguments: list[str]):
+        self._arguments = arguments
         self.port = 0
         self.start()
 
@@ -112,7 +114,7 @@ class ServerProcess:
     def start(self, port: int = 0) -> None:
         self.port = port or self.port or _free_port()
         environment = {**os.environ, "MCP_SERVER_TOKEN": TOKEN, "PORT": str(self.port)}
-        self.process = subprocess.Popen(self._command, env=environment, stderr=subprocess.DEVNULL)
+        self.process = warm.popen(*self._arguments, env=environment)
         deadline = time.monotonic() + WITHIN
         while time.monotonic() < deadline:
             try:
@@ -120,7 +122,7 @@ class ServerProcess:
                     return
             except httpx.HTTPError:
                 time.sleep(0.1)
-        raise TimeoutError(f"{self._command} did not start")
+        raise TimeoutError(f"{self._arguments} did not start")
 
     def kill(self) -> None:
         self.process.kill()

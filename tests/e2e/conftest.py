@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import warm
 from tests.parallel import SHARED_FOLDER
 
 REPOSITORY = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ SMALL = [
     "dataset.val_limit=16",
 ]
 """Overrides that make a run short: what is tested is how it goes, not what is learned."""
-QUICKSTART_STEPS = 4
+QUICKSTART_STEPS, QUICKSTART_VAL_TASKS = 4, 128
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Workspace:
 
         def train() -> dict[str, Any]:
             shorter = [f"trainer.{key}={QUICKSTART_STEPS}" for key in ("steps", "val_every", "save_every")]
+            shorter.append(f"dataset.val_limit={QUICKSTART_VAL_TASKS}")
             done = self.run("train", "recipes/quickstart.yaml", "--json", *shorter, seconds=1200)
             assert done.returncode == 0, done.stderr
             summary: dict[str, Any] = json.loads(done.stdout)
@@ -104,12 +106,7 @@ class Workspace:
             python: Another interpreter.
             also: A folder from which that interpreter imports too.
         """
-        environment = {
-            **os.environ,
-            "AWORLD_TRAIN_STATE": str(self.path / "state"),
-            STARTED_BY: str(os.getpid()),
-        }
-        self.starts += arguments[0] == "train"
+        environment = self._environment(arguments)
         if python is not None:
             environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (REPOSITORY, also))))
         return subprocess.Popen(
@@ -126,7 +123,10 @@ class Workspace:
     def run(
         self, *arguments: str, seconds: float = 800, python: Path | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run ``aworld-train`` to its end."""
+        """Run ``aworld-train`` to its end, by this interpreter in a fork."""
+        if python is None:
+            command = (*CLI[1:], *arguments)
+            return warm.run(*command, cwd=self.path, env=self._environment(arguments), timeout=seconds)
         process = self.start(*arguments, python=python)
         try:
             out, err = process.communicate(timeout=seconds)
@@ -135,6 +135,14 @@ class Workspace:
             process.communicate(timeout=30)
             raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def _environment(self, arguments: Sequence[str]) -> dict[str, str]:
+        self.starts += arguments[0] == "train"
+        return {
+            **os.environ,
+            "AWORLD_TRAIN_STATE": str(self.path / "state"),
+            STARTED_BY: str(os.getpid()),
+        }
 
     def summary(self, name: str) -> dict[str, Any]:
         return json.loads((self.runs / name / "summary.json").read_text())

@@ -132,9 +132,9 @@ def test_agents_are_trained_unchanged_and_are_worth_what_our_own_loop_is(
         assert all(line["rows"] == 1 for line in episodes)
     assert len(measured) == TASKS
     assert results(aworld) == measured
-    # The quickstart measures 256 of the 400 tasks: most of these are among them.
+    # The quickstart measures 128 of the 400 tasks, and some of these are among them.
     shared = results(own)
-    assert len(shared) > TASKS // 2
+    assert len(shared) >= 2
     assert {index: measured[index] for index in shared} == shared
 
 

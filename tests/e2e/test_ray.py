@@ -107,7 +107,7 @@ def test_stop_ends_everything_of_the_job_and_leaves_the_cluster(
     assert done.returncode == 0, done.stderr
     launcher = launcher_of(run_dir)
     deadline = time.monotonic() + TRAINING_SECONDS
-    while max(recorded_steps(workspace, "stopped"), default=0) < 1:
+    while not all(ranks_of_nodes(cluster)):
         assert time.monotonic() < deadline, "\n".join(launcher.logs(run_dir, follow=False))
         assert launcher.status(run_dir).state is not JobState.ended
         time.sleep(0.5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import QUICKSTART_STEPS, SMALL, Workspace
+from tests.e2e.conftest import QUICKSTART_STEPS, QUICKSTART_VAL_TASKS, SMALL, Workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
@@ -18,7 +18,7 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     assert summary["status"] == "completed"
     assert summary["steps_done"] == summary["steps_planned"] == QUICKSTART_STEPS
     before, after = summary["val"]["before"], summary["val"]["after"]
-    assert before["n"] == after["n"] == 256
+    assert before["n"] == after["n"] == QUICKSTART_VAL_TASKS
     assert 0.15 <= before["accuracy"] <= 0.65
     assert after["accuracy"] - before["accuracy"] >= 0.20
     assert summary["tool_calls"] > 0
@@ -30,8 +30,8 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     model = Path(summary["checkpoint"])
     assert (model / "model.safetensors").is_file()
 
-    report = measured(workspace, "--limit", "256", "--name", "agrees")
-    assert report["n"] == 256
+    report = measured(workspace, "--limit", "200", "--name", "agrees")
+    assert report["n"] == 200
     assert report["errors"] == 0
     assert report["tool_calls"] > 0
     # The validation has a random part of the tasks. Those that both have: the same weights, greedy, so only rounding in
@@ -43,7 +43,7 @@ def test_the_quickstart_teaches_the_model_to_use_its_tool_and_eval_agrees(worksp
     )
     evaluated = scores(workspace.episodes("eval-agrees"))
     common = validated.keys() & evaluated.keys()
-    assert len(common) > 100
+    assert len(common) > 40
     assert sum(validated[index] != evaluated[index] for index in common) <= 2
 
 

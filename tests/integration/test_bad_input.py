@@ -5,10 +5,11 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import warm
 
 RECIPE = """\
 name: t
@@ -26,13 +27,10 @@ trainer:
 
 
 def cli(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "aworld_train", *arguments],
+    return warm.run(
+        *("-m", "aworld_train", *arguments),
         cwd=cwd,
         env={**os.environ, "AWORLD_TRAIN_STATE": str(cwd / "state")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=120,
     )
 

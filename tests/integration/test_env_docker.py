@@ -32,6 +32,7 @@ from aworld_train.env.images import build, image_name
 from aworld_train.errors import UsageError
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
+from tests import warm
 from tests.environments import ODD, all_ready, call, containers, eventually, need_docker, session
 
 # The function that every supported release of the MCP SDK has is deprecated in the latest ones.
@@ -82,8 +83,7 @@ def left_of(name: str) -> list[str]:
 
 
 def cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "aworld_train", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return warm.run("-m", "aworld_train", *arguments, timeout=300)
 
 
 # From nothing to nothing

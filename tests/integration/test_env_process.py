@@ -45,6 +45,7 @@ from aworld_train.env.directory import find_directory
 from aworld_train.env.health import examine
 from aworld_train.env.record import Record
 from aworld_train.errors import EnvironmentFailure, UsageError
+from tests import warm
 from tests.environments import HEADERS, HELLO, ODD, call, eventually, make_slow_directory, session
 
 CALCULATOR = "calculator-mcp-server"
@@ -518,23 +519,10 @@ def test_a_clean_up_that_does_not_know_the_environment_leaves_its_folder_alone(
     """A user may have several folders of records, and all have one folder for temporary files."""
     place = os.environ | {"TMPDIR": tempfile.gettempdir()}
     command = ("env", "up", "--docker-dir", str(CALCULATOR), "--name", fresh, "--backend", "process")
-    subprocess.run(
-        [sys.executable, "-m", "aworld_train", *command],
-        check=True,
-        env=place,
-        capture_output=True,
-        timeout=120,
-    )
+    warm.run("-m", "aworld_train", *command, check=True, env=place, timeout=120)
     clean_up = "from aworld_train.env import clean_leftovers; print(clean_leftovers())"
     elsewhere = place | {"AWORLD_TRAIN_STATE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", clean_up],
-        check=True,
-        env=elsewhere,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = warm.run("-c", clean_up, check=True, env=elsewhere, timeout=60)
     assert done.stdout.strip() == "[]"
     assert [one.state for one in status(fresh)] == ["up"]
     assert (folder_of(fresh) / "manifest.json").exists()

@@ -15,6 +15,7 @@ import pytest
 
 from aworld_train.dataset import build
 from aworld_train.recipe import shipped_folder
+from tests import warm
 from tests.faulty_endpoint import FAULTS, FaultyEndpoint
 
 TASKS = 40
@@ -55,10 +56,10 @@ def start(folder: Path, *arguments: str, **environment: str) -> "subprocess.Pope
 
 def evaluate(folder: Path, *arguments: str, code: int = 0, **environment: str) -> dict[str, Any]:
     """The object that the command prints, an error included."""
-    process = start(folder, *arguments, "--json", **environment)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err
-    printed: dict[str, Any] = json.loads(out.splitlines()[-1] if code else out)
+    command = ("-m", "aworld_train", "eval", "recipe.yaml", *arguments, "--json")
+    done = warm.run(*command, cwd=folder, env={**os.environ, **environment}, timeout=300)
+    assert done.returncode == code, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1] if code else done.stdout)
     return printed
 
 

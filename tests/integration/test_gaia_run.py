@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from aworld_train.env.directory import find_directory
 from aworld_train.env.interpreter import find_interpreter
 from aworld_train.model import architecture
 from aworld_train.model import tokenizer as tiny_tokenizer
-from tests import gaia_tasks
+from tests import gaia_tasks, warm
 from tests.gaia_tasks import TASKS, GaiaTask
 from tests.locations import REPOSITORY
 from tests.vllm_stub import VllmStub
@@ -95,13 +94,10 @@ def write_snapshot(part: Path) -> None:
 
 def cli(folder: Path, *arguments: str) -> dict[str, Any]:
     """What a command reports."""
-    done = subprocess.run(
-        [sys.executable, "-m", "aworld_train", *arguments, "--json"],
+    done = warm.run(
+        *("-m", "aworld_train", *arguments, "--json"),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=_SECONDS,
     )
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"

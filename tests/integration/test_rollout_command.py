@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from aworld_train.dataset.check import find_row
 from aworld_train.model import architecture
 from aworld_train.model import tokenizer as tiny_tokenizer
 from aworld_train.recipe import shipped_folder
+from tests import warm
 from tests.vllm_stub import VllmStub
 
 TOKENIZER = tiny_tokenizer.build()
@@ -34,13 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rollout(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "aworld_train", "rollout", *arguments],
+    return warm.run(
+        *("-m", "aworld_train", "rollout", *arguments),
         cwd=folder,
         env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=240,
     )
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests import warm
 from tests.calculator_model import SKILL
 from tests.locations import REPOSITORY
 from tests.tool_servers import JSON_CALCULATOR, TOKEN, ServerProcess
@@ -75,8 +74,8 @@ def run(workplace: Path, calculator: ServerProcess) -> Any:
     """The command line, in a process that finds the package."""
 
     def run(command: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "aworld_train", command, "recipe.yaml", *arguments, "--json"],
+        done = warm.run(
+            *("-m", "aworld_train", command, "recipe.yaml", *arguments, "--json"),
             cwd=workplace,
             env={
                 **os.environ,
@@ -84,8 +83,6 @@ def run(workplace: Path, calculator: ServerProcess) -> Any:
                 "MCP_SERVER_URL": calculator.url,
                 "MCP_SERVER_TOKEN": TOKEN,
             },
-            capture_output=True,
-            text=True,
             timeout=WITHIN,
         )
         return done.returncode, json.loads(done.stdout), done.stderr

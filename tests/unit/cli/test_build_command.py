@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 MAX_SECONDS = 60.0
 BUILD = [sys.executable, "-m", "aworld_train", "dataset", "build"]
 
@@ -49,7 +51,7 @@ def _source(path: Path, count: int, seconds: float) -> str:
 
 
 def build(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*BUILD, *arguments], capture_output=True, text=True, timeout=MAX_SECONDS)
+    return warm.run(*BUILD[1:], *map(str, arguments), timeout=MAX_SECONDS)
 
 
 def build_in_terminal(*arguments: str | Path) -> tuple[int, str, str]:

@@ -16,6 +16,7 @@ import yaml
 from aworld_train.cli.main import main
 from aworld_train.errors import DatasetError
 from aworld_train.evaluation.ground_truths import find_ground_truth, read_ground_truths
+from tests import warm
 from tests.judge_server import JudgeServer, ParsedRequest, honest
 
 
@@ -366,11 +367,5 @@ def test_output_that_cannot_be_written_ends_the_command_with_one_line(
 
 def test_help_shows_how() -> None:
     for name in ("score", "explain"):
-        shown = subprocess.run(
-            [sys.executable, "-m", "aworld_train", "reward", name, "--help"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
+        shown = warm.run("-m", "aworld_train", "reward", name, "--help", timeout=60, check=True).stdout
         assert f"aworld-train reward {name}" in shown

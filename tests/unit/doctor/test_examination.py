@@ -14,6 +14,7 @@ from aworld_train.doctor import Finding, Machine, Needs, Status, examine
 from aworld_train.doctor.areas import PROBES
 from aworld_train.doctor.examination import PROBE_SECONDS
 from aworld_train.doctor.finding import ok
+from tests import warm
 from tests.locations import REPOSITORY
 from tests.unit.doctor.world import World, new_world
 from tests.unit.test_imports import COMMAND, imported_by
@@ -27,8 +28,12 @@ def world(tmp_path: Path) -> World:
 
 
 def doctor(*arguments: str, before: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    command = [*before, sys.executable, "-m", "aworld_train", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    command = ("-m", "aworld_train", "doctor", *arguments)
+    if not before:
+        return warm.run(*command, timeout=60, cwd=REPOSITORY)
+    return subprocess.run(
+        [*before, sys.executable, *command], capture_output=True, text=True, timeout=60, cwd=REPOSITORY
+    )
 
 
 def test_a_machine_without_faults_fails_nothing_without_a_recipe(world: World) -> None:

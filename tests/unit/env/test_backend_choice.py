@@ -3,9 +3,9 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from tests import warm
 from tests.environments import ODD
 
 NOWHERE = "unix:///nonexistent/docker.sock"
@@ -13,11 +13,9 @@ NOWHERE = "unix:///nonexistent/docker.sock"
 
 def env(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """``aworld-train env`` on a machine without a Docker engine."""
-    return subprocess.run(
-        [sys.executable, "-m", "aworld_train", "env", *arguments],
+    return warm.run(
+        *("-m", "aworld_train", "env", *arguments),
         env={**os.environ, "DOCKER_HOST": NOWHERE, "AWORLD_TRAIN_STATE": str(state)},
-        capture_output=True,
-        text=True,
         timeout=120,
     )
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import sys
 import time
 from collections.abc import Iterator
 
@@ -68,7 +67,7 @@ def mortal() -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def odd() -> Iterator[ServerProcess]:
-    server = ServerProcess([sys.executable, "-c", ODD_SERVER])
+    server = ServerProcess(["-c", ODD_SERVER])
     yield server
     server.kill()
 
@@ -270,7 +269,7 @@ async def test_a_server_killed_between_two_calls_is_a_lost_environment_within_se
 
 
 async def test_a_server_killed_during_a_call_is_a_lost_environment_within_seconds() -> None:
-    server = ServerProcess([sys.executable, "-c", ODD_SERVER])
+    server = ServerProcess(["-c", ODD_SERVER])
     async with ToolSession(tool_server(server)) as tools:
         await tools.call("slow", {"seconds": 0})
         call = asyncio.create_task(tools.call("slow", {"seconds": 60}))

@@ -1,0 +1,265 @@
+"""Python programs in forks of an interpreter that has imported what they import.
+
+A program of a test would otherwise spend one to five seconds of processor time on imports. Where its start is what is
+tested, it is started by ``subprocess``. `start` begins the interpreter, which ends with the last process of the tests.
+Each fork has its own arguments, environment, folder, streams and session, and ends like a process that was started.
+"""
+
+import contextlib
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+PRELOADED = (
+    *("aworld_train.cli.main", "aworld_train.cli.train", "aworld_train.adapter.verl.framework"),
+    *(
+        "aworld_train.adapter.episodes.single",
+        "aworld_train.training.agent_trainer",
+        "aworld_train.training.run",
+    ),
+    *(
+        "aworld_train.dataset.builder",
+        "aworld_train.env",
+        "aworld_train.launch",
+        "aworld_train.store.migrate",
+    ),
+    *("aiohttp.web", "anyio._backends._asyncio", "httpcore", "httpx", "jinja2.sandbox", "sqlite3", "uvicorn"),
+    *("matplotlib.backends.backend_agg", "matplotlib.figure", "pyarrow.compute", "pyarrow.parquet"),
+    *("mcp.client.streamable_http", "mcp.server.fastmcp", "mcp.server.streamable_http_manager"),
+)
+_READ_AT_IMPORT = (
+    *("PYTHON", "LD_", "MALLOC_", "LANG", "LC_", "TZ", "MPL", "OMP_", "OPENBLAS_"),
+    *("FORCE_COLOR", "NO_COLOR", "TERM", "COLUMNS", "LINES"),
+)
+"""A program whose variables with these beginnings are others is started as usual."""
+_SIZE_BYTES = _NUMBER_BYTES = 4
+_START_SECONDS, _END_SECONDS = 120.0, 30.0
+
+_address: str | None = None
+_owner: "subprocess.Popen[bytes] | None" = None
+
+
+def start() -> None:
+    """Begin the interpreter, for this process and its forks; it imports while they go on."""
+    global _address, _owner
+    if _address is not None:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(folder / "socket"))
+    listener.listen(128)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with (folder / "log").open("wb") as log:
+        _owner = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env=environment,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    listener.close()
+    _address = str(folder / "socket")
+
+
+class Program:
+    """A fork that runs a program: what ``subprocess.Popen`` is for a process that was started."""
+
+    def __init__(
+        self, arguments: list[str], streams: list[int], cwd: Path | str | None, env: Mapping[str, str]
+    ):
+        start()
+        assert _address is not None
+        self.args = arguments
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.settimeout(_START_SECONDS)
+        self._connection.connect(_address)
+        request = marshal.dumps((arguments, str(cwd or Path.cwd()), dict(env)))
+        socket.send_fds(self._connection, [len(request).to_bytes(_SIZE_BYTES, "big")], streams)
+        self._connection.sendall(request)
+        pid = self._connection.recv(_NUMBER_BYTES)
+        assert pid, f"the interpreter was ended: {Path(_address).with_name('log').read_text()}"
+        self.pid = int.from_bytes(pid, "big")
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As of ``Popen``."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                status = self._connection.recv(_NUMBER_BYTES)
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0) from None
+            self._connection.close()
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, "big"))
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """As of ``Popen``."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As of ``Popen``."""
+        if self.returncode is None:
+            self.send_signal(signal.SIGKILL)
+
+
+def popen(
+    *arguments: str,
+    stdin: int | IO[Any] = subprocess.DEVNULL,
+    stdout: int | IO[Any] = subprocess.DEVNULL,
+    stderr: int | IO[Any] = subprocess.DEVNULL,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> "Program | subprocess.Popen[bytes]":
+    """Run the interpreter's arguments (a script, ``-m`` or ``-c``); of streams only files and ``DEVNULL``."""
+    environment = dict(os.environ if env is None else env)
+    if _read_at_import(environment) != _read_at_import(os.environ):
+        return subprocess.Popen(
+            [sys.executable, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment
+        )
+    with Path(os.devnull).open("r+b", buffering=0) as nothing:
+        given = (nothing if stream == subprocess.DEVNULL else stream for stream in (stdin, stdout, stderr))
+        streams = [stream if isinstance(stream, int) else stream.fileno() for stream in given]
+        return Program(list(arguments), streams, cwd, environment)
+
+
+def run(
+    *arguments: str,
+    timeout: float,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    check: bool = False,
+) -> "subprocess.CompletedProcess[str]":
+    """As ``subprocess.run`` of the interpreter with these arguments, without input and with its output as text."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        program = popen(*arguments, stdout=out, stderr=err, cwd=cwd, env=env)
+        try:
+            code = program.wait(timeout)
+        except BaseException:
+            program.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.wait(_END_SECONDS)
+            program.kill()
+            raise
+        printed = []
+        for stream in (out, err):
+            stream.seek(0)
+            printed.append(stream.read().decode().replace("\r\n", "\n"))
+    done = subprocess.CompletedProcess([sys.executable, *arguments], code, *printed)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_AT_IMPORT) and name != "PYTHONPATH"
+    }
+
+
+def _serve(listener: socket.socket) -> Callable[[], None]:
+    """Fork on request for as long as somebody holds the other end of standard input.
+
+    Returns:
+        What this process, the server or a fork, is to do then.
+    """
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that searches for garbage in forks do not copy what they share
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    owners = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([listener, owners], [], [])
+        if owners in ready:
+            return lambda: shutil.rmtree(Path.cwd())
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            os.close(owners)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            program = _fork(connection)
+            if program is not None:
+                return program
+            os._exit(0)
+        connection.close()
+
+
+def _fork(connection: socket.socket) -> Callable[[], None] | None:
+    """Fork once more, for the program; this process tells of its begin and its end."""
+    head, streams, *_ = socket.recv_fds(connection, _SIZE_BYTES, 3)
+    size, content = int.from_bytes(head, "big"), bytearray()
+    while len(content) < size:
+        content += connection.recv(size - len(content))
+    arguments, folder, environment = marshal.loads(bytes(content))
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.setsid()
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        return lambda: _run(arguments)
+    for descriptor in streams:
+        os.close(descriptor)
+    connection.sendall(pid.to_bytes(_NUMBER_BYTES, "big"))
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):  # nobody waits for it any more
+        connection.sendall(status.to_bytes(_NUMBER_BYTES, "big"))
+    return None
+
+
+def _run(arguments: list[str]) -> None:
+    """Do what the interpreter does with these arguments."""
+    from numpy.random import seed
+
+    seed()
+    rest = list(arguments)
+    safe = rest[0] == "-P"
+    if safe:
+        del rest[0]
+    path = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    if rest[0] in ("-m", "-c"):
+        kind, what, *given = rest
+        beside = str(Path.cwd()) if kind == "-m" else ""
+    else:
+        kind, what, given = "", rest[0], rest[1:]
+        beside = str(Path(what).resolve().parent)
+    sys.path[:0] = path if safe else [beside, *path]
+    importlib.invalidate_caches()
+    sys.argv = [{"-c": "-c"}.get(kind, what), *given]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(what, "<string>", "exec"), main.__dict__)
+    else:
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        main.__file__ = what
+        exec(compile(Path(what).read_bytes(), what, "exec"), main.__dict__)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))()
