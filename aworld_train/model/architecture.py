@@ -1,4 +1,4 @@
-"""The tiny model's shape: Qwen3's, small enough to learn to copy within a minute on two cores."""
+"""The tiny model's shape: Qwen3's, small enough to learn to copy within a minute on one core."""
 
 from typing import Any
 
@@ -17,8 +17,9 @@ def build(tokenizer: Any, seed: int) -> Any:
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,
-        intermediate_size=384,
+        intermediate_size=192,
         tie_word_embeddings=True,
+        initializer_range=0.06,  # with the usual 0.02 some seeds learn to copy only after twice as many steps
         max_position_embeddings=CONTEXT,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

@@ -46,7 +46,9 @@ def test_a_model_that_is_made_is_inside_the_same_gate_and_learns(workspace: Work
         assert max(tool) >= 0.95
     same = ("seed", "val_tasks", "parameters", "vocab_size", "prompt_tokens", "episode_tokens")
     assert [made[name] for name in same] == [shipped[name] for name in same]
-    # A run of its own, because another model is trained: by a step count at which the shipped one has learned as much.
+    if made["history"] == shipped["history"]:
+        return  # it is the shipped one, which the quickstart trains
+    # Another processor rounds otherwise. By this step count the shipped one has learned as much.
     done = workspace.run(
         "train", "recipes/quickstart.yaml", "name=made", "model.path=models/made", *SHORT, "--json"
     )
