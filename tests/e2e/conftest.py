@@ -35,7 +35,7 @@ SMALL = [
     "dataset.val_limit=16",
 ]
 """Overrides that make a run short: what is tested is how it goes, not what is learned."""
-QUICKSTART_STEPS, QUICKSTART_VAL_TASKS = 4, 128
+QUICKSTART_STEPS, QUICKSTART_VAL_TASKS = 3, 128
 
 
 @dataclass
