@@ -130,19 +130,22 @@ def main() -> int:
     trials = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        tree = copy_tree(root, Path(folder))
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+            tree = copy_tree(root, Path(folder))
             with closing(in_namespaces(Path(folder), lambda: try_faults(tree, faults))) as running:
                 for trial in running:
                     trials.append(trial)
                     sys.stderr.write(f"\r{len(trials)} of {len(faults)} faults tried")
-        except PermissionError as error:
-            sys.stderr.write(f"error: faults are tried in namespaces, which cannot be made here: {error}\n")
-            return 2
-    sys.stdout.write(table(trials))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
+    except PermissionError as error:
+        sys.stderr.write(f"error: faults are tried in namespaces, which cannot be made here: {error}\n")
+        return 2
+    finally:
+        # Also of a run that is cut off.
+        if trials:
+            sys.stdout.write(table(trials))
+            if options.json:
+                options.json.write_text(json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
     return 0
 
 

@@ -7,7 +7,7 @@ usage() {
 usage: scripts/quickstart.sh [--seed N] [--engine vllm] [KEY=VALUE ...]
 
 From a fresh checkout to a trained agent: makes .venv, a dataset and a small model, and runs recipes/quickstart.yaml.
-Needs no GPU, 6 GB of disk and about five minutes on two cores, one of them for the installation. What is done is
+Needs no GPU, 6 GB of disk and about four minutes on two cores, one of them for the installation. What is done is
 not done again: a run that was interrupted goes on, and of one that is complete the result is shown.
 
   --seed N    another small model, which is made in two minutes and trained with another seed, as the run
@@ -94,7 +94,7 @@ train() {
     if [[ -f $run/recipe.yaml ]]; then
         step "Going on with the run in $run." aworld-train train "${recipe[@]}" --resume
     else
-        step "Training (about three minutes); the run folder is $run." aworld-train train "${recipe[@]}"
+        step "Training (about two and a half minutes); the run folder is $run." aworld-train train "${recipe[@]}"
     fi
 }
 

@@ -84,7 +84,7 @@ def evaluate(
 
     Examples:
 
-        aworld-train eval recipes/quickstart.yaml --checkpoint runs/quickstart/checkpoints/global_step_6
+        aworld-train eval recipes/quickstart.yaml --checkpoint runs/quickstart/checkpoints/global_step_8
 
         aworld-train eval recipe.yaml --model-url http://gpu-node:8000/v1 --k 4 eval.temperature=1.0 eval.top_p=0.6
 

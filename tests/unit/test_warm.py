@@ -1,0 +1,51 @@
+"""A fork of the warm interpreter is to a test what a process is that was started."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import warm
+
+SECONDS = 60
+TELL = "import json, os, sys; print(json.dumps([sys.argv, sys.path[:2], os.getcwd(), os.environ.get('ONE')]))"
+
+
+def test_it_has_its_own_arguments_folder_variables_and_streams(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{TELL}; print('no', file=sys.stderr); sys.exit(3)")
+    environment = {**os.environ, "ONE": "1", "PYTHONPATH": "/there"}
+    for command, first, added in (
+        (("-c", f"{TELL}; print('no', file=sys.stderr); sys.exit(3)", "a"), "-c", ""),
+        ((str(script), "a"), str(script), str(tmp_path)),
+    ):
+        done = warm.run(*command, cwd=tmp_path, env=environment, timeout=SECONDS)
+        assert (done.returncode, done.stderr) == (3, "no\n")
+        assert json.loads(done.stdout) == [[first, "a"], [added, "/there"], str(tmp_path), "1"]
+
+
+def test_it_runs_modules_and_what_they_say_of_their_mistakes() -> None:
+    done = warm.run("-m", "aworld_train", "recipe", "there-is-none", timeout=SECONDS)
+    assert done.returncode == 2 and "there-is-none" in done.stderr
+
+
+def test_it_ends_by_signals_and_within_its_time() -> None:
+    program = warm.popen("-c", "import time; time.sleep(600)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.wait(0.1)
+    program.kill()
+    assert program.wait(SECONDS) == -signal.SIGKILL
+    with pytest.raises(subprocess.TimeoutExpired):
+        warm.run("-c", "import time; time.sleep(600)", timeout=0.1)
+
+
+def test_what_is_read_before_any_import_starts_an_interpreter() -> None:
+    tell = "import sys; print('mcp' in sys.modules, sys.flags.dev_mode)"
+    assert warm.run("-c", tell, timeout=SECONDS).stdout == "True False\n"
+    other = warm.run("-c", tell, env={**os.environ, "PYTHONDEVMODE": "1"}, timeout=SECONDS)
+    assert other.stdout == "False True\n"
+    assert isinstance(other.args, list) and other.args[0] == sys.executable
