@@ -89,11 +89,14 @@ class Program:
         self.returncode: int | None = None
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.settimeout(_START_SECONDS)
-        self._connection.connect(_address)
         request = marshal.dumps((arguments, str(cwd or Path.cwd()), dict(env)))
-        socket.send_fds(self._connection, [len(request).to_bytes(_SIZE_BYTES, "big")], streams)
-        self._connection.sendall(request)
-        pid = self._connection.recv(_NUMBER_BYTES)
+        try:
+            self._connection.connect(_address)
+            socket.send_fds(self._connection, [len(request).to_bytes(_SIZE_BYTES, "big")], streams)
+            self._connection.sendall(request)
+            pid = self._connection.recv(_NUMBER_BYTES)
+        except ConnectionError:
+            pid = b""
         assert pid, f"the interpreter was ended: {Path(_address).with_name('log').read_text()}"
         self.pid = int.from_bytes(pid, "big")
 
