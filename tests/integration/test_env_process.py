@@ -415,7 +415,11 @@ lifecycle.up(sys.argv[1], name=sys.argv[2], backend="process")
 """
 
 
-def test_what_a_killed_start_left_is_an_orphan_and_is_removed(calculator: EnvConnection, fresh: str) -> None:
+def test_what_a_killed_start_left_is_an_orphan_and_is_removed(
+    calculator: EnvConnection, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process of the tests may be starting containers: its lock is in a state folder of its own.
+    monkeypatch.setenv("DOCKER_HOST", "unix:///there-is-none")
     subprocess.run([sys.executable, "-c", KILLED, CALCULATOR, fresh], timeout=60)
     assert [one.state for one in status(fresh)] == ["abandoned"]
     processes, folder = processes_of(fresh), folder_of(fresh)
