@@ -109,7 +109,10 @@ class Program:
             except TimeoutError:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0) from None
             self._connection.close()
-            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, "big"))
+            # Whoever tells of the end may have been killed; then none is known, and it was not a good one.
+            self.returncode = (
+                os.waitstatus_to_exitcode(int.from_bytes(status, "big")) if status else -signal.SIGKILL
+            )
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -125,20 +128,24 @@ class Program:
 
 def popen(
     *arguments: str,
-    stdin: int | IO[Any] = subprocess.DEVNULL,
     stdout: int | IO[Any] = subprocess.DEVNULL,
     stderr: int | IO[Any] = subprocess.DEVNULL,
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> "Program | subprocess.Popen[bytes]":
-    """Run the interpreter's arguments (a script, ``-m`` or ``-c``); of streams only files and ``DEVNULL``."""
+    """Run the interpreter's arguments (a script, ``-m`` or ``-c``); its output goes to files or ``DEVNULL``."""
     environment = dict(os.environ if env is None else env)
     if _read_at_import(environment) != _read_at_import(os.environ):
         return subprocess.Popen(
-            [sys.executable, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=environment,
         )
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
-        given = (nothing if stream == subprocess.DEVNULL else stream for stream in (stdin, stdout, stderr))
+        given = (nothing if stream == subprocess.DEVNULL else stream for stream in (nothing, stdout, stderr))
         streams = [stream if isinstance(stream, int) else stream.fileno() for stream in given]
         return Program(list(arguments), streams, cwd, environment)
 
@@ -198,7 +205,6 @@ def _serve(listener: socket.socket) -> Callable[[], None]:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            os.close(owners)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             program = _fork(connection)
             if program is not None:
@@ -239,20 +245,16 @@ def _run(arguments: list[str]) -> None:
     from numpy.random import seed
 
     seed()
-    rest = list(arguments)
-    safe = rest[0] == "-P"
-    if safe:
-        del rest[0]
     path = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    if rest[0] in ("-m", "-c"):
-        kind, what, *given = rest
+    if arguments[0] in ("-m", "-c"):
+        kind, what, *given = arguments
         beside = str(Path.cwd()) if kind == "-m" else ""
     else:
-        kind, what, given = "", rest[0], rest[1:]
+        kind, what, given = "", arguments[0], arguments[1:]
         beside = str(Path(what).resolve().parent)
-    sys.path[:0] = path if safe else [beside, *path]
+    sys.path[:0] = [beside, *path]
     importlib.invalidate_caches()
-    sys.argv = [{"-c": "-c"}.get(kind, what), *given]
+    sys.argv = ["-c" if kind == "-c" else what, *given]
     if kind == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     elif kind == "-c":

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import warm
@@ -31,6 +32,18 @@ def test_it_has_its_own_arguments_folder_variables_and_streams(tmp_path: Path) -
 def test_it_runs_modules_and_what_they_say_of_their_mistakes() -> None:
     done = warm.run("-m", "aworld_train", "recipe", "there-is-none", timeout=SECONDS)
     assert done.returncode == 2 and "there-is-none" in done.stderr
+
+
+def test_it_has_nothing_to_read() -> None:
+    done = warm.run("-c", "import sys; print(repr(sys.stdin.read()))", timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (0, "''\n"), done.stderr
+
+
+def test_an_end_of_which_nobody_tells_is_no_good_one() -> None:
+    program = warm.popen("-c", "import time; time.sleep(600)")
+    os.kill(psutil.Process(program.pid).ppid(), signal.SIGKILL)
+    assert program.wait(SECONDS) == -signal.SIGKILL
+    os.kill(program.pid, signal.SIGKILL)
 
 
 def test_it_ends_by_signals_and_within_its_time() -> None:
