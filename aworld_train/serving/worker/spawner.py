@@ -115,14 +115,15 @@ def _start(
 ) -> dict[str, Any]:
     try:
         pid = os.fork()
+        if pid == 0:
+            orders.close()
+            _run_server(order, descriptors, user)
+        return {"pid": pid}
     except OSError as error:
         return {"error": f"no new process: {error.strerror}"}
-    if pid == 0:
-        orders.close()
-        _run_server(order, descriptors, user)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return {"pid": pid}
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | None) -> NoReturn:

@@ -1,0 +1,337 @@
+"""What the spawner does with an order, in a fork of this process: who gets which descriptors, variables and rights."""
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any, cast
+
+import pytest
+
+from aworld_train.serving.worker import spawner
+from aworld_train.serving.worker.spawner import ToolUser
+
+WITHIN = 30.0
+HERE = __name__
+_PR_GET_DUMPABLE = 3  # from linux/prctl.h
+NOBODY = ToolUser(id=65534, max_processes=50)
+
+
+class Spawner:
+    """A spawner that runs in a fork of this process, and its log."""
+
+    def __init__(self, log: Path, *functions: str):
+        self._orders, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.settimeout(WITHIN)
+        self.log = log
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(other_end, functions)
+        other_end.close()
+
+    def _run(self, orders: socket.socket, functions: tuple[str, ...]) -> None:
+        code = 1
+        try:
+            self._orders.close()
+            log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 2)
+            sys.stderr = os.fdopen(2, "w", closefd=False)
+            sys.argv = ["spawner.py", str(orders.detach()), "null", *functions]
+            spawner.main()
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def order(self, order: dict[str, Any], descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
+        socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        return cast(dict[str, Any], json.loads(self._orders.recv(1 << 16)))
+
+    def close(self) -> int:
+        """Close the socket; returns the spawner's exit status."""
+        self._orders.close()
+        return os.waitpid(self.pid, 0)[1]
+
+
+class Server:
+    """A server that was started by an order: its pid, and the other ends of its standard streams."""
+
+    def __init__(self, starter: Spawner, folder: Path, *, private: bool = False, **what: object):
+        stdin, self._stdin = os.pipe()
+        self._stdout, stdout = os.pipe()
+        with tempfile.TemporaryFile() as variables:
+            variables.write(json.dumps({"PATH": "/usr/bin:/bin", "OWN": "value"}).encode())
+            variables.seek(0)
+            order = {**what, "cwd": str(folder), "private": private}
+            self.answer = starter.order(order, (stdin, stdout, variables.fileno()))
+        os.close(stdin)
+        os.close(stdout)
+        self.pid = self.answer["pid"]
+
+    def read(self) -> str:
+        """What it writes until it and its children have ended; needs every copy of its output to be closed."""
+        with contextlib.suppress(OSError):
+            os.close(self._stdin)
+        with os.fdopen(self._stdout) as stream:
+            return stream.read()
+
+    def lines(self) -> IO[str]:
+        return os.fdopen(self._stdout)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Spawner]:
+    made = Spawner(tmp_path / "log", f"{HERE}:tell", f"{HERE}:fail")
+    assert made.answer() == {"ready": True}
+    yield made
+    made.close()
+
+
+def tell() -> None:
+    """A server that tells of itself, and leaves the end of what it says to its standard output."""
+    facts = {
+        "variables": dict(os.environ),
+        "arguments": sys.argv,
+        "folder": str(Path.cwd()),
+        "leads": os.getsid(0) == os.getpid(),
+        "dumpable": ctypes.CDLL(None).prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0),
+        "first to be ended": Path("/proc/self/oom_score_adj").read_text().strip(),
+        "signals": [signal.getsignal(one) == signal.SIG_DFL for one in (signal.SIGCHLD, signal.SIGINT)],
+        "input": sys.stdin.read(),
+    }
+    sys.stdout.write(json.dumps(facts))
+
+
+def fail() -> None:
+    """A server that says something, and has a fault."""
+    sys.stdout.write("said before")
+    raise RuntimeError("a fault of its own")
+
+
+def give_up() -> None:
+    sys.stdout.write("good bye")
+    sys.exit("no reason")
+
+
+# Servers
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_server_has_its_own_variables_folder_streams_and_session(
+    running: Spawner, tmp_path: Path, private: bool
+) -> None:
+    before = Path("/proc/self/oom_score_adj").read_text().strip()
+    facts = json.loads(Server(running, tmp_path, function=f"{HERE}:tell", private=private).read())
+    assert facts == {
+        "variables": {"PATH": "/usr/bin:/bin", "OWN": "value"},
+        "arguments": [f"{HERE}:tell"],
+        "folder": str(tmp_path),
+        "leads": True,
+        "dumpable": int(not private),
+        "first to be ended": before if private else "500",
+        "signals": [True, True],
+        "input": "",
+    }
+
+
+def test_a_program_has_only_the_variables_of_its_order(running: Spawner, tmp_path: Path) -> None:
+    script = "pwd; cat; env; echo end of $0"
+    server = Server(running, tmp_path, argv=["sh", "-c", script, "it"])
+    os.write(server._stdin, b"asked\n")
+    lines = server.read().splitlines()
+    assert lines[:2] == [str(tmp_path), "asked"] and lines[-1] == "end of it"
+    assert {line for line in lines[2:-1] if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))} == {
+        "PATH=/usr/bin:/bin",
+        "OWN=value",
+    }
+
+
+def test_a_servers_fault_is_in_the_log_and_others_are_started(running: Spawner, tmp_path: Path) -> None:
+    assert Server(running, tmp_path, function=f"{HERE}:fail").read() == "said before"
+    assert Server(running, tmp_path, function=f"{HERE}:give_up").read() == "good bye"
+    assert Server(running, tmp_path, function=f"{HERE}:is_not_there").read() == ""
+    assert Server(running, tmp_path, argv=["is-not-there"]).read() == ""
+    log = running.log.read_text()
+    assert "a fault of its own" in log and "no reason" not in log
+    assert "is_not_there" in log and "No such file" in log
+    assert running.order({}) == {"ready": True}
+
+
+def test_a_module_that_cannot_be_imported_is_told_of_and_keeps_no_other_from_starting(tmp_path: Path) -> None:
+    starter = Spawner(tmp_path / "log", "is.no.module:main", f"{HERE}:tell")
+    assert starter.answer() == {"ready": True}
+    assert json.loads(Server(starter, tmp_path, function=f"{HERE}:tell").read())["leads"]
+    assert "No module named 'is'" in starter.log.read_text()
+    assert starter.close() == 0
+
+
+def test_kill_ends_a_server_with_its_group_and_no_other(running: Spawner, tmp_path: Path) -> None:
+    script = "sleep 600 & echo ready; wait"
+    one, other = (Server(running, tmp_path, argv=["sh", "-c", script]) for _ in range(2))
+    with one.lines() as lines, other.lines() as others:
+        assert lines.readline() == others.readline() == "ready\n"
+        assert running.order({"kill": one.pid}) == {"ready": True}
+        # The end of the output is that of the shell and of its child.
+        assert lines.read() == ""
+        os.kill(other.pid, 0)
+        assert running.order({"kill": other.pid}) == {"ready": True}
+        assert others.read() == ""
+    # It may have ended by itself, and has been reaped.
+    assert running.order({"kill": one.pid}) == {"ready": True}
+
+
+def test_servers_end_with_the_spawner(tmp_path: Path) -> None:
+    starter = Spawner(tmp_path / "log")
+    starter.answer()
+    server = Server(starter, tmp_path, argv=["sh", "-c", "echo ready; exec sleep 600"])
+    with server.lines() as lines:
+        assert lines.readline() == "ready\n"
+        os.kill(starter.pid, signal.SIGINT)  # which is the worker's
+        assert starter.order({}) == {"ready": True}
+        assert starter.close() == 0
+        assert lines.read() == ""
+
+
+def test_the_spawner_cannot_be_traced() -> None:
+    asked = "import ctypes, os; from aworld_train.serving.worker import spawner; spawner.socket.recv_fds = lambda *_: "
+    asked += "(print(ctypes.CDLL(None).prctl(3), flush=True) or b'', [], 0, None); spawner.main()"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        done = subprocess.run(
+            [sys.executable, "-c", asked, str(theirs.fileno()), "null"],
+            pass_fds=[theirs.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN,
+        )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_without_a_new_process_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", refuse)
+    reading, writing = os.pipe()
+    with socket.socket() as orders:
+        answer = spawner._start({"argv": ["true"]}, [writing], orders, None)
+    assert answer == {"error": f"no new process: {os.strerror(errno.EAGAIN)}"}
+    with os.fdopen(reading) as stream:
+        assert stream.read() == ""
+
+
+# Wiping
+
+
+class Wiping:
+    """Stands in for the module that wipes: what it was asked for, and how it fails."""
+
+    class NotClean(Exception):
+        pass
+
+    def __init__(self, clean: Callable[[], None] = lambda: None, fails_at: int = 0):
+        self.clean_container = clean
+        self.spared: list[frozenset[int]] = []
+        self._fails_at = fails_at
+
+    def end_all_but(self, spared: frozenset[int]) -> None:
+        self.spared.append(spared)
+        if len(self.spared) == self._fails_at:
+            raise self.NotClean("one would not end")
+
+
+def wiped(module: Wiping, user: ToolUser | None = NOBODY) -> dict[str, Any]:
+    order = {"wipe": True}
+    with socket.socket() as orders:
+        return spawner._carry_out(order, [], orders, user, cast(Any, module))
+
+
+def test_without_a_user_of_their_own_nothing_is_wiped(running: Spawner) -> None:
+    answer = running.order({"wipe": True})
+    assert answer == {"error": "without a user of their own, the processes of tools cannot be identified"}
+
+
+@pytest.mark.parametrize(
+    ("work", "answer"),
+    [
+        (lambda: None, {}),
+        (lambda: (_ for _ in ()).throw(OSError("a folder is in use")), {"error": "a folder is in use"}),
+        (lambda: os._exit(0), {"error": "what cleans it has ended"}),
+        (lambda: sys.exit(0), {"error": "it could not be cleaned"}),
+    ],
+)
+def test_everything_but_the_first_process_and_the_spawner_ends_before_and_after_the_cleaning(
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], answer: dict[str, str]
+) -> None:
+    users: list[ToolUser] = []
+    monkeypatch.setattr(spawner, "_change_user", users.append)
+    module = Wiping(lambda: work() if users == [NOBODY] else sys.exit("as root"))
+    assert wiped(module) == answer
+    assert module.spared == [frozenset({1, os.getpid()})] * 2
+    assert users == []  # this process stays who it is
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_process_that_does_not_end_is_no_clean_worker(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    monkeypatch.setattr(spawner, "_change_user", lambda _: None)
+    assert wiped(Wiping(fails_at=at)) == {"error": "one would not end"}
+
+
+# Rights
+
+
+def rights() -> dict[str, object]:
+    """The user, the groups and the capabilities of this process."""
+    status = Path("/proc/self/status").read_text()
+    return {
+        "users": [*os.getresuid(), *os.getresgid()],
+        "groups": os.getgroups(),
+        "processes": list(resource.getrlimit(resource.RLIMIT_NPROC)),
+        "capabilities": [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("Cap")],
+    }
+
+
+def test_a_tool_has_its_users_rights_and_none_of_the_spawners(tmp_path: Path) -> None:
+    file = tmp_path / "rights"
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            spawner._change_user(NOBODY)
+            os.write(descriptor, json.dumps(rights()).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(descriptor)
+    if not (written := file.read_text()):
+        assert os.geteuid() != 0 or not _maps_all_users()
+        pytest.skip("this user may not become another")
+    found = json.loads(written)
+    assert found["users"] == [NOBODY.id] * 6
+    assert found["groups"] == []
+    assert found["processes"] == [NOBODY.max_processes] * 2
+    assert found["capabilities"] == [0] * 5  # inheritable, permitted, effective, bounding, ambient
+
+
+def _maps_all_users() -> bool:
+    """Whether this is no user namespace that knows some users alone."""
+    return Path("/proc/self/uid_map").read_text().split()[-1] == str(2**32 - 1)
+
+
+def test_the_module_that_wipes_is_the_one_beside_the_script() -> None:
+    module = spawner._load_wipe_module()
+    assert module.__file__ == str(Path(spawner.__file__).with_name("wipe.py"))
+    assert isinstance(cast(SimpleNamespace, module).NotClean, type)
