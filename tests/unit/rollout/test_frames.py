@@ -54,6 +54,12 @@ LOOKING = [
     "message.content * 2",
     "message.content if message.tool_call_id | length == 9 else 'bad'",
 ]
+RARELY_LOOKING = [
+    # By what no string of the template says: one small letter, two characters that are none, an object as a page has it.
+    "'letter' if (message.content ~ '') | length == 1 and (message.content ~ '') is lower else message.content",
+    "'empty' if (message.content ~ '') | length == 2 and (message.content ~ '') is not lower else message.content",
+    "'object' if (message.content ~ '') | e | length == 34 else message.content",
+]
 TEXTS = st.one_of(
     st.text(min_size=1, max_size=30),
     st.lists(
@@ -145,7 +151,8 @@ def shared(family: str) -> ChatTemplate:
 
 
 @pytest.mark.parametrize(
-    ("expression", "is_framed"), [*((one, True) for one in COPYING), *((one, False) for one in LOOKING)]
+    ("expression", "is_framed"),
+    [*((one, True) for one in COPYING), *((one, False) for one in (*LOOKING, *RARELY_LOOKING))],
 )
 def test_a_template_that_only_copies_is_not_rendered_again(
     expression: str, is_framed: bool, monkeypatch: pytest.MonkeyPatch

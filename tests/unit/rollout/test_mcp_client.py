@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from aworld_train.rollout.mcp_client import _MAX_RESUMPTIONS
 from aworld_train.rollout.outcome import EnvironmentLost
 from aworld_train.rollout.tools import ToolServer, ToolSession
 
@@ -90,31 +91,40 @@ async def test_an_answer_may_come_as_events_among_others_in_any_pieces() -> None
         assert answered["w"]["error"]["code"] == -32601
 
 
+@pytest.mark.parametrize("interruptions", [1, 2, _MAX_RESUMPTIONS, _MAX_RESUMPTIONS + 1])
 async def test_an_answer_that_the_server_interrupts_goes_on_where_it_stopped(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, interruptions: int
 ) -> None:
     monkeypatch.setattr("aworld_train.rollout.mcp_client._RESUME_SECONDS", 0.01)
-    numbers = []
+    numbers, last_ids = [], []
 
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         numbers.append(message["id"])
         return await events(request, b"id: first\ndata:\n\n")
 
     async def on_get(request: web.Request, _: Any) -> web.StreamResponse:
-        assert request.headers["Last-Event-ID"] == "first"
-        return await events(request, event(answer_to(numbers[-1], RESULT), "second"))
+        last_ids.append(request.headers["Last-Event-ID"])
+        if len(last_ids) < interruptions:
+            return await events(request, b"id: second\ndata:\n\n")
+        return await events(request, event(answer_to(numbers[-1], RESULT), "third"))
 
     async with served(on_call, on_get) as (server, _), ToolSession(server) as tools:
-        assert (await tools.call("any", {})).text == "done"
+        if interruptions > _MAX_RESUMPTIONS:
+            with pytest.raises(EnvironmentLost, match="ended before it was complete"):
+                await tools.call("any", {})
+        else:
+            assert (await tools.call("any", {})).text == "done"
+    assert last_ids == ["first", *["second"] * (_MAX_RESUMPTIONS - 1)][:interruptions]
 
 
 async def test_an_answer_that_ends_before_it_is_complete_is_a_lost_environment() -> None:
     async def on_call(request: web.Request, message: Any) -> web.StreamResponse:
         return await events(request, b": nothing\n\n")
 
-    async with served(on_call) as (server, _), ToolSession(server) as tools:
+    async with served(on_call) as (server, received), ToolSession(server) as tools:
         with pytest.raises(EnvironmentLost, match="ended before it was complete"):
             await tools.call("any", {})
+        assert "GET" not in received  # it has no number from which it could go on
 
 
 @pytest.mark.parametrize(
