@@ -27,8 +27,8 @@ from tests.slurm_cluster import NODES, SlurmCluster, require_slurm, slurm_cluste
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-STEPS = 20
-"""So many that the limit, which SLURM looks at every 30 seconds, comes before the last: a step takes some seconds."""
+STEPS = 8
+"""So many, of some seconds each, that the limit, which SLURM looks at every 30 seconds, comes before the last."""
 SLOW = f"reward.scorer={REPOSITORY / 'tests' / 'data' / 'scorers.py'}:slow"
 RARELY = ["trainer.save_every=1000", "trainer.val_every=1000"]
 SHORT = [*SMALL, *RARELY, "trainer.microbatch_size=8"]

@@ -57,6 +57,7 @@ def test_what_vllm_samples_is_what_is_trained_on(
     assert all(row["rollout_probs_diff_max"] < MAX_PROBABILITY_DIFFERENCE for row in rows[1:]), rows
 
 
+@pytest.mark.slow
 def test_a_single_episode_has_the_same_greedy_tokens_with_both_engines(
     workspace: Workspace, python: Path
 ) -> None:
@@ -112,7 +113,8 @@ def test_a_killed_process_of_vllm_ends_the_run_and_resume_goes_on(
     assert [row["step"] for row in workspace.metrics(name)] == list(range(STEPS + 1))
 
 
-@pytest.mark.parametrize("plugin", ["failing_sync", pytest.param("failing_load", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("plugin", ["failing_sync", "failing_load"])
 def test_weights_that_vllm_does_not_take_end_the_run_with_their_cause(
     workspace: Workspace, python: Path, monkeypatch: pytest.MonkeyPatch, plugin: str
 ) -> None:

@@ -55,7 +55,7 @@ LOOKING = [
     "message.content if message.tool_call_id | length == 9 else 'bad'",
 ]
 RARELY_LOOKING = [
-    # By what no string of the template says: one small letter, two characters that are none, an object as a page has it.
+    # By what no string of the template says: one small letter, two characters that are none, an object on a page.
     "'letter' if (message.content ~ '') | length == 1 and (message.content ~ '') is lower else message.content",
     "'empty' if (message.content ~ '') | length == 2 and (message.content ~ '') is not lower else message.content",
     "'object' if (message.content ~ '') | e | length == 34 else message.content",
