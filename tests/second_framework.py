@@ -23,6 +23,7 @@ from aworld_train.json_lines import JsonLinesTail
 from aworld_train.model.turns import leave_out_torch
 from aworld_train.recipe.schema import Recipe
 from tests.calculator_model import SKILL, CalculatorModel
+from tests.warm import STAND_IN_VARIABLE
 
 
 class Counting(TrainingFramework):
@@ -31,10 +32,11 @@ class Counting(TrainingFramework):
 
     def compile(self, recipe: Recipe, folder: Path) -> RunPlan:
         config = self.composed(recipe, folder)
+        python = os.environ.get(STAND_IN_VARIABLE, sys.executable)
         return RunPlan(
             files={"counting.yaml": to_yaml(config), **episode_files(recipe)},
             config="counting.yaml",
-            command=(sys.executable, "-m", "tests.second_framework", str(folder.resolve())),
+            command=(python, "-m", "tests.second_framework", str(folder.resolve())),
             environment=lambda start: {"COUNTING_METRICS": str(start.metrics), "TMPDIR": str(start.private)},
             without_first_validation=("--no-first-validation",),
         )

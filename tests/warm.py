@@ -1,8 +1,10 @@
 """Python programs in forks of an interpreter that has imported what they import.
 
 A program of a test would otherwise spend one to five seconds of processor time on imports. Where its start is what is
-tested, it is started by ``subprocess``. `start` begins the interpreter, which ends with the last process of the tests.
-Each fork has its own arguments, environment, folder, streams and session, and ends like a process that was started.
+tested, it is started by ``subprocess``. `start` begins the interpreters, which end with the last process of the tests:
+one for the command line and servers, and one with tokenizers and without torch, for what the command line starts by
+``module_process``. Each fork has its own arguments, environment, folder, streams and session, and ends like a process
+that was started.
 """
 
 import contextlib
@@ -12,6 +14,7 @@ import marshal
 import os
 import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -23,23 +26,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-PRELOADED = (
-    *("aworld_train.cli.main", "aworld_train.cli.train", "aworld_train.adapter.verl.framework"),
-    *(
-        "aworld_train.adapter.episodes.single",
-        "aworld_train.training.agent_trainer",
-        "aworld_train.training.run",
-    ),
-    *(
-        "aworld_train.dataset.builder",
-        "aworld_train.env",
-        "aworld_train.launch",
-        "aworld_train.store.migrate",
-    ),
-    *("aiohttp.web", "anyio._backends._asyncio", "httpcore", "httpx", "jinja2.sandbox", "sqlite3", "uvicorn"),
-    *("matplotlib.backends.backend_agg", "matplotlib.figure", "pyarrow.compute", "pyarrow.parquet"),
-    *("mcp.client.streamable_http", "mcp.server.fastmcp", "mcp.server.streamable_http_manager"),
-)
+STAND_IN_VARIABLE = "AWORLD_TRAIN_TESTS_PYTHON"
+"""The environment variable with the program that stands in for Python where tokenizers are loaded."""
+PROGRAMS, TOKENIZERS = "programs", "tokenizers"
+_PRELOADED = {
+    PROGRAMS: """
+        aworld_train.cli.main aworld_train.cli.train aworld_train.adapter.verl.framework
+        aworld_train.adapter.episodes.single aworld_train.training.agent_trainer aworld_train.training.run
+        aworld_train.dataset.builder aworld_train.env aworld_train.launch aworld_train.store.migrate
+        aiohttp.web anyio._backends._asyncio httpcore httpx jinja2.sandbox sqlite3 uvicorn
+        matplotlib.backends.backend_agg matplotlib.figure pyarrow.compute pyarrow.parquet
+        mcp.client.streamable_http mcp.server.fastmcp mcp.server.streamable_http_manager
+    """,
+    TOKENIZERS: """
+        aworld_train.adapter.episodes.files aworld_train.adapter.episodes.first_prompt
+        aworld_train.adapter.episodes.single aworld_train.model.tokenizer aworld_train.rollout.template_proof
+        anyio._backends._asyncio pyarrow.parquet transformers.models.auto.tokenization_auto
+    """,
+}
 _READ_AT_IMPORT = (
     *("PYTHON", "LD_", "MALLOC_", "LANG", "LC_", "TZ", "MPL", "OMP_", "OPENBLAS_"),
     *("FORCE_COLOR", "NO_COLOR", "TERM", "COLUMNS", "LINES"),
@@ -49,22 +53,32 @@ _SIZE_BYTES = _NUMBER_BYTES = 4
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
 
 _address: str | None = None
-_owner: "subprocess.Popen[bytes] | None" = None
+_owners: "list[subprocess.Popen[bytes]]" = []
 
 
 def start() -> None:
-    """Begin the interpreter, for this process and its forks; it imports while they go on."""
-    global _address, _owner
+    """Begin the interpreters, for this process and its forks; they import while these go on."""
+    global _address
     if _address is not None:
         return
+    stand_in = Path(_begin(TOKENIZERS)).with_name("python")
+    asking = [sys.executable, "-I", "-S", __file__, str(stand_in.with_name("socket"))]
+    stand_in.touch(mode=0o700)
+    stand_in.write_text(f'#!/bin/sh\nexec {shlex.join(asking)} "$@"\n')
+    os.environ[STAND_IN_VARIABLE] = str(stand_in)
+    _address = _begin(PROGRAMS)
+
+
+def _begin(kind: str) -> str:
+    """Begin an interpreter; returns the path of its socket."""
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(folder / "socket"))
     listener.listen(128)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with (folder / "log").open("wb") as log:
-        _owner = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(listener.fileno())],
+        server = subprocess.Popen(
+            [sys.executable, "-P", __file__, kind, str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -74,30 +88,34 @@ def start() -> None:
             start_new_session=True,
         )
     listener.close()
-    _address = str(folder / "socket")
+    _owners.append(server)
+    return str(folder / "socket")
 
 
 class Program:
     """A fork that runs a program: what ``subprocess.Popen`` is for a process that was started."""
 
     def __init__(
-        self, arguments: list[str], streams: list[int], cwd: Path | str | None, env: Mapping[str, str]
+        self,
+        address: str,
+        arguments: list[str],
+        streams: list[int],
+        cwd: Path | str | None,
+        env: Mapping[str, str],
     ):
-        start()
-        assert _address is not None
         self.args = arguments
         self.returncode: int | None = None
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.settimeout(_START_SECONDS)
         request = marshal.dumps((arguments, str(cwd or Path.cwd()), dict(env)))
         try:
-            self._connection.connect(_address)
+            self._connection.connect(address)
             socket.send_fds(self._connection, [len(request).to_bytes(_SIZE_BYTES, "big")], streams)
             self._connection.sendall(request)
             pid = self._connection.recv(_NUMBER_BYTES)
         except ConnectionError:
             pid = b""
-        assert pid, f"the interpreter was ended: {Path(_address).with_name('log').read_text()}"
+        assert pid, f"the interpreter was ended: {Path(address).with_name('log').read_text()}"
         self.pid = int.from_bytes(pid, "big")
 
     def wait(self, timeout: float | None = None) -> int:
@@ -134,6 +152,8 @@ def popen(
     env: Mapping[str, str] | None = None,
 ) -> "Program | subprocess.Popen[bytes]":
     """Run the interpreter's arguments (a script, ``-m`` or ``-c``); its output goes to files or ``DEVNULL``."""
+    start()
+    assert _address is not None
     environment = dict(os.environ if env is None else env)
     if _read_at_import(environment) != _read_at_import(os.environ):
         return subprocess.Popen(
@@ -147,7 +167,7 @@ def popen(
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
         given = (nothing if stream == subprocess.DEVNULL else stream for stream in (nothing, stdout, stderr))
         streams = [stream if isinstance(stream, int) else stream.fileno() for stream in given]
-        return Program(list(arguments), streams, cwd, environment)
+        return Program(_address, list(arguments), streams, cwd, environment)
 
 
 def run(
@@ -186,14 +206,31 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _serve(listener: socket.socket) -> Callable[[], None]:
+def _stand_in(address: str, arguments: list[str]) -> None:
+    """Have a fork do what these arguments say, and end as it does."""
+    code = Program(address, arguments, [0, 1, 2], None, os.environ).wait()
+    if code < 0:
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _serve(kind: str, listener: socket.socket) -> Callable[[], None]:
     """Fork on request for as long as somebody holds the other end of standard input.
 
     Returns:
         What this process, the server or a fork, is to do then.
     """
-    for name in PRELOADED:
+    if kind == TOKENIZERS:
+        from aworld_train.model.turns import leave_out_torch
+
+        leave_out_torch()
+    for name in _PRELOADED[kind].split():
         importlib.import_module(name)
+    if kind == PROGRAMS:
+        module_process = importlib.import_module("aworld_train.module_process")
+        vars(module_process)["sys"] = types.SimpleNamespace(executable=os.environ[STAND_IN_VARIABLE])
     gc.collect()
     gc.freeze()  # so that searches for garbage in forks do not copy what they share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -246,13 +283,15 @@ def _run(arguments: list[str]) -> None:
 
     seed()
     path = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    is_safe = arguments[0] == "-P"
+    arguments = arguments[is_safe:]
     if arguments[0] in ("-m", "-c"):
         kind, what, *given = arguments
         beside = str(Path.cwd()) if kind == "-m" else ""
     else:
         kind, what, given = "", arguments[0], arguments[1:]
         beside = str(Path(what).resolve().parent)
-    sys.path[:0] = [beside, *path]
+    sys.path[:0] = path if is_safe else [beside, *path]
     importlib.invalidate_caches()
     sys.argv = ["-c" if kind == "-c" else what, *given]
     if kind == "-m":
@@ -267,4 +306,7 @@ def _run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))()
+    if sys.argv[1] in _PRELOADED:
+        _serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))()
+    else:
+        _stand_in(sys.argv[1], sys.argv[2:])

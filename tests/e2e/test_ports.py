@@ -176,7 +176,7 @@ def live(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iter
         f"model.path={workspace.path / 'models' / 'tiny'}",
         f"dataset.train={data / 'train.parquet'}",
         f"dataset.val={data / 'val.parquet'}",
-        f"agent.command=[python,{REPOSITORY / 'recipes' / 'agents' / 'openai_script.py'}]",
+        f"agent.command=[python,{REPOSITORY / 'tests' / 'data' / 'agents' / 'one_turn.py'}]",
         "reward.function=beside:score",
         "cluster.gpus_per_node=2",
         "algorithm.kl_coef=0.01",
