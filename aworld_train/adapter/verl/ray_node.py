@@ -7,6 +7,7 @@ It becomes the process supervisor of Ray's processes on this machine, which end 
 
 import json
 import os
+import runpy
 import stat
 import sys
 from pathlib import Path
@@ -14,9 +15,21 @@ from typing import Any
 
 from aworld_train import process_supervisor
 from aworld_train.adapter.episodes.record import RUN_DIR_VARIABLE
+from aworld_train.adapter.verl import fork_server
+from aworld_train.adapter.verl.cpu.vllm_distribution import name_vllm_cpu
+from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE
 from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
-from aworld_train.adapter.verl.ray_nodes import ClusterError, drop_second_gpu_list, ray_start
+from aworld_train.adapter.verl.ray_nodes import (
+    JOB_ON_NODES,
+    RAY_MODULE,
+    ClusterError,
+    drop_second_gpu_list,
+    ray_start,
+)
+from aworld_train.adapter.verl.worker_setup import import_faster
+
+_THIS_MODULE = "aworld_train.adapter.verl.ray_node"
 
 
 def main() -> None:
@@ -42,6 +55,11 @@ def main() -> None:
     made = _make_private(private, message["secrets"])
     os.environ |= network_variables(address) | message["variables"]
     drop_second_gpu_list()
+    module = RAY_MODULE
+    if ADDRESS_VARIABLE in os.environ:
+        # Several nodes of a run may be on one machine.
+        os.environ[ADDRESS_VARIABLE] = str(PrivateFolder(private).fork_server) + f"-{name}"
+        module = _THIS_MODULE
     owner = os.getppid()
     os.execv(
         sys.executable,
@@ -50,7 +68,7 @@ def main() -> None:
             *(f"--owner-pid={owner}", f"--owner-started={process_supervisor.started(owner)}"),
             *((f"--remove={private}",) if made else ()),
             "--",
-            *ray_start(message["options"], address, "--address", message["head"]),
+            *ray_start(message["options"], address, "--address", message["head"], module=module),
         ],
     )
 
@@ -79,5 +97,16 @@ def without_ray_client(settings: Any, head: bool) -> None:
     settings.ray_client_server_port = None
 
 
+def run_ray() -> None:
+    """As Ray's command line, in a fork; without GPUs what Ray starts are forks too (see ``fork_server``)."""
+    name_vllm_cpu()
+    import_faster()
+    fork_server.run(_ray, JOB_ON_NODES)
+
+
+def _ray() -> None:
+    runpy.run_module(RAY_MODULE, run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
-    main()
+    run_ray() if sys.argv[1:] else main()

@@ -30,6 +30,10 @@ NODES_VARIABLE = "AWORLD_TRAIN_NODES"
 MAX_START_SECONDS = 300.0
 """Until every node has joined: each imports Ray, from a file system that many machines share."""
 _NODE_PROGRAM = "aworld_train.adapter.verl.ray_node"
+RAY_MODULE = "ray.scripts.scripts"
+"""Ray's command line."""
+JOB_ON_NODES = 2
+"""Which program that joins Ray on the nodes is the run: the first looks which nodes have joined."""
 RAY_SECONDS = 30.0
 """What Ray gives a node to start, whatever else the machine and its file system do; nothing sets that."""
 _NOTE_SECONDS = 15.0
@@ -135,10 +139,10 @@ def _ray_options(recipe: Recipe) -> list[str]:
     return options
 
 
-def ray_start(options: Sequence[str], address: str, *more: str) -> list[str]:
-    """The command that runs Ray on this machine, under this IP address, until it is ended."""
+def ray_start(options: Sequence[str], address: str, *more: str, module: str = RAY_MODULE) -> list[str]:
+    """The command that runs Ray on this machine, under this IP address, until it is ended; ``module`` is Ray's."""
     return [
-        *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
+        *(sys.executable, "-P", "-m", module, "start", "--block"),
         *("--node-ip-address", address),
         *options,
         *more,
