@@ -8,7 +8,7 @@ from aworld_train.serving.call_limits import experiments, read_limits
 
 
 def test_limits_are_read_as_they_were_told() -> None:
-    limits = {"terminal-server": 660.0, "documents-csv-server": 120.0}
+    limits = {"terminal-server": 660.0, "documents-csv-server": 120.0, "quick": 0.5}
     assert read_limits({"tools": {}, "experimental": experiments(limits)}) == limits
 
 
@@ -22,7 +22,7 @@ def test_limits_are_read_as_they_were_told() -> None:
         {"experimental": {"other": {}}},
         {"experimental": {"aworld-train": []}},
         {"experimental": {"aworld-train": {"tool_timeouts": [60]}}},
-        {"experimental": {"aworld-train": {"tool_timeouts": {"a": "60", "b": None, "c": -1}}}},
+        {"experimental": {"aworld-train": {"tool_timeouts": {"a": "60", "b": None, "c": -1, "d": 0}}}},
     ],
 )
 def test_what_tells_no_limits_has_none(capabilities: Any) -> None:

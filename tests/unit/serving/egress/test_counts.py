@@ -7,7 +7,7 @@ from aworld_train.serving.worker.egress import proxy_variables
 def test_lines_are_counted_by_server_and_outcome() -> None:
     counts = Counts(("web", "odd näme"))
     lines = {
-        "200 - - 100 2000 web GET 80 example.org": "ok",
+        "200 - - 100 2000 web GET 80 example.org of some more words": "ok",
         "404 - - 1 2 web GET 80 example.org": "ok",
         "403 ERR_ACCESS_DENIED address 1 2 web CONNECT 443 10.0.0.1": "refused_address",
         "403 ERR_ACCESS_DENIED host 1 2 odd=20n=C3=A4me CONNECT 443 a.org": "refused_host",
