@@ -14,10 +14,11 @@ import pytest
 from aiohttp import web
 
 from aworld_train.serving.channel import Channel
-from aworld_train.serving.env_gateway import exchange, pool
-from aworld_train.serving.env_gateway.app import Gateway, GatewayLimits
+from aworld_train.serving.env_gateway import app, exchange, pool
+from aworld_train.serving.env_gateway.app import _RETRY_AFTER, Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
 from aworld_train.serving.env_gateway.intake import HELD_BYTES, WINDOW_BYTES
+from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
 from tests.environments import HEADERS, HELLO, eventually
 from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
@@ -191,6 +192,73 @@ async def test_a_wait_ends_with_the_response_or_with_the_error_as_the_last_event
             else:
                 assert last["error"]["data"] == {"type": "token"} and "revoked" in last["error"]["message"]
         assert await until(lambda: not served.pool.sessions and not served.pool.queued)
+
+
+async def test_where_no_worker_becomes_free_a_session_is_told_when_to_try_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        session = await opened(http, url)
+        served._limits = GatewayLimits(queue_seconds=0.05)
+        async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as refused:
+            assert (refused.status, refused.headers["Retry-After"]) == (503, _RETRY_AFTER["Retry-After"])
+            said = await refused.text()
+            assert "no worker became free within" in said
+        async with http.delete(url, headers=session) as closed:
+            assert closed.status == 200
+
+
+async def test_a_worker_that_has_no_room_is_not_ready_until_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[bool] = []
+
+    async def refuses_once(*_: object, **__: object) -> web.Response:
+        refused.append(True)
+        return web.Response(status=503 if len(refused) == 1 else 400)
+
+    said: list[bool] = []
+
+    class Watched(WorkerLink):
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "ready":
+                said.append(bool(value))
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(app, "WorkerLink", Watched)
+    monkeypatch.setattr(app, "forward", refuses_once)
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        assert await until(lambda: served.pool.links[0].ready)
+        said.clear()
+        async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as answer:
+            assert answer.status == 400
+    assert len(refused) == 2 and said[0] is False and True in said
+
+
+# What it says of itself
+
+
+async def test_health_names_the_servers_of_a_worker_that_lives(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        lost = WorkerLink(1, "", Channel(SECRET), False, *[lambda *_: None] * 3)
+        lost.servers, lost.broken = ["of one that is lost"], {"browser": "no browser"}
+        served.pool.links.insert(0, lost)
+        assert await until(lambda: served.pool.links[1].ready)
+        async with http.get(url.replace("/mcp", "/health")) as answer:
+            assert answer.status == 200
+            said = await answer.json()
+        assert said["servers"] == served.pool.links[1].servers != []
+        assert (said["status"], said["broken"]) == ("ok", {"browser": "no browser"})
+        assert said["states"] == ["down", "ready"]
+        served.pool.links.pop(0)
+
+
+async def test_metrics_tell_how_many_bytes_are_held(tmp_path: Path) -> None:
+    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
+        for used in (12_345, 0):
+            served.budget.used = used
+            async with http.get(url.replace("/mcp", "/metrics")) as answer:
+                lines = (await answer.text()).splitlines()
+            values = [float(line.split()[-1]) for line in lines if "held" in line and line[0] != "#"]
+            assert values == [used]
 
 
 # Bodies
