@@ -136,6 +136,7 @@ class ForkServer:
         self._key = key.read_bytes()
         self._read_by_interpreter = _read_by_interpreter(dict(os.environb))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        address.unlink(missing_ok=True)  # of an earlier start on a node
         self._listener.bind(str(address))
         self._listener.listen()
         # Not epoll, whose state forks would share.

@@ -114,6 +114,13 @@ def test_a_fork_has_the_arguments_circumstances_and_end_that_an_interpreter_woul
     assert made["threads"] == 1
 
 
+def test_a_server_that_is_started_again_takes_the_place_of_the_last(tmp_path: Path, parent: str) -> None:
+    (tmp_path / "forks").touch()
+    server = Server(tmp_path)
+    assert finished(server.client(parent)).strip() == str(server.process.pid)
+    assert server.end() == 7
+
+
 def test_forks_draw_other_random_numbers(server: Server, report: str) -> None:
     first, second = (json.loads(finished(server.client(report)))["drawn"] for _ in range(2))
     assert not set(first) & set(second)

@@ -1,7 +1,9 @@
 """Ray on the nodes of a run: who may start it, what each node is told, and what is said when a node does not come."""
 
+import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl import ray_nodes
+from aworld_train.adapter.verl import ray_node, ray_nodes
 from aworld_train.adapter.verl.compose import compose
+from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
 from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.recipe import load
@@ -90,6 +93,48 @@ def test_a_private_folder_that_others_can_enter_is_not_used(tmp_path: Path) -> N
     }
     done = node_program(message, SLURMD_NODENAME="n2", AWORLD_TRAIN_RUN_DIR=str(tmp_path))
     assert "is not this user's private folder" in done.stderr
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_node_without_gpus_has_a_fork_server_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
+) -> None:
+    message = {
+        "name_variable": "SLURMD_NODENAME",
+        "addresses": ADDRESSES,
+        "private": str(tmp_path / "private"),
+        "secrets": {"token": "t", "queue-key": "k"},
+        "variables": {},
+        "options": ["--num-cpus", "8"],
+        "head": "127.0.0.2:1",
+    }
+    replaced: list[list[str]] = []
+    environment = {"SLURMD_NODENAME": "n2", "AWORLD_TRAIN_RUN_DIR": str(tmp_path)}
+    if forks:
+        environment[ADDRESS_VARIABLE] = "/of the first node"
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(os, "execv", lambda _, arguments: replaced.append(arguments))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(message)))
+    ray_node.main()
+    (arguments,) = replaced
+    module = ray_node.__name__ if forks else "ray.scripts.scripts"
+    assert arguments[arguments.index("--") + 1 :] == [
+        *(sys.executable, "-P", "-m", module, "start", "--block"),
+        *("--node-ip-address", "127.0.0.3", "--num-cpus", "8", "--address", "127.0.0.2:1"),
+    ]
+    address = f"{tmp_path}/private/forks-n2" if forks else None
+    assert environment.get(ADDRESS_VARIABLE) == address
+
+
+@pytest.mark.parametrize(
+    ("cluster", "forks"), [({}, True), (SLURM, True), ({"launcher": "ray", "nodes": 2}, False)]
+)
+def test_workers_are_asked_of_a_fork_server_where_the_ray_is_the_runs_own(
+    tmp_path: Path, cluster: dict[str, object], forks: bool
+) -> None:
+    init = compose(load({"cluster": cluster}), tmp_path)["ray_kwargs"]["ray_init"]
+    asked = shlex.join(STAND_IN) if forks else shlex.quote(sys.executable)
+    assert init["runtime_env"]["py_executable"] == asked
 
 
 def test_a_node_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
