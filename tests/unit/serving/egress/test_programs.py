@@ -56,8 +56,8 @@ async def test_one_that_ends_at_once_or_never_listens_is_told_of(
 
 async def test_how_it_ended_is_told_by_its_code_or_signal(port: int) -> None:
     async with started(port) as program:
-        os.kill(program.pid, signal.SIGINT)
-        assert await program.wait_for_end() == "python3 ended with SIGINT"
+        os.kill(program.pid, signal.SIGUSR1)
+        assert await program.wait_for_end() == "python3 ended with SIGUSR1"
         await program.stop()  # there is nothing left to end
 
 
