@@ -129,6 +129,9 @@ def _of_every_process(recipe: Recipe, logger_file: Path) -> dict[str, str]:
     }
     if on_cpu(recipe):
         variables |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": PLATFORM_MODULE}
+        # Threads that have nothing to compute sleep instead of spinning, which takes processors from other processes:
+        # measured 102 s of processor time instead of 121 for two steps of the quickstart.
+        variables |= {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
     if recipe.model.location and Path(recipe.model.location).is_dir():
         variables |= {"HF_HUB_OFFLINE": "1"}
     return variables

@@ -92,6 +92,17 @@ def test_a_module_beside_the_user_is_found_and_one_that_is_installed_comes_first
     assert load_user_code("yaml:safe_load", "reward")("a: 1") == {"a": 1}
 
 
+@pytest.mark.parametrize("chosen", [None, "ACTIVE"])
+def test_threads_do_not_spin_unless_the_user_says_so(
+    tmp_path: Path, private: PrivateFolder, monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if chosen:
+        monkeypatch.setenv("OMP_WAIT_POLICY", chosen)
+    variables = verl_environment(recipes.load({}), tmp_path / "m.jsonl", private)
+    assert variables["OMP_WAIT_POLICY"] == (chosen or "PASSIVE")
+
+
 def test_every_worker_of_ray_is_set_up(tmp_path: Path) -> None:
     from aworld_train.adapter.verl.compose import compose
 
