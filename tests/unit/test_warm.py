@@ -39,6 +39,15 @@ def test_it_has_nothing_to_read() -> None:
     assert (done.returncode, done.stdout) == (0, "''\n"), done.stderr
 
 
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
+def test_what_stands_in_for_python_reads_writes_and_ends_as_its_fork(end: str, code: int) -> None:
+    warm.start()
+    program = f"import os, sys; print(sys.stdin.read(), sys.modules['torch'], flush=True); {end}"
+    command = [os.environ[warm.STAND_IN_VARIABLE], "-P", "-c", program]
+    done = subprocess.run(command, input="asked", capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (code, "asked None\n"), done.stderr
+
+
 def test_an_end_of_which_nobody_tells_is_no_good_one() -> None:
     program = warm.popen("-c", "import time; time.sleep(600)")
     os.kill(psutil.Process(program.pid).ppid(), signal.SIGKILL)

@@ -2,7 +2,8 @@
 
     python -P -m aworld_train.adapter.verl.ray_node < MESSAGE
 
-It becomes the process supervisor of Ray's processes on this machine, which end with it.
+It becomes the process supervisor of Ray's processes on this machine, which end with it. Without GPUs these are forks,
+and this module, with the arguments of Ray's command line, is what the supervisor starts.
 """
 
 import json
@@ -22,14 +23,13 @@ from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.adapter.verl.ray_nodes import (
     JOB_ON_NODES,
+    NODE_MODULE,
     RAY_MODULE,
     ClusterError,
     drop_second_gpu_list,
     ray_start,
 )
 from aworld_train.adapter.verl.worker_setup import import_faster
-
-_THIS_MODULE = "aworld_train.adapter.verl.ray_node"
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     if ADDRESS_VARIABLE in os.environ:
         # Several nodes of a run may be on one machine.
         os.environ[ADDRESS_VARIABLE] = str(PrivateFolder(private).fork_server) + f"-{name}"
-        module = _THIS_MODULE
+        module = NODE_MODULE
     owner = os.getppid()
     os.execv(
         sys.executable,

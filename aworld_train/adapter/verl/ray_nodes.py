@@ -29,7 +29,8 @@ NODES_VARIABLE = "AWORLD_TRAIN_NODES"
 """Name of the environment variable that holds the path of the file ``RayNodes`` was written to."""
 MAX_START_SECONDS = 300.0
 """Until every node has joined: each imports Ray, from a file system that many machines share."""
-_NODE_PROGRAM = "aworld_train.adapter.verl.ray_node"
+NODE_MODULE = "aworld_train.adapter.verl.ray_node"
+"""Runs Ray on a node after the first."""
 RAY_MODULE = "ray.scripts.scripts"
 """Ray's command line."""
 JOB_ON_NODES = 2
@@ -123,7 +124,7 @@ def nodes_environment(recipe: Recipe, private: PrivateFolder, nodes: Nodes) -> d
         NODES_VARIABLE: str(file),
         RENDEZVOUS_VARIABLE: str(rendezvous),
         # Called by `ray start`.
-        "RAY_START_HOOK": f"{_NODE_PROGRAM}.without_ray_client",
+        "RAY_START_HOOK": f"{NODE_MODULE}.without_ray_client",
         **network_variables(ray_nodes.head),
         **ray_nodes.variables,
     }
@@ -190,7 +191,7 @@ def drop_second_gpu_list() -> None:
 
 def _start_others(nodes: RayNodes, address: str) -> "subprocess.Popen[bytes]":
     others = subprocess.Popen(
-        [*nodes.command, sys.executable, "-P", "-m", _NODE_PROGRAM], stdin=subprocess.PIPE
+        [*nodes.command, sys.executable, "-P", "-m", NODE_MODULE], stdin=subprocess.PIPE
     )
     message = {
         "head": address,

@@ -11,5 +11,5 @@ request = urllib.request.Request(
     {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"},
 )
 with urllib.request.urlopen(request, timeout=600) as answer:
-    said = json.load(answer)["choices"][0]["message"]["content"] or ""
-sys.stdout.write(said.replace("\n", " ") + "\n")
+    text = json.load(answer)["choices"][0]["message"]["content"] or ""
+sys.stdout.write(text.replace("\n", " ") + "\n")

@@ -133,8 +133,8 @@ def test_workers_are_asked_of_a_fork_server_where_the_ray_is_the_runs_own(
     tmp_path: Path, cluster: dict[str, object], forks: bool
 ) -> None:
     init = compose(load({"cluster": cluster}), tmp_path)["ray_kwargs"]["ray_init"]
-    asked = shlex.join(STAND_IN) if forks else shlex.quote(sys.executable)
-    assert init["runtime_env"]["py_executable"] == asked
+    interpreter = shlex.join(STAND_IN) if forks else shlex.quote(sys.executable)
+    assert init["runtime_env"]["py_executable"] == interpreter
 
 
 def test_a_node_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,10 +71,10 @@ def log_ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
     tmp_path: Path, log_ports: list[int], capsys: pytest.CaptureFixture[str], ends: bool
 ) -> None:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     async def squid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readline())
+        requests.append(await reader.readline())
         writer.write(b"answered\n")
         writer.close()
 
@@ -100,7 +100,7 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
 
         reader, writer = await asyncio.open_unix_connection(str(worker))
         writer.write(b"CONNECT\n")
-        assert (await reader.readline(), asked) == (b"answered\n", [b"CONNECT\n"])
+        assert (await reader.readline(), requests) == (b"answered\n", [b"CONNECT\n"])
         writer.close()
 
         (log_port,) = log_ports
@@ -121,13 +121,13 @@ async def test_it_counts_and_forwards_until_a_program_ends_or_it_is_told(
         else:
             os.kill(os.getpid(), signal.SIGTERM)
         assert await serving == int(ends)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:3] == [
+    log_lines = capsys.readouterr().err.splitlines()
+    assert log_lines[:3] == [
         "1 servers have egress, through 1 sockets.",
         "refused_host web b.org:80",
         "refused_credentials - c.org:80",
     ]
-    assert told[3:] == (["The egress ends: squid ended with 9."] if ends else [])
+    assert log_lines[3:] == (["The egress ends: squid ended with 9."] if ends else [])
     assert Running.stopped == ["squid", "unbound"]
 
 

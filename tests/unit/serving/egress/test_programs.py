@@ -81,7 +81,9 @@ async def test_one_that_does_not_end_when_asked_is_killed(
 
 
 async def test_one_that_was_not_started_has_nothing_to_end() -> None:
-    await Program(["sleep", "600"], None).stop()
+    program = Program(["sleep", "600"], None)
+    await program.stop()
+    assert program._process is None
 
 
 def test_it_is_looked_for_where_daemons_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

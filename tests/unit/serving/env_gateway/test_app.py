@@ -200,8 +200,7 @@ async def test_where_no_worker_becomes_free_a_session_is_told_when_to_try_again(
         served._limits = GatewayLimits(queue_seconds=0.05)
         async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as refused:
             assert (refused.status, refused.headers["Retry-After"]) == (503, _RETRY_AFTER["Retry-After"])
-            said = await refused.text()
-            assert "no worker became free within" in said
+            assert "no worker became free within" in await refused.text()
         async with http.delete(url, headers=session) as closed:
             assert closed.status == 200
 
@@ -215,22 +214,22 @@ async def test_a_worker_that_has_no_room_is_not_ready_until_it_says_so(
         refused.append(True)
         return web.Response(status=503 if len(refused) == 1 else 400)
 
-    said: list[bool] = []
+    readiness: list[bool] = []
 
     class Watched(WorkerLink):
         def __setattr__(self, name: str, value: object) -> None:
             if name == "ready":
-                said.append(bool(value))
+                readiness.append(bool(value))
             super().__setattr__(name, value)
 
     monkeypatch.setattr(app, "WorkerLink", Watched)
     monkeypatch.setattr(app, "forward", refuses_once)
     async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
         assert await until(lambda: served.pool.links[0].ready)
-        said.clear()
+        readiness.clear()
         async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as answer:
             assert answer.status == 400
-    assert len(refused) == 2 and said[0] is False and True in said
+    assert len(refused) == 2 and readiness[0] is False and True in readiness
 
 
 # What it says of itself
@@ -244,10 +243,10 @@ async def test_health_names_the_servers_of_a_worker_that_lives(tmp_path: Path) -
         assert await until(lambda: served.pool.links[1].ready)
         async with http.get(url.replace("/mcp", "/health")) as answer:
             assert answer.status == 200
-            said = await answer.json()
-        assert said["servers"] == served.pool.links[1].servers != []
-        assert (said["status"], said["broken"]) == ("ok", {"browser": "no browser"})
-        assert said["states"] == ["down", "ready"]
+            health = await answer.json()
+        assert health["servers"] == served.pool.links[1].servers != []
+        assert (health["status"], health["broken"]) == ("ok", {"browser": "no browser"})
+        assert health["states"] == ["down", "ready"]
         served.pool.links.pop(0)
 
 

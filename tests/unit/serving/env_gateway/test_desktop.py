@@ -57,9 +57,9 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
 @asynccontextmanager
 async def serving(name: str = NAME, secret: str = SECRET, failures: int = 0) -> AsyncIterator[Client]:
     """A browser before the pages of two workers; the second is not to be had that often."""
-    there = web.Application()
-    there.router.add_get("/desktop", echo)
-    async with asyncio.timeout(WITHIN), TestServer(there) as worker, aiohttp.ClientSession() as http:
+    worker_app = web.Application()
+    worker_app.router.add_get("/desktop", echo)
+    async with asyncio.timeout(WITHIN), TestServer(worker_app) as worker, aiohttp.ClientSession() as http:
         links = [
             Worker(0, http, str(worker.make_url(""))),
             Worker(1, http, str(worker.make_url("")), failures),

@@ -206,13 +206,13 @@ def test_servers_end_with_the_spawner(tmp_path: Path) -> None:
 
 
 def test_the_spawner_cannot_be_traced() -> None:
-    asked = "import ctypes, os; from aworld_train.serving.worker import spawner; spawner.socket.recv_fds = lambda *_: "
-    asked += "(print(ctypes.CDLL(None).prctl(3), flush=True) or b'', [], 0, None); spawner.main()"
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
+    code = "import ctypes, os; from aworld_train.serving.worker import spawner; spawner.socket.recv_fds = lambda *_: "
+    code += "(print(ctypes.CDLL(None).prctl(3), flush=True) or b'', [], 0, None); spawner.main()"
+    worker_end, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with worker_end, spawner_end:
         done = subprocess.run(
-            [sys.executable, "-c", asked, str(theirs.fileno()), "null"],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-c", code, str(spawner_end.fileno()), "null"],
+            pass_fds=[spawner_end.fileno()],
             capture_output=True,
             text=True,
             timeout=WITHIN,
@@ -327,7 +327,7 @@ def test_a_tool_has_its_users_rights_and_none_of_the_spawners(tmp_path: Path) ->
 
 
 def _maps_all_users() -> bool:
-    """Whether this is no user namespace that knows some users alone."""
+    """Whether every user exists here; a user namespace may have only some."""
     return Path("/proc/self/uid_map").read_text().split()[-1] == str(2**32 - 1)
 
 
