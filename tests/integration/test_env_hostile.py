@@ -96,10 +96,13 @@ async def test_no_verdict_on_an_answer_is_forged_by_what_agents_did(
     truth = json.dumps({"tests": "assert add(1, 2) == 3"})
 
     async def value_of(answer: str) -> float | None:
+        """The verdict; an answer is asked about again where a busy machine took longer than the server may."""
         text = f"<answer>{answer}</answer>"
-        scored = await score(text, ground_truth=truth, scorer="code_tests", settings=run)
-        assert scored.cause is None, scored.steps
-        return scored.score
+        while True:
+            scored = await score(text, ground_truth=truth, scorer="code_tests", settings=run)
+            if scored.cause is None:
+                return scored.score
+            assert "odd did not answer within 8 seconds" in scored.cause
 
     async with asyncio.TaskGroup() as group:
         group.create_task(impostor_rounds(server_of(hostile), shell, rounds=20, seed=2, at_once=WORKERS))
