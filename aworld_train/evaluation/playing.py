@@ -125,7 +125,6 @@ class Player:
             self._model,
             self._rows[attempt.row],
             self._plan.sampling_params(attempt),
-            step=0,
             validate=True,
             max_prompt_tokens=recipe.dataset.max_prompt_tokens,
             max_response_tokens=recipe.rollout.max_response_tokens,

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +46,11 @@ async def play_row(
     row: Mapping[str, Any],
     sampling_params: Mapping[str, Any],
     *,
-    step: int,
     validate: bool,
     max_prompt_tokens: int,
     max_response_tokens: int,
-    phase: str = "",
-    attempt: int = 0,
+    phase: str,
+    attempt: int,
     key: str = "",
     agent: EpisodeAgent | None = None,
     on_played: Callable[[], None] = lambda: None,
@@ -64,12 +62,11 @@ async def play_row(
         model: The model that plays.
         row: The row.
         sampling_params: ``temperature``, ``top_p``, ``top_k``, and ``seed`` if the episode has one of its own.
-        step: The training step that the episode belongs to.
         validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
         max_response_tokens: Longest response of a row.
-        phase: ``train``, ``val``, ``eval`` or ``rollout``; default: as ``validate`` says.
-        attempt: Its number among the episodes of its task in this step.
+        phase: ``eval`` or ``rollout``.
+        attempt: Its number among the episodes of its task.
         key: What the training framework, or the evaluation, calls it.
         agent: The agent that plays; default: the one that the settings describe.
         on_played: Called when the episode has been played and is about to be scored.
@@ -77,11 +74,10 @@ async def play_row(
     settings = read_settings(str(folder / EPISODES_FILE))
     player = EpisodePlayer(settings, agent)
     task = {**row, "raw_prompt": row["prompt"]}
-    record = open_record(step, validate, int(row["extra_info"]["index"]))
-    record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
+    record = open_record(0, validate, int(row["extra_info"]["index"]))
+    record.begin(settings, task, phase=phase, attempt=attempt, key=key)
     if (seed := sampling_params.get("seed")) is not None:
         record.line["seed"] = seed
-    began = time.monotonic()
     episode_model = model.for_episode()
     finished = await player.play(
         episode_model,
@@ -91,7 +87,6 @@ async def play_row(
         max_prompt_tokens=max_prompt_tokens,
         max_response_tokens=max_response_tokens,
     )
-    record.line["seconds"] = round(time.monotonic() - began, 4)
     on_played()
     if isinstance(episode_model, ChatModel) and episode_model.faults:
         record.line["faults"] = dict(episode_model.faults)
@@ -145,7 +140,7 @@ class SingleEpisodes:
         """How the model's chat template continues turns, in one line."""
         return prove(self._model.for_episode().template).line
 
-    async def play(self, row: Mapping[str, Any], attempt: int = 0) -> SingleEpisode:
+    async def play(self, row: Mapping[str, Any], attempt: int) -> SingleEpisode:
         """Play one row of a dataset; ``attempt`` is its number among the episodes of the row."""
         rollout = self._recipe.rollout
         sampling_params = {
@@ -160,7 +155,6 @@ class SingleEpisodes:
             self._model,
             row,
             sampling_params,
-            step=0,
             validate=self._greedy,
             max_prompt_tokens=self._recipe.dataset.max_prompt_tokens,
             max_response_tokens=rollout.max_response_tokens,

@@ -267,7 +267,8 @@ def test_a_weighted_sum_may_pay_for_saying_nothing_and_its_accuracy_does_not(tmp
         "scorer": "composite",
         "composite": {"weights": {"correct": 1.0, "length": 0.1, "cost": 0.1}},
     }
-    [(_, nothing)] = evaluated(NullAgent, tasks, tmp_path, reward=composite)
+    [(silent, nothing)] = evaluated(NullAgent, tasks, tmp_path, reward=composite)
+    assert silent.result.answer == ""
     assert (nothing.value, nothing.accuracy) == (pytest.approx(0.2), 0.0)
     [(_, right)] = evaluated(OracleAgent, tasks, tmp_path, reward=composite)
     assert (right.value, right.accuracy) == (pytest.approx(1.2), 1.0)

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from aworld_train.adapter.episodes.scoring import EpisodeScore
 from aworld_train.adapter.episodes.stored import episode_content
+from aworld_train.reward.scored import ScoreOutcome, ScoreResult
 from aworld_train.rollout.episode import EpisodeLimits
 from aworld_train.rollout.episode_result import EpisodeResult
 from aworld_train.rollout.messages import ChatRequest, Message
@@ -11,7 +13,7 @@ from aworld_train.rollout.outcome import Outcome
 from aworld_train.rollout.react import ToolCounts
 from aworld_train.rollout.token_episode import TokenEpisode
 from aworld_train.rollout.tool_record import ToolCallRecord
-from aworld_train.store.content import EpisodeContent
+from aworld_train.store.content import EpisodeContent, StoredScore
 from aworld_train.store.keep import parse_keep
 from aworld_train.store.recording import StoreRecorder
 from aworld_train.store.redaction import Redactor
@@ -25,11 +27,13 @@ def says(text: str) -> ScriptedModel:
     return ScriptedModel("chatml_tools", lambda tokenizer: (cut_up(tokenizer, f"{text}<|im_end|>", 0), True))
 
 
-def stored(run: Path, episode: TokenEpisode, tools: ToolCounts | None = None) -> EpisodeContent:
+def stored(
+    run: Path, episode: TokenEpisode, tools: ToolCounts | None = None, score: EpisodeScore | None = None
+) -> EpisodeContent:
     """What is kept of an episode where keys are secrets."""
     recorder = StoreRecorder(run, parse_keep("all"), Redactor([r"key-[0-9]+"]))
     result = EpisodeResult(episode, tools or ToolCounts(), Outcome.answered, "The key-1.")
-    content = episode_content(recorder, result, episode.rows(), None, {})
+    content = episode_content(recorder, result, episode.rows(), score, {})
     recorder.close()
     return content
 
@@ -67,11 +71,14 @@ async def test_the_tokens_of_a_redacted_message_are_not_kept_and_those_of_others
     assert [node.redacted for node in nodes] == [True, False, True]
 
 
-async def test_no_secret_is_in_calls_and_answer(tmp_path: Path) -> None:
+async def test_no_secret_is_in_calls_answer_and_score(tmp_path: Path) -> None:
     episode = TokenEpisode(says("fine"), LIMITS)
     await episode.complete("agent", ChatRequest([Message("user", "The key-2?")]))
-    call = ToolCallRecord("ask key-3", '{"a": "key-4"}', "not key-5", True, 1.0, 0.5, False, "call-1")
-    content = stored(tmp_path, episode, ToolCounts(1, 1, 0.5, [call]))
+    call = ToolCallRecord("ask key-3", '{"a": "key-4"}', "not key-5", True, 1.0, 0.1234567, False, "call-1")
+    result = ScoreResult(
+        None, "key-6", ScoreOutcome.error, {"key-7": 1.0}, ("saw key-8",), "no key-9", "exact"
+    )
+    content = stored(tmp_path, episode, ToolCounts(1, 1, 0.1234567, [call]), EpisodeScore(result, 1, 1))
     assert content.answer == "The [redacted]."
     [use] = content.tool_calls
     assert (use.name, use.arguments, use.result) == (
@@ -79,7 +86,11 @@ async def test_no_secret_is_in_calls_and_answer(tmp_path: Path) -> None:
         '{"a": "[redacted]"}',
         "not [redacted]",
     )
-    assert (use.is_error, use.began, use.seconds, use.call_id) == (True, 1.0, 0.5, "call-1")
+    assert (use.is_error, use.began, use.seconds, use.call_id) == (True, 1.0, 0.123457, "call-1")
+    hidden = "[redacted]"
+    assert content.score == StoredScore(
+        None, "exact", "error", hidden, {hidden: 1.0}, (f"saw {hidden}",), f"no {hidden}"
+    )
     blobs = written_events(tmp_path)
     assert blobs and "key-" not in repr((content, blobs))
 

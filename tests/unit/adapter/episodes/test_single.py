@@ -1,0 +1,60 @@
+"""Single episodes: what is played, scored and recorded of a row outside a training run."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from aworld_train import recipe as recipes
+from aworld_train.adapter.base import EpisodeModel
+from aworld_train.adapter.episodes.files import episode_files, write_files
+from aworld_train.adapter.episodes.paths import EPISODES_FILE
+from aworld_train.adapter.episodes.reference_agents import OracleAgent
+from aworld_train.adapter.episodes.settings import read_settings
+from aworld_train.adapter.episodes.single import SingleEpisode, close_store, play_row
+from aworld_train.recipe.reward_settings import reward_settings
+from aworld_train.store.events import EpisodeBegun
+from tests.stored_runs import task_row, written_events
+
+MODEL = cast(EpisodeModel, SimpleNamespace(name="none", tokenizer=None, for_episode=lambda: None))
+
+
+def play(run: Path, row: dict[str, Any]) -> SingleEpisode:
+    """The second attempt of an evaluation at a row, by the oracle."""
+    recipe = recipes.load({"name": "a"})
+    write_files(run, episode_files(recipe))
+    agent = OracleAgent(read_settings(str(run / EPISODES_FILE)), reward_settings(recipe))
+
+    async def played() -> SingleEpisode:
+        episode = await play_row(
+            run,
+            MODEL,
+            row,
+            {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "seed": 7},
+            validate=True,
+            max_prompt_tokens=100,
+            max_response_tokens=100,
+            phase="eval",
+            attempt=1,
+            key="task-3.1",
+            agent=agent,
+        )
+        await close_store(run)
+        return episode
+
+    return asyncio.run(played())
+
+
+def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Path) -> None:
+    episode = play(run_dir, task_row(3, 6, 7))
+    assert episode.score is not None and episode.score.value == episode.line["reward"] == 1.0
+    assert {name: episode.line[name] for name in ("step", "validate", "index", "seed", "outcome")} == {
+        "step": 0,
+        "validate": True,
+        "index": 3,
+        "seed": 7,
+        "outcome": "answered",
+    }
+    assert episode.line["seconds"] >= 0
+    [begun] = (event for event in written_events(run_dir) if isinstance(event, EpisodeBegun))
+    assert (begun.phase, begun.attempt, begun.key) == ("eval", 1, "task-3.1")
