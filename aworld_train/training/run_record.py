@@ -76,7 +76,7 @@ class EpisodeCounts:
         self.scored += 1
         correct = float(line["scores"].get("acc", line["reward"]))
         self.correct += correct
-        self.correct_with_tool += correct if line.get("tool_calls", 0) > 0 else 0.0
+        self.correct_with_tool += correct if line.get("tool_calls") else 0.0
 
     @property
     def compared_tasks(self) -> int:

@@ -157,7 +157,7 @@ class _StepClock:
         self._ended: tuple[int, int] | None = None
         self._last_end: float | None = None
         self._validating_since: float | None = None
-        self._stage = (0, "")
+        self._stage: tuple[int, str] | None = None
         self._stage_since = 0.0
 
     @property

@@ -122,14 +122,24 @@ def test_doubts_are_shares_of_all_episodes() -> None:
 
 
 def test_a_step_s_row_and_the_summary_say_how_it_was_scored(account: RunRecord) -> None:
-    lines = [scored(parts={"correct": 1.0}, suspicions=["repeated_text"]), unscored()]
+    lines = [scored(parts={"correct": 1.0}, suspicions=["repeated_text"], rows=3), unscored()]
     row = refreshed(account, *lines, unscored(step=2), scored(step=2, validate=True, suspicions=["x"]))[1]
     assert row["reward_parts"] == {"correct": 1.0}
+    assert row["rows"] == 4
     assert row["unscored"] == {"llm_judge: abstained": 1}
     assert row["suspicions"] == {"repeated_text": 0.5}
     assert account.summary.unscored == {"llm_judge: abstained": 2}
     assert account.summary.suspicions == {"repeated_text": 1}  # of training alone
     assert (account.summary.episodes, account.summary.trained_episodes) == (3, 1)
+
+
+def test_tasks_of_which_rewards_can_be_compared_and_those_of_which_they_differ() -> None:
+    found = tally(
+        *(scored(index=index, reward=reward) for index, reward in [(0, 1.0), (0, 0.0), (1, 1.0), (1, 1.0)]),
+        scored(index=2),
+        unscored(index=2),
+    )
+    assert (found.compared_tasks, found.varied_tasks) == (2, 1)
 
 
 def test_length_drift_is_a_multiple_of_the_first_step_s_lengths(account: RunRecord) -> None:
@@ -204,6 +214,31 @@ def test_episodes_that_are_played_again_are_set_aside(
     assert account.folder.superseded.stat().st_mode & 0o777 == 0o600
     count = 3 - len(remaining.splitlines())
     assert resumed.notes[0] == f"Episodes after the checkpoint of step {step} that are played again: {count}."
+
+
+def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:
+    taken_up(account, b'{"outcome": "answered"}\n' + lines(1), 1)
+    assert account.folder.episodes.read_bytes() == lines(1)
+
+
+@pytest.mark.parametrize(
+    ("step", "row", "validates"),
+    [
+        (0, {"step": 0}, True),
+        (1, {"step": 1, "loss": 0.1}, False),
+        (1, {"step": 0}, True),
+        (2, {"step": 2, "loss": 0.1}, True),
+        (2, {"step": 2, "loss": 0.1, "val_accuracy": 0.5}, False),
+    ],
+)
+def test_the_model_is_measured_at_the_start_and_where_its_measurement_is_missing(
+    account: RunRecord, step: int, row: dict[str, Any], validates: bool
+) -> None:
+    """The run has two steps, and goes on after ``step``."""
+    account.folder.metrics.write_text(json.dumps(row) + "\n")
+    summary = RunSummary("r", steps_planned=2)
+    resumed = RunRecord(account.folder, summary, account.folder.path / "verl.jsonl", step)
+    assert resumed.validates_first is validates
 
 
 def test_a_file_that_is_whole_is_left_alone(account: RunRecord) -> None:
