@@ -13,12 +13,12 @@ import torch
 
 # Further keys that VeRL or an agent may send, with the values that do not change sampling; others are refused.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "repetition_penalty": (1, 1.0, None),
-    "frequency_penalty": (0, 0.0, None),
-    "presence_penalty": (0, 0.0, None),
-    "min_p": (0, 0.0, None),
+    "repetition_penalty": (1, None),
+    "frequency_penalty": (0, None),
+    "presence_penalty": (0, None),
+    "min_p": (0, None),
     "n": (1, None),
-    "logprobs": (True, False, None, 0, 1),
+    "logprobs": (0, 1, None),
     "include_stop_str_in_output": (True, None),
 }
 

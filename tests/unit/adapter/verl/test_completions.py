@@ -316,8 +316,8 @@ async def test_a_turn_that_the_server_cuts_off_by_a_limit_of_its_own_is_refused_
     assert whole.token_ids == [7, 8, 5]
 
 
-@pytest.mark.parametrize("processed", [True, False])
-async def test_a_folder_with_top_p_of_its_own_does_not_mislead_the_check(processed: bool) -> None:
+@pytest.mark.parametrize(("processed", "most"), [(True, 5), (False, 5), (False, 2)])
+async def test_a_folder_with_top_p_of_its_own_does_not_mislead_the_check(processed: bool, most: int) -> None:
     """vLLM gives a token that top-p leaves out -9999, and takes top-p from the model's folder if a request has none."""
 
     async def complete(request: web.Request) -> web.Response:
@@ -327,7 +327,7 @@ async def test_a_folder_with_top_p_of_its_own_does_not_mislead_the_check(process
         warmth = body["temperature"] if processed else 1.0
         cut = processed and body.get("top_p", 0.9) < 1
         top = {"token_id:1": -0.01} | {
-            f"token_id:{token}": -9999.0 if cut else -5.0 * token / warmth for token in range(2, 6)
+            f"token_id:{token}": -9999.0 if cut else -5.0 * token / warmth for token in range(2, most + 1)
         }
         return web.json_response({"choices": [{"logprobs": {"top_logprobs": [top]}}]})
 

@@ -177,6 +177,21 @@ def test_parameters_as_verl_sends_them_are_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("repetition_penalty", (1.0, None)),
+        *((name, (0.0, None)) for name in ("frequency_penalty", "presence_penalty", "min_p")),
+        ("n", (1, None)),
+        ("logprobs", (True, False, None)),
+        ("include_stop_str_in_output", (True, None)),
+    ],
+)
+def test_what_changes_nothing_may_be_sent(name: str, values: tuple[object, ...]) -> None:
+    for value in values:
+        assert GenerationParams.parse({name: value}, default_max_tokens=9) == GenerationParams(9)
+
+
 def test_what_is_not_sent_has_its_default() -> None:
     assert GenerationParams.parse({}, default_max_tokens=9) == GenerationParams(9)
     assert GenerationParams.parse({"max_new_tokens": 3}, default_max_tokens=9).max_tokens == 3
