@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Single faults in the modules that decide what is trained on and who may do what: which do the unit tests notice?
 
-A sample of small faults is tried one by one, each with the tests under ``tests/unit/FOLDER`` that run the faulty line:
-nearest first, then quickest first, up to the first failure. A fault that makes them hang is noticed too. A number above
-1 that a module or a parameter gives a name to is a choice, so one more of it is not a fault.
+A sample of small faults is tried one by one, each with the tests under ``tests/unit/FOLDER`` that are in the module's
+own file or run the faulty line: nearest first, then quickest first, up to the first failure. A fault that makes them
+hang is noticed too. A number above 1 that a module or a parameter gives a name to is a choice, so one more of it is
+not a fault.
 
 A fault may kill processes or remove files. So everything runs on a copy and in Linux namespaces of its own, from which
 no other process is seen and no other folder can be written to, and which end with their first process. That process
@@ -442,9 +443,14 @@ def record(tree: Path, folder: str) -> list[PassedTest]:
 
 
 def select(fault: Fault, tests: list[PassedTest]) -> list[PassedTest]:
-    """The tests that run the fault, nearest first; where only other processes may, the nearest of all."""
+    """The module's own tests and those that run the fault, nearest first; where there are none, the nearest of all."""
     lines = range(fault.first, fault.last + 1)
-    chosen = [test for test in tests if any(line in lines for line in test.lines.get(fault.file, []))]
+    # What a module defines is used without running a line of it, and its code may run in other processes.
+    chosen = [
+        test
+        for test in tests
+        if _distance(fault, test) == 0 or any(line in lines for line in test.lines.get(fault.file, []))
+    ]
     nearest = min(_distance(fault, test) for test in tests)
     chosen = chosen or [test for test in tests if _distance(fault, test) == nearest <= 1]
     fitting: list[PassedTest] = []
