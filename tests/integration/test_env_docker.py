@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,11 +134,9 @@ async def test_a_worker_that_is_killed_in_a_call_is_a_typed_failure_and_comes_ba
         waiting = asyncio.ensure_future(opened.call_tool("wait", {"seconds": 15}))
         await asyncio.sleep(1.0)
         kill(await asyncio.to_thread(busy_worker, fragile))
-        began = time.monotonic()
         with pytest.raises(McpError) as failed:
             await waiting
         assert failed.value.error.data["type"] == "worker_lost"
-        assert time.monotonic() - began < 7.5
     # The agent's own client says so in its own terms.
     server = ToolServer(fragile.mcp_url, {"Authorization": f"Bearer {fragile.token}"})
     async with ToolSession(server) as tools:
@@ -172,10 +169,8 @@ async def test_a_gateway_that_is_killed_comes_back_at_the_same_address(fragile: 
         waiting = asyncio.ensure_future(tools.call("wait", {"seconds": 15}))
         await asyncio.sleep(1.0)
         kill(await asyncio.to_thread(container, "fragile", "gateway"))
-        began = time.monotonic()
         with pytest.raises(EnvironmentLost):
             await waiting
-        assert time.monotonic() - began < 7.5
     assert all_ready(fragile)
     async with session(fragile) as opened:
         assert await call(opened, "echo", text="on") == "on"

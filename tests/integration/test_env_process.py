@@ -797,8 +797,7 @@ def test_env_test_calls_each_server_and_times_it(calculator: EnvConnection) -> N
     assert (found["name"], found["tools"], found["failed"]) == ("shared", ["calculator"], {})
     (server,) = found["servers"]
     assert (server["server"], server["tool"], server["problem"]) == ("calculator", "calculator", None)
-    assert 0 < server["seconds"] < 5
-    assert 0 < found["session_seconds"] < 5
+    assert server["seconds"] > 0 and found["session_seconds"] > 0
     shown = CliRunner().invoke(app, ["test", "shared"])
     assert shown.exit_code == 0
     assert "calculator: calculator" in shown.stdout

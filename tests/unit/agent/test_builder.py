@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,28 +54,27 @@ async def test_module_is_loaded_once_and_does_not_hold_the_loop(tmp_path: Path) 
     source = "import time\ntime.sleep(3)\nbuilt = []\n"
     source += "def build():\n    built.append(1)\n    return lambda _: str(len(built))"
     agent = agent_from({"builder": write(tmp_path, source)})
-    pause = 0.0
+    ticks = 0
 
     async def watch() -> None:
-        nonlocal pause
+        nonlocal ticks
         while True:
-            began = time.monotonic()
             await asyncio.sleep(0.01)
-            pause = max(pause, time.monotonic() - began)
+            ticks += 1
 
     watching = asyncio.create_task(watch())
     answers = await asyncio.gather(*(agent.run(question("1"), around(tmp_path)) for _ in range(3)))
     watching.cancel()
     assert max(answers) == "3"
-    assert pause < 2.5
+    assert ticks > 10
 
 
 async def test_many_functions_that_are_not_async_run_at_the_same_time(tmp_path: Path) -> None:
-    source = "import time\ndef build():\n    return lambda task: time.sleep(0.5) or 'x'"
+    source = "import threading\nmeeting = threading.Barrier(40, timeout=300)\n"
+    source += "def build():\n    return lambda task: meeting.wait() < 40 and 'x'"
     agent = agent_from({"builder": write(tmp_path, source)})
-    began = time.monotonic()
-    await asyncio.gather(*(agent.run(question("1"), around(tmp_path)) for _ in range(40)))
-    assert time.monotonic() - began < 10
+    answers = await asyncio.gather(*(agent.run(question("1"), around(tmp_path)) for _ in range(40)))
+    assert answers == ["x"] * 40
 
 
 @pytest.mark.parametrize(
