@@ -95,7 +95,7 @@ def main() -> None:
     settings = json.loads(os.environ["AWORLD_LOCAL"])
     folder = Path(settings["folder"])
     processes = _processes(settings, folder)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -210,7 +210,7 @@ def _children() -> set[int]:
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ async def test_an_order_that_is_given_up_does_not_take_the_answer_to_the_next(tm
             assert eventually(partial(has_command, pid, ["sleep", seconds]))
     finally:
         sleepers = psutil.Process(spawner.pid).children()
-        spawner.close()
+        await spawner.close()
         os.close(null)
         for sleeper in sleepers:
             sleeper.kill()

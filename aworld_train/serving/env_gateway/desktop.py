@@ -139,7 +139,6 @@ class DesktopPages:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
             await worker.close()
-        await browser.close()
         return browser
 
     def _access_check(self) -> Middleware:

@@ -139,6 +139,8 @@ async def _report_lost_worker(
     reply = {"jsonrpc": "2.0", "id": number, "error": error}
     if started is None:
         return web.json_response(reply, status=200 if number is not None else 404)
-    if number is not None and started.content_length is None:
+    if started.content_length is not None:
+        started.force_close()  # the client waits for the missing bytes until then
+    elif number is not None:
         await started.write(b"event: message\ndata: " + json.dumps(reply).encode() + b"\n\n")
     return started

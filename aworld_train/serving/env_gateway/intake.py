@@ -100,10 +100,6 @@ class Budget:
         Raises:
             Refusal: There was no room in time.
         """
-        has_room = self.used + amount <= self._total and self._taken[token_id] + amount <= self._share
-        if has_room and not self._queues:
-            self._book(token_id, amount)
-            return
         waiting = _WaitingRequest(amount, asyncio.get_running_loop().create_future())
         self._queues.setdefault(token_id, deque()).append(waiting)
         self._grant()
@@ -275,18 +271,18 @@ class RequestBody:
 
     async def _chunk(self) -> bytes:
         """The next chunk; empty at the end. Only the time spent waiting for the client counts as slow."""
-        chunk = self._content.read_nowait()
-        if not chunk and not self._content.is_eof():
-            started = time.monotonic()
-            remaining = STALL_SECONDS + self._received / MIN_RATE - self._client_seconds
-            try:
+        try:
+            chunk = self._content.read_nowait()
+            if not chunk and not self._content.is_eof():
+                started = time.monotonic()
+                remaining = STALL_SECONDS + self._received / MIN_RATE - self._client_seconds
                 async with asyncio.timeout(min(STALL_SECONDS, remaining)):
                     chunk = await self._content.readany()
-            except TimeoutError:
-                raise Refusal(408, "slow", "the body came too slowly", closes=True) from None
-            except web.RequestPayloadError:
-                raise Refusal(400, "body", "the body is not encoded as HTTP says", closes=True) from None
-            self._client_seconds += time.monotonic() - started
+                self._client_seconds += time.monotonic() - started
+        except TimeoutError:
+            raise Refusal(408, "slow", "the body came too slowly", closes=True) from None
+        except web.RequestPayloadError:
+            raise Refusal(400, "body", "the body is not encoded as HTTP says", closes=True) from None
         self._received += len(chunk)
         if self._received > self._max_bytes:
             raise self._too_large()

@@ -63,6 +63,7 @@ class WorkerLink:
         self._slots = 0
         self._on_change, self._on_loss, self._on_call = on_change, on_loss, on_call
         self._http: aiohttp.ClientSession | None = None
+        self.bodies: set[aiohttp.StreamReader] = set()  # of the responses that are being read
 
     @property
     def free(self) -> bool:
@@ -149,8 +150,11 @@ class WorkerLink:
         if failed is not None and failed is not self._http:
             return
         http, self._http = self._http, None  # first, so that no request gets a closed client
+        bodies, self.bodies = self.bodies, set()
         if http is not None:
             await http.close()
+        for body in bodies:  # whose readers a closed client leaves waiting
+            body.set_exception(aiohttp.ClientConnectionError(f"worker {self.number} was disconnected"))
 
     async def _listen(self) -> None:
         async with self.request("GET", "/state") as response:
@@ -203,9 +207,12 @@ class _VerifiedRequest:
         except BaseException:
             response.close()
             raise
+        self._body = response.content
+        self._link.bodies.add(self._body)
         return response
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._link.bodies.discard(self._body)
         await self._request.__aexit__(kind, error, trace)

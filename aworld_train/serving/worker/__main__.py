@@ -39,7 +39,7 @@ _BACKLOG = 4096  # simultaneous connections: a Unix socket refuses any more
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphaned processes of servers become its children
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphaned processes of servers become its children
     settings = json.loads(os.environ["AWORLD_WORKER"])
     manifest = from_json(json.loads(Path(settings["manifest"]).read_text(encoding="utf-8")))
     paths = CommandPaths(settings["python"], Path(settings["here"]), Path(settings["workspace"]))
@@ -49,7 +49,7 @@ def main() -> None:
     spawner = Spawner(manifest, paths, variables, settings["servers"], proxies, settings["user"])
     if settings["own_user"] is not None:
         _change_user(settings["own_user"])
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # so that tools can read neither its memory nor its variables
+    libc.prctl(_PR_SET_DUMPABLE, 0)  # so that tools can read neither its memory nor its variables
     asyncio.run(_serve(settings, manifest, paths, spawner))
 
 
@@ -77,7 +77,7 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPat
     worker = Worker(relay, spawner, cleaner, Channel(os.environ[VARIABLE]), endpoint, worker_desktop)
     relay.report = worker.report
     runner = web.AppRunner(
-        worker.application(), handler_cancellation=True, access_log=None, shutdown_timeout=1
+        worker.application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
     )
     await runner.setup()
     endpoint.clear()
@@ -87,8 +87,9 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPat
     await stopped.wait()
     watching.cancel()
     relay.stop_servers()
-    spawner.close()
     await runner.cleanup()
+    loop.remove_signal_handler(signal.SIGCHLD)  # the end of the spawner is no failure now
+    await spawner.close()
     await exit_stack.aclose()
 
 

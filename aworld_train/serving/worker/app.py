@@ -79,6 +79,7 @@ class Worker:
         if self._desktop is not None:
             app.router.add_get("/desktop", self._gateway_only(self._desktop.watch))
         app.on_startup.append(self._start)
+        app.on_cleanup.append(self._stop)
         app.on_response_prepare.append(self._sign)
         return app
 
@@ -95,6 +96,11 @@ class Worker:
 
     async def _start(self, _: web.Application) -> None:
         self._run_in_background(self._prepare())
+
+    async def _stop(self, _: web.Application) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def watch(self) -> None:
         """Watch the worker for as long as it runs: end it if its socket was replaced, or if the event loop hangs."""

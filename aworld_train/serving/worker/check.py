@@ -49,7 +49,7 @@ class Site:
         await runner.setup()
         await web.TCPSite(runner, _LOOPBACK, 0).start()
         self._runner = runner
-        address, port = runner.addresses[0][:2]
+        address, port = runner.addresses[0]
         self.host = f"{address}:{port}"
 
     async def close(self) -> None:

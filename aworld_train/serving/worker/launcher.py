@@ -188,8 +188,9 @@ class Spawner:
         answer: dict[str, Any] = json.loads(data)
         return answer
 
-    def close(self) -> None:
-        """Close the socket, on which the spawner ends."""
+    async def close(self) -> None:
+        """Close the socket, on which the spawner ends; what `kill` ordered is done before."""
+        await asyncio.gather(*self._killing)
         with contextlib.suppress(OSError):
             self._socket.close()
 

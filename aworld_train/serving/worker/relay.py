@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ from aworld_train.serving.worker.toolserver import PROTOCOL, Notify, Starter, To
 _PROTOCOLS = ("2024-11-05", "2025-03-26", PROTOCOL, "2025-11-25")
 _CANCELLED = -32800  # from the Language Server Protocol, whose JSON-RPC MCP follows
 _MAX_PAGES = 100
+_PAGE_SECONDS = 60.0
 
 Report = Callable[[str, str, float], None]
 """Called after each tool call: server, outcome (``ok``, ``tool_error`` or the type of a failure), seconds."""
@@ -111,10 +113,8 @@ class Relay:
     async def warm(self, names: Iterable[str]) -> None:
         """Start servers before their first call; a failure is reported when they are called."""
         for name in names:
-            try:
+            with suppress(CallFailure, RemoteError):
                 await self.servers[name].capabilities()
-            except (CallFailure, RemoteError):
-                continue
 
     def open(self, session_id: str, requested: str, checking: bool = False) -> RelayedSession:
         """A new session with the servers that a ``MCP_SERVERS`` header names; an empty header: all.
@@ -166,7 +166,7 @@ class Relay:
     async def answer(
         self, session: RelayedSession, message: Mapping[str, Any], on_progress: Notify
     ) -> dict[str, Any]:
-        """The JSON-RPC response to a request of the session; never raises but for cancellation from outside."""
+        """The JSON-RPC response to a request of the session, also to one that is cancelled."""
         number = message.get("id")
         task = asyncio.ensure_future(self._result(session, message, on_progress))
         session.calls[number] = task
@@ -177,9 +177,6 @@ class Relay:
         except RemoteError as error:
             return {"jsonrpc": "2.0", "id": number, "error": error.error}
         except asyncio.CancelledError:
-            if not task.cancelled():  # this method was cancelled: the client is gone
-                task.cancel()
-                raise
             return {"jsonrpc": "2.0", "id": number, "error": {"code": _CANCELLED, "message": "cancelled"}}
         finally:
             session.calls.pop(number, None)
@@ -292,10 +289,8 @@ class Relay:
     async def _from_all(self, session: RelayedSession, method: str, key: str) -> list[dict[str, Any]]:
         entries = []
         for server in await self._with_resources(session):
-            try:
+            with suppress(RemoteError):  # it has resources, but none of this kind
                 entries += await self._all_pages(server, method, key)
-            except RemoteError:
-                continue  # it has resources, but none of this kind
         return entries
 
     async def _with_resources(self, session: RelayedSession) -> list[ToolServerProcess]:
@@ -306,7 +301,8 @@ class Relay:
         entries: list[dict[str, Any]] = []
         cursor: Any = None
         for _ in range(_MAX_PAGES):
-            page = await server.request(method, {} if cursor is None else {"cursor": cursor}, seconds=60)
+            params = {} if cursor is None else {"cursor": cursor}
+            page = await server.request(method, params, seconds=_PAGE_SECONDS)
             entries += page.get(key) or []
             cursor = page.get("nextCursor")
             if cursor is None:

@@ -47,10 +47,11 @@ from typing import Any, NoReturn
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
-_LAST_CAPABILITY = 63
+_CAPABILITIES = range(64)
 _MAX_ORDER_BYTES = 1 << 20
 _OOM_SCORE_ADJUSTMENT = "500"  # if memory runs out, the kernel ends a tool rather than this process
 _MAX_DESCRIPTORS = 3
+_MAX_PROBLEM_BYTES = 4000
 _READY = {"ready": True}
 
 
@@ -128,7 +129,6 @@ def _start(
 
 def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | None) -> NoReturn:
     """Run the tool server in this process; an error is written to the worker's log and ends the process."""
-    code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -157,9 +157,8 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
         os.environ.update(environment)
         sys.argv = [order["function"]]
         _find(order["function"])()
-        code = 0
-    except SystemExit as exit:
-        code = exit.code if isinstance(exit.code, int) else 1
+    except SystemExit:
+        pass
     except BaseException:
         traceback.print_exc()
     finally:
@@ -167,12 +166,12 @@ def _run_server(order: dict[str, Any], descriptors: list[int], user: ToolUser | 
         with contextlib.suppress(ValueError, OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)
+        os._exit(os.EX_OK)  # nobody asks for it
 
 
 def _change_user(user: ToolUser) -> None:
     """Change to that user for good, without any capability."""
-    for capability in range(_LAST_CAPABILITY + 1):
+    for capability in _CAPABILITIES:
         _prctl(_PR_CAPBSET_DROP, capability)
     resource.setrlimit(resource.RLIMIT_NPROC, (user.max_processes, user.max_processes))
     os.setgroups([])
@@ -215,8 +214,8 @@ def _run_as(user: ToolUser, work: Callable[[], None]) -> str:
         except Exception as error:
             problem = f"{error}"
         finally:
-            os.write(writing, problem.encode()[:4000])
-            os._exit(0)
+            os.write(writing, problem.encode()[:_MAX_PROBLEM_BYTES])
+            os._exit(os.EX_OK)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         result = file.read().decode(errors="replace")
@@ -226,9 +225,9 @@ def _run_as(user: ToolUser, work: Callable[[], None]) -> str:
 def _load_wipe_module() -> ModuleType:
     """The module of ``wipe.py`` beside this file, loaded by path: this script is not part of a package."""
     spec = importlib.util.spec_from_file_location("aworld_wipe", Path(__file__).with_name("wipe.py"))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -240,7 +239,7 @@ def _find(function: str) -> Any:
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    ctypes.CDLL(None).prctl(option, value)
 
 
 if __name__ == "__main__":

@@ -154,8 +154,7 @@ def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None])
             raise NotClean(f"processes {sorted(pids)} do not end")
         end(pids)
         reap_children()
-        if remaining():
-            time.sleep(0.002)
+        time.sleep(0.002)
 
 
 def _end_each(pids: Iterable[int]) -> None:

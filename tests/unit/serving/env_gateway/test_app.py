@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from aworld_train.serving.channel import Channel
+from aworld_train.serving.channel import Channel, derive_secret
 from aworld_train.serving.env_gateway import app, exchange, pool
 from aworld_train.serving.env_gateway.app import _RETRY_AFTER, Gateway, GatewayLimits
 from aworld_train.serving.env_gateway.connections import listening
@@ -22,6 +23,8 @@ from aworld_train.serving.env_gateway.link import WorkerLink
 from aworld_train.serving.tokens import Revocation, sign, sign_revocation
 from tests.environments import HEADERS, HELLO, eventually
 from tests.unit.serving.worker.test_app import SECRET, WITHIN, worker
+
+LIMITS = GatewayLimits(queue_seconds=WITHIN)
 
 
 class Client(NamedTuple):
@@ -66,11 +69,70 @@ async def between(socket: str, breaks_off: Callable[[bytes], bool], folder: Path
     server.close()
 
 
+class Scripted:
+    """A worker in this process: ``answer`` responds to its MCP requests, and it reports what it is told to."""
+
+    def __init__(self, socket: str, answer: Handler, secret: str):
+        self.socket = socket
+        self.requests: list[tuple[str, str]] = []
+        self.connections = 0
+        self._answer, self._channel = answer, Channel(secret)
+        self._reports: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def report(self, *, ready: bool, slots: int = 1, **more: Any) -> None:
+        self._reports.put_nowait({"ready": ready, "slots": slots, "servers": ["odd"], "broken": {}, **more})
+
+    def report_call(self, *call: Any) -> None:
+        self._reports.put_nowait({"call": call})
+
+    def end(self) -> None:
+        """End the stream of reports, by which its gateway loses it."""
+        self._reports.put_nowait(None)
+
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        self.connections += 1
+        await response.prepare(request)
+        while (report := await self._reports.get()) is not None:
+            await response.write(json.dumps(report).encode() + b"\n")
+        return response
+
+    async def mcp(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((request.method, request.headers["Mcp-Session-Id"]))
+        return await self._answer(request)
+
+    async def sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(self._channel.response_headers(request.headers))
+
+
 @asynccontextmanager
-async def gateway(socket: str, folder: Path | None = None) -> AsyncIterator[Client]:
+async def scripted(
+    folder: Path, answer: Handler, secret: str = derive_secret(SECRET, 0)
+) -> AsyncIterator[Scripted]:
+    made = Scripted(str(folder / "scripted.sock"), answer, secret)
+    application = web.Application()
+    application.router.add_get("/state", made.state)
+    application.router.add_route("*", "/mcp", made.mcp)
+    application.on_response_prepare.append(made.sign)
+    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0)
+    await runner.setup()
+    await web.UnixSite(runner, made.socket).start()
+    yield made
+    await runner.cleanup()
+
+
+async def agreeing(request: web.Request) -> web.Response:
+    """A worker's response to what opens or ends a session."""
+    return web.json_response({"jsonrpc": "2.0", "id": 0, "result": {}})
+
+
+@asynccontextmanager
+async def gateway(
+    socket: str, folder: Path | None = None, limits: GatewayLimits = LIMITS
+) -> AsyncIterator[Client]:
     """A gateway of that worker, and a client with a token; what is revoked is remembered in that folder."""
     revoked = [] if folder is None else [folder / "revoked"]
-    served = Gateway("name", SECRET, [socket], GatewayLimits(queue_seconds=WITHIN), revoked)
+    served = Gateway("name", SECRET, [socket], limits, revoked)
     async with (
         asyncio.timeout(WITHIN),
         listening(served.application(), served.admission.connections, "127.0.0.1", 0) as port,
@@ -205,31 +267,20 @@ async def test_where_no_worker_becomes_free_a_session_is_told_when_to_try_again(
             assert closed.status == 200
 
 
-async def test_a_worker_that_has_no_room_is_not_ready_until_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused: list[bool] = []
+async def test_a_worker_that_has_no_room_is_not_ready_until_it_says_so(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE":
+            return web.Response(status=404)
+        return web.Response(status=503) if len(made.requests) == 1 else await agreeing(request)
 
-    async def refuses_once(*_: object, **__: object) -> web.Response:
-        refused.append(True)
-        return web.Response(status=503 if len(refused) == 1 else 400)
-
-    readiness: list[bool] = []
-
-    class Watched(WorkerLink):
-        def __setattr__(self, name: str, value: object) -> None:
-            if name == "ready":
-                readiness.append(bool(value))
-            super().__setattr__(name, value)
-
-    monkeypatch.setattr(app, "WorkerLink", Watched)
-    monkeypatch.setattr(app, "forward", refuses_once)
-    async with running(tmp_path) as socket, gateway(socket) as (http, url, served):
-        assert await until(lambda: served.pool.links[0].ready)
-        readiness.clear()
-        async with http.post(url, json=HELLO, headers={"Accept": "application/json"}) as answer:
-            assert answer.status == 400
-    assert len(refused) == 2 and readiness[0] is False and True in readiness
+    async with scripted(tmp_path, answer) as made, gateway(made.socket) as (http, url, served):
+        made.report(ready=True)
+        opening = asyncio.create_task(opened(http, url))
+        assert await until(lambda: len(made.requests) > 1 and (served.pool.queued or opening.done()))
+        assert [method for method, _ in made.requests] == ["POST", "DELETE"]
+        made.report(ready=True)
+        session = (await opening)["Mcp-Session-Id"]
+        assert made.requests == [(method, session) for method in ("POST", "DELETE", "POST")]
 
 
 # What it says of itself
@@ -453,31 +504,158 @@ async def test_a_token_that_is_revoked_while_it_waits_gets_no_worker(tmp_path: P
 
 async def test_what_answers_in_a_workers_place_is_not_believed(tmp_path: Path) -> None:
     """It says that it is ready, and answers whatever it is asked; it does not have the secret."""
-    paths: list[str] = []
+    async with scripted(tmp_path, agreeing, "a guess") as impostor, gateway(impostor.socket) as client:
+        for _ in range(3):
+            impostor.report(ready=True)
+        opening = asyncio.create_task(client.http.post(client.url, json=HELLO))
+        assert await until(lambda: impostor.connections >= 3)
+        assert client.gateway.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
+        assert not opening.done() and impostor.requests == []
+        opening.cancel()
+
+
+# Sessions of a scripted worker
+
+
+async def test_a_worker_that_is_lost_takes_its_sessions_along_and_is_used_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True, slots=2)
+        sessions = [await opened(http, url) for _ in range(2)]
+        worker.end()
+        assert await until(lambda: worker.connections == 2)
+        for session in sessions:
+            async with http.post(url, json=calling("echo"), headers=session) as refused:
+                assert refused.status == 404
+        assert b'aworld_sessions_ended_total{cause="worker_lost"} 2.0' in served.metrics.text()
+        assert "worker 0 was lost with 2 sessions" in capsys.readouterr().err
+        assert served.pool.states()["down"] == 1
+        worker.report(ready=True, slots=1)
+        await opened(http, url)
+        assert served.pool.states()["busy"] == 1
+
+
+async def test_a_session_ends_where_it_is_not_used_and_not_during_a_request(tmp_path: Path) -> None:
+    begun, proceed = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        paths.append(request.path)
-        proof = Channel("a guess").response_headers(request.headers)
-        if request.path != "/state":
-            return web.json_response({"jsonrpc": "2.0", "id": 0, "result": {}}, headers=proof)
-        response = web.StreamResponse(headers=proof)
-        await response.prepare(request)
-        for _ in range(100):
-            await response.write(b'{"ready": true, "slots": 1, "servers": ["odd"], "broken": {}}\n')
-            await asyncio.sleep(0.1)
-        return response
+        if b"echo" in await request.read():
+            begun.set()
+            await proceed.wait()
+        return await agreeing(request)
 
-    impostor = web.Application()
-    impostor.router.add_route("*", "/{path}", answer)
-    runner = web.AppRunner(impostor)
-    await runner.setup()
-    path = str(tmp_path / "worker.sock")
-    await web.UnixSite(runner, path).start()
-    async with gateway(path) as (http, url, served):
-        opening = asyncio.create_task(http.post(url, json=HELLO))
-        assert await asyncio.to_thread(eventually, lambda: paths.count("/state") >= 3, WITHIN)
-        assert served.pool.states() == {"ready": 0, "busy": 0, "cleaning": 0, "down": 1}
-        assert not opening.done()
-        opening.cancel()
-        assert set(paths) == {"/state"}
-    await runner.cleanup()
+    limits = GatewayLimits(vanish_seconds=0.05)  # so that it looks often
+    async with scripted(tmp_path, answer) as worker, gateway(worker.socket, limits=limits) as client:
+        worker.report(ready=True, slots=2)
+        used = await opened(client.http, client.url)
+        asking = asyncio.create_task(client.http.post(client.url, json=calling("echo"), headers=used))
+        await begun.wait()
+        unused = await opened(client.http, client.url)
+        client.gateway._limits = GatewayLimits(vanish_seconds=0.05, idle_seconds=0.05)
+        assert await until(lambda: len(client.gateway.pool.sessions) == 1)
+        assert worker.requests[-1] == ("DELETE", unused["Mcp-Session-Id"])
+        assert list(client.gateway.pool.sessions) == [used["Mcp-Session-Id"]]
+        proceed.set()
+        async with await asking as response:
+            assert response.status == 200
+        assert await until(lambda: not client.gateway.pool.sessions)
+        assert b'aworld_sessions_ended_total{cause="idle"} 2.0' in client.gateway.metrics.text()
+
+
+async def test_a_gateway_that_stops_ends_its_sessions_at_their_workers(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker:
+        async with gateway(worker.socket) as (http, url, served):
+            worker.report(ready=True)
+            session = await opened(http, url)
+        assert worker.requests[1:] == [("DELETE", session["Mcp-Session-Id"])]
+        assert not served._tasks
+
+
+async def test_a_worker_that_does_not_end_a_session_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE":
+            await asyncio.Event().wait()
+        return await agreeing(request)
+
+    monkeypatch.setattr(app, "_END_SECONDS", 0.05)
+    async with scripted(tmp_path, answer) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        session = await opened(http, url)
+        async with http.delete(url, headers=session) as closed:
+            assert closed.status == 200
+        assert await until(lambda: worker.connections == 2)
+        assert served.pool.links[0].sessions == set()
+        worker.report(ready=True)
+        await opened(http, url)
+
+
+async def test_that_a_session_is_open_is_confirmed_to_the_gateway_alone(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        session = await opened(http, url)
+        (at_gateway,) = served.pool.sessions.values()
+        at_gateway.vanished, before = 0.0, at_gateway.last_active
+        confirmed = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        async with http.post(url, json=confirmed, headers=session) as response:
+            assert response.status == 202
+        assert at_gateway.vanished is None and at_gateway.last_active >= before
+        assert len(worker.requests) == 1
+        mentioned = calling("echo", text="notifications/initialized")
+        async with http.post(url, json=mentioned, headers=session) as response:
+            assert response.status == 200
+        assert len(worker.requests) == 2
+
+
+async def test_a_session_begins_with_its_opening(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        worker.report(ready=True)
+        for method, message in (("POST", calling("echo")), ("GET", HELLO), ("DELETE", HELLO)):
+            async with http.request(method, url, json=message) as refused:
+                assert (refused.status, "Mcp-Session-Id is missing" in await refused.text()) == (400, True)
+        assert b'aworld_requests_refused_total{cause="session"} 3.0' in served.metrics.text()
+        assert (worker.requests, served._opening) == ([], {})
+
+
+async def test_workers_for_scoring_are_for_nothing_else(tmp_path: Path) -> None:
+    served = Gateway("name", SECRET, ["a", "b", "c"], GatewayLimits(), scoring=1)
+    assert [link.scoring for link in served.pool.links] == [False, False, True]
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        served.pool.links[0].scoring = True
+        served._limits = GatewayLimits(queue_seconds=0.05)
+        worker.report(ready=True)
+        assert await until(lambda: served.pool.links[0].ready)
+        plain = {"Accept": "application/json"}
+        for purpose, status in (("training", 503), ("scoring", 200)):
+            async with http.post(url, json=HELLO, headers={**plain, "Aworld-Purpose": purpose}) as answer:
+                assert answer.status == status
+
+
+async def test_what_workers_report_is_shown(tmp_path: Path) -> None:
+    async with scripted(tmp_path, agreeing) as worker, gateway(worker.socket) as (http, url, served):
+        health = url.replace("/mcp", "/health")
+        (link,) = served.pool.links
+        worker.report(ready=False, starting="browser")
+        assert await until(lambda: link.alive)
+        async with http.get(health) as answer:
+            assert (answer.status, (await answer.json())["starting"]) == (503, ["browser"])
+        worker.report(ready=True)
+        assert await until(lambda: link.ready)
+        async with http.get(health) as answer:
+            shown_health = await answer.json()
+            assert (answer.status, shown_health["starting"], shown_health["status"]) == (200, [], "ok")
+        assert (shown_health["sessions"], shown_health["queued"], shown_health["egress"]) == (0, 0, None)
+        await opened(http, url)
+        worker.report(ready=False)
+        for seconds in (0.5, 2.0):
+            worker.report_call("odd", "tool_error", seconds)
+        assert await until(lambda: b'outcome="tool_error"' in served.metrics.text())
+        async with http.get(health) as answer:  # it has been ready
+            assert (answer.status, (await answer.json())["sessions"]) == (200, 1)
+        async with http.get(url.replace("/mcp", "/metrics")) as answer:
+            lines = (await answer.text()).splitlines()
+        assert 'aworld_tool_calls_total{outcome="tool_error",server="odd"} 2.0' in lines
+        assert 'aworld_tool_call_seconds_sum{server="odd"} 2.5' in lines
+        assert 'aworld_workers{state="busy"} 1.0' in lines and "aworld_sessions_open 1.0" in lines

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import io
 import json
 import os
 import resource
@@ -11,7 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, cast
@@ -20,6 +23,7 @@ import pytest
 
 from aworld_train.serving.worker import spawner
 from aworld_train.serving.worker.spawner import ToolUser
+from tests.environments import eventually
 
 WITHIN = 30.0
 HERE = __name__
@@ -30,25 +34,29 @@ NOBODY = ToolUser(id=65534, max_processes=50)
 class Spawner:
     """A spawner that runs in a fork of this process, and its log."""
 
-    def __init__(self, log: Path, *functions: str):
+    def __init__(self, log: Path, *functions: str, user: ToolUser | None = None):
         self._orders, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._orders.settimeout(WITHIN)
+        self.socket = str(Path(f"/proc/self/fd/{other_end.fileno()}").readlink())
         self.log = log
         self.pid = os.fork()
         if self.pid == 0:
-            self._run(other_end, functions)
+            self._run(other_end, functions, user)
         other_end.close()
 
-    def _run(self, orders: socket.socket, functions: tuple[str, ...]) -> None:
+    def _run(self, orders: socket.socket, functions: tuple[str, ...], user: ToolUser | None) -> None:
         code = 1
         try:
             self._orders.close()
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 2)
             sys.stderr = os.fdopen(2, "w", closefd=False)
-            sys.argv = ["spawner.py", str(orders.detach()), "null", *functions]
+            user_json = json.dumps(user and asdict(user))
+            sys.argv = ["spawner.py", str(orders.detach()), user_json, *functions]
             spawner.main()
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -111,8 +119,27 @@ def tell() -> None:
         "first to be ended": Path("/proc/self/oom_score_adj").read_text().strip(),
         "signals": [signal.getsignal(one) == signal.SIG_DFL for one in (signal.SIGCHLD, signal.SIGINT)],
         "input": sys.stdin.read(),
+        "sockets": [str(target) for target in targets() if "socket:" in target.name],
+        "descriptors of its streams": [
+            targets().count(Path(f"/proc/self/fd/{n}").readlink()) for n in (0, 1)
+        ],
     }
     sys.stdout.write(json.dumps(facts))
+
+
+def targets() -> list[Path]:
+    """What the open descriptors of this process refer to."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(descriptor.readlink())
+    return found
+
+
+def replace_streams() -> None:
+    """A server that uses its descriptors instead of the streams."""
+    sys.stdin = sys.stdout = io.StringIO()
+    os.write(1, os.read(0, 100) or b"nothing")
 
 
 def fail() -> None:
@@ -135,6 +162,7 @@ def test_a_server_has_its_own_variables_folder_streams_and_session(
 ) -> None:
     before = Path("/proc/self/oom_score_adj").read_text().strip()
     facts = json.loads(Server(running, tmp_path, function=f"{HERE}:tell", private=private).read())
+    assert running.socket not in facts.pop("sockets")
     assert facts == {
         "variables": {"PATH": "/usr/bin:/bin", "OWN": "value"},
         "arguments": [f"{HERE}:tell"],
@@ -144,7 +172,37 @@ def test_a_server_has_its_own_variables_folder_streams_and_session(
         "first to be ended": before if private else "500",
         "signals": [True, True],
         "input": "",
+        "descriptors of its streams": [1, 1],
     }
+    assert Server(running, tmp_path, function=f"{HERE}:replace_streams").read() == "nothing"
+    assert running.log.read_text() == ""
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_server_runs_as_the_user_of_tools_and_still_ends_with_the_spawner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: bool
+) -> None:
+    def change_user(user: ToolUser) -> None:
+        # As the kernel does where the user changes; see prctl(2).
+        spawner._prctl(spawner._PR_SET_DUMPABLE, int(private))
+        spawner._prctl(spawner._PR_SET_PDEATHSIG, 0)
+        (tmp_path / "user").write_text(f"{os.getpid()} {user}")
+
+    monkeypatch.setattr(spawner, "_change_user", change_user)
+    before = Path("/proc/self/oom_score_adj").read_text().strip()
+    monkeypatch.setattr(spawner, "_OOM_SCORE_ADJUSTMENT", "600")
+    starter = Spawner(tmp_path / "log", f"{HERE}:tell", user=NOBODY)
+    assert starter.answer() == {"ready": True}
+    server = Server(starter, tmp_path, private=private, function=f"{HERE}:tell")
+    facts = json.loads(server.read())
+    assert facts["dumpable"] == int(not private)
+    assert facts["first to be ended"] == (before if private else "600")
+    assert (tmp_path / "user").read_text() == f"{server.pid} {NOBODY}"
+    lasting = Server(starter, tmp_path, private=private, argv=["sh", "-c", "echo ready; exec sleep 600"])
+    with lasting.lines() as lines:
+        assert lines.readline() == "ready\n"
+        assert starter.close() == 0
+        assert lines.read() == ""
 
 
 def test_a_program_has_only_the_variables_of_its_order(running: Spawner, tmp_path: Path) -> None:
@@ -190,7 +248,9 @@ def test_kill_ends_a_server_with_its_group_and_no_other(running: Spawner, tmp_pa
         assert running.order({"kill": other.pid}) == {"ready": True}
         assert others.read() == ""
     # It may have ended by itself, and has been reaped.
+    assert eventually(lambda: not Path(f"/proc/{one.pid}").exists(), WITHIN)
     assert running.order({"kill": one.pid}) == {"ready": True}
+    spawner._kill_group(one.pid)
 
 
 def test_servers_end_with_the_spawner(tmp_path: Path) -> None:
@@ -203,21 +263,39 @@ def test_servers_end_with_the_spawner(tmp_path: Path) -> None:
         assert starter.order({}) == {"ready": True}
         assert starter.close() == 0
         assert lines.read() == ""
+    spawner._kill_group(server.pid)
 
 
-def test_the_spawner_cannot_be_traced() -> None:
-    code = "import ctypes, os; from aworld_train.serving.worker import spawner; spawner.socket.recv_fds = lambda *_: "
-    code += "(print(ctypes.CDLL(None).prctl(3), flush=True) or b'', [], 0, None); spawner.main()"
+SHOW = """
+import ctypes, gc, sys
+from aworld_train.serving.worker import spawner
+
+def show(*_):
+    libc, end_signal = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(2, ctypes.byref(end_signal))  # PR_GET_PDEATHSIG
+    print(libc.prctl(3), end_signal.value, gc.get_freeze_count() > 0, "anyio._backends._asyncio" in sys.modules)
+    return b"", [], 0, None
+
+spawner.socket.recv_fds = show
+spawner.main()
+"""
+
+
+@pytest.mark.parametrize("functions", [(), ("anyio:run",)])
+def test_the_spawner_cannot_be_traced_ends_with_the_worker_and_has_imported_what_servers_need(
+    functions: tuple[str, ...],
+) -> None:
     worker_end, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with worker_end, spawner_end:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(spawner_end.fileno()), "null"],
+            [sys.executable, "-c", SHOW, str(spawner_end.fileno()), "null", *functions],
             pass_fds=[spawner_end.fileno()],
             capture_output=True,
             text=True,
             timeout=WITHIN,
         )
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    shown = f"0 {int(signal.SIGKILL)} True {bool(functions)}\n"
+    assert (done.returncode, done.stdout) == (0, shown), done.stderr
 
 
 def test_without_a_new_process_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +362,18 @@ def test_everything_but_the_first_process_and_the_spawner_ends_before_and_after_
     assert users == []  # this process stays who it is
 
 
+def test_what_cleans_sees_that_a_program_of_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawner, "_change_user", lambda _: None)
+    before = signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN
+    )  # as in the spawner, whose children leave no status
+    try:
+        problem = spawner._run_as(NOBODY, lambda: cast(None, subprocess.run(["false"], check=True)))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert "returned non-zero exit status 1" in problem
+
+
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_process_that_does_not_end_is_no_clean_worker(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(spawner, "_change_user", lambda _: None)
@@ -310,6 +400,7 @@ def test_a_tool_has_its_users_rights_and_none_of_the_spawners(tmp_path: Path) ->
     pid = os.fork()
     if pid == 0:
         try:
+            os.setgroups([NOBODY.id])
             spawner._change_user(NOBODY)
             os.write(descriptor, json.dumps(rights()).encode())
         finally:

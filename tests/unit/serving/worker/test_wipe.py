@@ -3,21 +3,25 @@
 It ends the processes that descend from the one it runs in: that is never this one, but one made for the test.
 """
 
+import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aworld_train.serving.worker.wipe import empty
+from aworld_train.serving.worker import wipe
+from aworld_train.serving.worker.wipe import NotClean, empty
 
 PROGRAM = """
 import ctypes, json, os, signal, subprocess, sys, time
@@ -195,28 +199,21 @@ def test_a_wipe_that_leaves_something_fails(tmp_path: Path, fault: str, pattern:
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["in memory", "of message queues"])
-def test_a_container_in_which_something_is_left_is_not_clean(tmp_path: Path, place: int) -> None:
+def test_a_container_in_which_something_is_left_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
     folders = [tmp_path / "memory", tmp_path / "queues"]
     for folder in folders:
         folder.mkdir()
         (folder / "file").touch()
-    error_messages = run(
-        f"""
-        import aworld_train.serving.worker.wipe as wipe_module
-        wipe_module.container_folders = lambda: (folders[:1], folders[1:])
-        wipe_module._SYSV = ()  # other programs of this machine may have some
-        wipe_module.clean_container()
-        left = [list(map(str, folder.iterdir())) for folder in folders]
-        (folders[{place}] / "kept").touch()
-        wipe_module.empty = lambda folder: None
-        try:
-            wipe_module.clean_container()
-        except NotClean as reason:
-            print(json.dumps([left, str(reason)]))
-        """,
-        *folders,
-    )
-    assert error_messages == [[[], []], f"{folders[place]} still has kept"]
+    monkeypatch.setattr(wipe, "container_folders", lambda: (folders[:1], folders[1:]))
+    monkeypatch.setattr(wipe, "_SYSV", ())  # other programs of this machine may have some
+    wipe.clean_container()
+    assert [list(folder.iterdir()) for folder in folders] == [[], []]
+    (folders[place] / "kept").touch()
+    monkeypatch.setattr(wipe, "empty", lambda _: None)
+    with pytest.raises(NotClean, match=f"{folders[place]} still has kept"):
+        wipe.clean_container()
 
 
 def test_system_v_memory_that_is_left_is_seen() -> None:
@@ -233,6 +230,17 @@ def test_system_v_memory_that_is_left_is_seen() -> None:
             libc.shmctl(segment, 0, None)  # IPC_RMID
     """)
     assert error_message == "System V shm is left"
+
+
+@pytest.mark.parametrize("kind", ["shm", "msg", "sem"])
+def test_each_kind_of_system_v_is_looked_at(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    lists = dict.fromkeys(("shm", "msg", "sem"), "key id perms\n")
+    monkeypatch.setattr(wipe, "container_folders", lambda: ([], []))
+    monkeypatch.setattr(Path, "read_text", lambda path: lists[path.name])
+    wipe.clean_container()
+    lists[kind] += "0 7 600\n"
+    with pytest.raises(NotClean, match=f"System V {kind} is left"):
+        wipe.clean_container()
 
 
 names = st.text(
@@ -269,3 +277,135 @@ def test_a_folder_of_any_depth_is_emptied(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", dig], cwd=tmp_path, check=True)
     empty(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# Which folders
+
+MOUNTS = {
+    "/": "overlay rw",
+    "/tmp": "tmpfs nosuid,rw",
+    "/home/tools": "tmpfs rw",
+    "/read-only": "tmpfs ro,nosuid",
+    "/root-only": "tmpfs rw",
+    "/on-a-disk": "ext4 rw",
+    "/dev": "tmpfs rw",
+    "/dev/shm": "tmpfs rw",
+    "/dev/mqueue": "mqueue rw",
+    "/run/aworld": "tmpfs rw",
+    "/run/aworld/socket": "tmpfs rw",
+    "/proc/acpi": "tmpfs rw",
+    "/sys/firmware": "tmpfs rw",
+}
+
+
+def test_a_session_may_leave_files_where_it_may_write_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = []
+    for number, (point, described) in enumerate(MOUNTS.items()):
+        kind, options = described.split()
+        lines.append(f"{number} 1 0:{number} / {point} {options} shared:1 master:2 - {kind} none rw,size=1k")
+    monkeypatch.setattr(Path, "read_text", lambda _: "\n".join(lines) + "\n")
+    monkeypatch.setattr(wipe, "_is_writable", lambda point: point != "/root-only")
+    folders = [Path("/tmp"), Path("/home/tools"), Path("/dev/shm")]
+    assert wipe.container_folders() == (folders, [Path("/dev/mqueue")])
+
+
+@pytest.mark.parametrize(
+    ("is_owner", "may_write", "is_writable"),
+    [(True, False, True), (False, True, True), (False, False, False), (True, True, True)],
+)
+def test_a_folder_can_be_written_to_by_its_owner_whatever_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_owner: bool, may_write: bool, is_writable: bool
+) -> None:
+    def access(path: object, mode: int, *, effective_ids: bool) -> bool:
+        assert (path, mode, effective_ids) == (str(tmp_path), os.W_OK, True)
+        return may_write
+
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner if is_owner else owner + 1)
+    monkeypatch.setattr(os, "access", access)
+    assert wipe._is_writable(str(tmp_path)) is is_writable
+
+
+# The folders afterwards
+
+
+def test_a_folder_can_be_used_as_before_whatever_its_owner_made_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    with contextlib.suppress(OSError):  # file systems without extended attributes
+        os.setxattr(folder, "user.note", b"left")
+    folder.chmod(0o077)
+    wipe.clean_folders([folder])
+    assert (folder.stat().st_mode & 0o777, list(folder.iterdir())) == (0o700, [])
+    assert os.listxattr(folder) == []
+
+
+def test_a_folder_of_another_user_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    wipe.clean_folders([tmp_path])
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_folder_in_which_programs_fail_or_bytes_change_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", lambda path, data: write(path, data[:-1]))
+        with pytest.raises(NotClean, match=f"{tmp_path} cannot be used: .*what is written there is not"):
+            wipe.clean_folders([tmp_path])
+    monkeypatch.setattr(wipe, "_TEST_SCRIPT", b"#!/bin/sh\nexit 3\n")
+    with pytest.raises(NotClean, match="returned non-zero exit status 3"):
+        wipe.clean_folders([tmp_path])
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    wipe.clean_folders([tmp_path])  # no program may be run there
+
+
+# Processes
+
+
+def test_processes_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, wipe._SECONDS, wipe._SECONDS + 1])
+    monkeypatch.setattr(wipe, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None))
+    monkeypatch.setattr(wipe, "reap_children", list)
+    ended: list[set[int]] = []
+    with pytest.raises(NotClean, match=r"processes \[3, 5\] do not end"):
+        wipe._end_all(lambda: {5, 3}, ended.append)
+    assert ended == [{3, 5}]
+
+
+def test_children_that_ended_are_reaped_and_no_others() -> None:
+    result = run("""
+        ended = sorted(os.fork() or os._exit(0) for _ in range(2))
+        lasting = started()
+        while any(map(lives, ended)):
+            time.sleep(0.001)
+        print(json.dumps([sorted(reap_children()) == ended, reap_children(), lives(lasting)]))
+        os.kill(lasting, signal.SIGKILL)
+        os.waitpid(lasting, 0)
+        assert reap_children() == []
+    """)
+    assert result == [True, [], True]
+
+
+def test_in_a_container_one_signal_goes_to_all_until_only_the_spared_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes = {1, 7, 8, 9}
+    signals: list[tuple[int, int]] = []
+
+    def kill(pid: int, number: int) -> None:
+        signals.append((pid, number))
+        if 8 not in processes:
+            raise ProcessLookupError  # the other one has ended, and was not reaped yet
+
+    monkeypatch.setattr(wipe, "_all_processes", lambda: processes)
+    monkeypatch.setattr(wipe, "reap_children", lambda: processes.remove(8 if 8 in processes else 9))
+    monkeypatch.setattr(wipe, "_SECONDS", 1.0)
+    monkeypatch.setattr(os, "kill", kill)
+    wipe.end_all_but(frozenset({1, 7}))
+    assert signals == [(-1, signal.SIGKILL)] * 2
