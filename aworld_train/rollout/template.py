@@ -287,10 +287,10 @@ class ChatTemplate:
             return Addition(self._any_end.findall(both)[-1], after[ends[-1] :])
         if ends:
             return Addition(after[: ends[0]], after[ends[0] :])
-        if self._any_end.search(finished):
-            end = self._other_end(after[len(both) :], [*before, marked, *new], tools)
-            if end:
-                return Addition(end, after[len(both) + len(end) :])
+        if last_end := self._any_end.search(finished):
+            rest = after[min(len(both), last_end.start()) :]  # the two ends may begin with the same letters
+            if end := self._other_end(rest, [*before, marked, *new], tools):
+                return Addition(end, rest.removeprefix(end))
         if not marked.tool_calls:
             return Addition("", after)
         if both != finished:

@@ -54,7 +54,7 @@ class ToolResult:
 
     text: str
     is_error: bool
-    raw: Any = field(default=None, repr=False, compare=False)
+    raw: Any = None
     replayed: bool = field(default=False, compare=False)
 
 

@@ -26,7 +26,7 @@ def play(session: ToolGatewaySession, request: web.Request, message: Message | N
         return web.Response(status=200 if request.method == "DELETE" else 405)
     if "id" not in message or "method" not in message:
         return web.Response(status=202)
-    headers = {SESSION_HEADER: secrets.token_hex(16)} if message["method"] == "initialize" else {}
+    headers = {SESSION_HEADER: secrets.token_hex()} if message["method"] == "initialize" else {}
     return reply(message, _replayed_outcome(session, message), headers)
 
 

@@ -32,6 +32,7 @@ _BUSY_SECONDS = (
 )  # shortest and longest wait before a session is requested again from a full environment
 _CANCEL_SECONDS = 1.0
 _MAX_REFUSAL_CHARS = 300  # of a refusal's text, quoted in the reason
+_MAX_REFUSAL_BYTES = 1200  # of its body, read for that
 
 LOST = "the tool environment was lost; what was done in it is gone, and this episode is over"
 
@@ -93,11 +94,7 @@ class CallRelay:
             async with self._send() as response:
                 if response.status not in _BUSY_STATUSES:
                     return await self._handle_response(response)
-                least, most = _BUSY_SECONDS
-                try:
-                    pause = min(max(float(response.headers.get("Retry-After", least)), least), most)
-                except ValueError:  # a date
-                    pause = most
+                pause = _busy_seconds(response.headers.get("Retry-After"))
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
     async def _forward(self) -> web.StreamResponse:
@@ -131,11 +128,11 @@ class CallRelay:
 
     def _is_loss(self, status: int) -> bool:
         """Whether an HTTP status means that the episode has no environment, or has lost it."""
-        if self._request.method == "DELETE":
-            return False
         if self._opening:
             return status >= 400
-        return status >= 500 or status in (401, 403) or (status == 404 and self._mcp_session is not None)
+        return self._request.method != "DELETE" and (
+            status >= 500 or status in (401, 403) or (status == 404 and self._mcp_session is not None)
+        )
 
     async def _stream(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> web.StreamResponse:
         reader = EventReader()
@@ -192,7 +189,6 @@ class CallRelay:
         self._session.mark_lost(reason)
         if self._call is not None:
             self._session.end_call(self._call, failed=True)
-            self._session.forget(self._mcp_session, self._message)
         return await self._reply(failure("environment_lost", LOST))
 
     async def _reply(self, outcome: dict[str, Any]) -> web.StreamResponse:
@@ -207,9 +203,17 @@ class CallRelay:
         return self._stream_response
 
 
+def _busy_seconds(retry_after: str | None) -> float:
+    least, most = _BUSY_SECONDS
+    try:
+        return min(max(least, float(retry_after or least)), most)
+    except ValueError:  # a date
+        return most
+
+
 async def _refusal_text(response: aiohttp.ClientResponse) -> str:
     """The text of a refusal: its JSON-RPC message, or the beginning of its body."""
-    text = (await response.content.read(4 * _MAX_REFUSAL_CHARS)).decode(errors="replace")
+    text = (await response.content.read(_MAX_REFUSAL_BYTES)).decode(errors="replace")
     try:
         return str(json.loads(text)["error"]["message"])[:_MAX_REFUSAL_CHARS]
     except (ValueError, KeyError, TypeError):

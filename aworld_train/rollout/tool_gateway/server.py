@@ -26,12 +26,13 @@ _KEEPALIVE_SECONDS = 4.0
 class ToolGateway:
     """Serves each episode's session at an address of its own until the session is closed."""
 
+    _address: str  # once it listens
+
     def __init__(self) -> None:
         self._sessions: dict[str, ToolGatewaySession] = {}
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._starting = asyncio.Lock()
-        self._address = ""
 
     async def start(self) -> None:
         """Listen on a free port; does nothing if it already listens."""
@@ -45,7 +46,7 @@ class ToolGateway:
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            host, port = runner.addresses[0][:2]
+            host, port = runner.addresses[0]
             self._address = f"http://{host}:{port}"
             self._runner = runner
 

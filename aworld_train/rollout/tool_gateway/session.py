@@ -94,7 +94,7 @@ class ToolGatewaySession:
         http: aiohttp.ClientSession,
         on_close: "Callable[[ToolGatewaySession], None]",
     ):
-        self.token = secrets.token_urlsafe(24)
+        self.token = secrets.token_urlsafe()
         self.url = f"{address}/{self.token}/mcp"
         self.counts = CallCounts()
         self.lost: EnvironmentLost | None = None
@@ -135,7 +135,6 @@ class ToolGatewaySession:
                 waits.end(pending.wait)
         # Also when the environment was lost: a session that is left open would hold a worker.
         await asyncio.gather(*map(self._end_session, self.mcp_sessions))
-        self.mcp_sessions.clear()
         if self._unrecorded is not None:
             raise self._unrecorded
 

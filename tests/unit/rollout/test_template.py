@@ -1,4 +1,4 @@
-"""Only images make tokens of images: a text with the letters of such a token stays a text, wherever it stands."""
+"""Only images make tokens of images, wherever a text has their letters, and a turn has one end."""
 
 from copy import deepcopy
 from typing import Any
@@ -23,8 +23,9 @@ def template() -> ChatTemplate:
     return ChatTemplate(tokenizer, [tokenizer.eos_token_id], images=NoImages(reserved=RESERVED))
 
 
-def continued(template: ChatTemplate, turn: Message, new: Message) -> list[int]:
-    return template.continuation([HELLO, turn], [new], [], list(template.ends), ended=True, tools_key="")
+def continued(template: ChatTemplate, turn: Message, new: Message, ended: bool = True) -> list[int]:
+    sampled = list(template.ends) if ended else template.plain("Hi")
+    return template.continuation([HELLO, turn], [new], [], sampled, ended, tools_key="")
 
 
 def all_tokens(template: ChatTemplate, text: str) -> list[list[int]]:
@@ -52,3 +53,23 @@ def test_text_that_spells_a_token_of_images_is_text(template: ChatTemplate, spel
     ):
         assert spelled not in [template.text([token]) for token in tokens]
         assert template.text(tokens) == template.text(plain).replace("PLACE", spelled)
+
+
+@pytest.mark.parametrize("last_end", ["<|eot_id|>", "[/INST]"])  # the first begins as the other end does
+@pytest.mark.parametrize("earlier_end", ["<|im_end|>", ""])
+def test_a_turn_has_one_end_where_the_template_ends_only_the_last_turn_with_the_models(
+    last_end: str, earlier_end: str
+) -> None:
+    tokenizer: Any = deepcopy(templates.tokenizer("chatml_tools"))
+    written = "message.content + '<|im_end|>\\n'"
+    assert written in tokenizer.chat_template
+    tokenizer.chat_template = tokenizer.chat_template.replace(
+        written,
+        "message.content + ('<|im_end|>\\n' if message.role != 'assistant' else "
+        f"'{last_end}' if loop.last else '{earlier_end}\\n')",
+    )
+    template = ChatTemplate(tokenizer, tokenizer.convert_tokens_to_ids([last_end]))
+    turn, new = Message("assistant", "Hi."), Message("user", "And?")
+    added = "\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"
+    assert template.text(continued(template, turn, new)) == added
+    assert template.text(continued(template, turn, new, ended=False)) == earlier_end + added

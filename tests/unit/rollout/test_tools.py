@@ -2,8 +2,12 @@
 
 import asyncio
 import gc
+import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import psutil
 import pytest
@@ -253,6 +257,75 @@ async def test_a_server_that_hangs_at_the_door_is_a_lost_environment_after_the_c
         await nothing_left(before, mortal.port)
     finally:
         mortal.thaw()
+
+
+BUSY = {"id": 0, "error": {"message": "no room", "data": {"type": "busy"}}}
+
+
+@asynccontextmanager
+async def served(handler: Any) -> AsyncIterator[ToolServer]:
+    """A server that answers requests with ``handler``."""
+    app = web.Application()
+    app.router.add_post("/mcp", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield ToolServer(f"http://127.0.0.1:{runner.addresses[0][1]}/mcp", {}, connect_timeout=20)
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("answer", "pause", "requests", "reason"),
+    [
+        ({"status": 503}, 0.0, 3, ""),
+        ({"text": json.dumps(BUSY)}, 0.0, 3, ""),
+        ({"text": json.dumps(BUSY)}, 60.0, 1, "no room"),  # not waited for: time would be up by then
+        ({"status": 500}, 0.0, 1, "HTTP 500"),
+        ({"text": json.dumps({"id": 0, "error": {"message": "no"}})}, 0.0, 1, "no"),
+    ],
+)
+async def test_a_full_server_is_asked_again_while_there_is_time_and_no_other_one_is(
+    answer: dict[str, Any], pause: float, requests: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools_module, "_BUSY_SECONDS", (pause,))
+    methods = []
+
+    async def handler(request: web.Request) -> web.Response:
+        methods.append(method := (await request.json())["method"])
+        if method == "initialize" and len(methods) < 3:
+            return web.Response(**answer)
+        return web.json_response({"id": 1, "result": {"tools": []}})
+
+    async with served(handler) as server, ToolSession(server) as tools:
+        if reason:
+            with pytest.raises(EnvironmentLost, match=reason):
+                await tools.list_tools()
+        else:
+            assert await tools.list_tools() == []
+    assert methods.count("initialize") == requests
+
+
+@pytest.mark.parametrize(("log_seconds", "logged"), [(math.inf, 1), (0.0, 2)])
+async def test_what_a_server_says_while_it_opens_is_logged_once_in_a_while(
+    log_seconds: float, logged: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tools_module, "_logged", -math.inf)
+    monkeypatch.setattr(tools_module, "_LOG_SECONDS", log_seconds)
+    note = {"method": "notifications/message", "params": {"data": "one waits"}}
+
+    async def handler(request: web.Request) -> web.Response:
+        number = (await request.json()).get("id")
+        answer = {"id": number, "result": {"tools": []}}
+        notes = [note] * (2 if number == 0 else 1)  # the last one comes in the open session
+        body = "".join(f"data: {json.dumps(message)}\n\n" for message in [*notes, answer])
+        return web.Response(text=body, content_type="text/event-stream")
+
+    async with served(handler) as server, ToolSession(server) as tools:
+        await tools.list_tools()
+    messages = [record.getMessage() for record in caplog.records if record.name == tools_module.__name__]
+    assert messages == [f"{server.url}: one waits"] * logged
 
 
 async def test_a_server_killed_between_two_calls_is_a_lost_environment_within_seconds(

@@ -160,6 +160,16 @@ def test_tools_that_only_python_takes_for_the_same_are_not() -> None:
     assert second.request.tools[0]["function"]["parameters"]["default"] is True
 
 
+def test_only_empty_descriptions_are_left_out_of_a_tools_schema() -> None:
+    described = {"a": {"description": "b", "default": ""}, "description": {"type": "string"}}
+    schema = {"properties": described, "anyOf": [{"description": "", "enum": [""]}], "description": ""}
+    request = read(chat.DIALECT, in_chat([Message("user", "c")], [("d", "e", schema)]))
+    assert request.tools[0]["function"]["parameters"] == {
+        "properties": described,
+        "anyOf": [{"enum": [""]}],
+    }
+
+
 @given(texts, texts, st.lists(calls | st.tuples(words, texts), max_size=3))
 @examples(150)
 def test_an_answer_comes_back_as_the_message_that_it_was(

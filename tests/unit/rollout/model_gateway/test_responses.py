@@ -182,7 +182,6 @@ async def test_log_probabilities_come_where_they_are_asked_for() -> None:
         ({"background": True}, "background"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
         ({"input": [{"type": "computer_call"}]}, "input[0].type"),
-        ({"input": [{}]}, "input[0].type"),
         ({"input": []}, "input"),
         ({"input": None}, "input"),
         ({"input": 5}, "input"),
@@ -203,6 +202,12 @@ async def test_what_cannot_be_done_is_refused_by_its_name(extra: dict[str, Any],
         status, body = await post(session.address(), {"input": "hi", **extra})
     assert (status, body["error"]["param"]) == (400, parameter)
     assert scripted.requests == []
+
+
+async def test_an_item_without_a_type_is_told_from_one_of_another_type() -> None:
+    async with rollout_session(ANSWER) as (session, _):
+        _, body = await post(session.address(), {"input": [{}]})
+    assert body["error"]["message"] == "input[0].type must be a string, and is null"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -282,6 +282,24 @@ async def test_thirty_two_episodes_at_once_each_get_their_own_answers(
     assert gateway._sessions == {}
 
 
+async def test_no_call_waits_for_the_connection_of_another(gateway: ToolGateway) -> None:
+    all_there = asyncio.Barrier(101)  # one more than clients have connections by default
+
+    async def handler(request: web.Request) -> web.Response:
+        await all_there.wait()
+        return web.json_response(RESULT)
+
+    runner, url = await scripted(handler)
+    gateway_session = await gateway.open_session(ToolServer(url, {}, call_timeout=60))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
+        sent = [
+            post(client, gateway_session.url, {**CALL, "id": number}) for number in range(all_there.parties)
+        ]
+        answers = await asyncio.gather(*sent)
+    assert all(answer == (200, RESULT) for answer in answers)
+    await runner.cleanup()
+
+
 async def test_a_process_has_one_gateway_which_starts_with_its_first_use() -> None:
     one, other = await asyncio.gather(tool_gateway(), tool_gateway())
     assert one is other
@@ -402,13 +420,13 @@ async def test_a_server_that_hangs_at_the_door_is_lost_after_the_limit(
     assert "did not open a session within 1 seconds" in str(gateway_session.lost)
 
 
-def scripted(handler: Any) -> Any:
+def scripted(handler: Any, **options: Any) -> Any:
     """A server that answers as ``handler`` says, for what no real one can be brought to do on time."""
 
     async def start() -> tuple[web.AppRunner, str]:
         app = web.Application()
         app.router.add_route("*", "/mcp", handler)
-        runner = web.AppRunner(app, shutdown_timeout=1)
+        runner = web.AppRunner(app, shutdown_timeout=1, **options)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
@@ -545,7 +563,105 @@ async def test_an_environment_without_room_is_asked_again_and_what_it_has_room_f
     await runner.cleanup()
 
 
+async def test_a_request_that_the_agent_breaks_off_is_broken_off_at_the_environment(
+    gateway: ToolGateway,
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    runner, url = await scripted(handler, handler_cancellation=True)
+    gateway_session = await gateway.open_session(ToolServer(url, {}))
+    async with aiohttp.ClientSession() as client:
+        call = asyncio.create_task(post(client, gateway_session.url, CALL))
+        await began.wait()
+        (task,) = gateway_session.tasks
+        call.cancel()
+        await ended.wait()
+    await asyncio.wait({task})
+    assert task.cancelled() and not gateway_session.tasks
+    assert (gateway_session.counts.errors, gateway_session.lost) == (1, None)
+    await runner.cleanup()
+
+
+async def test_a_session_that_the_agent_has_ended_is_known_no_more_and_ended_once(
+    gateway: ToolGateway,
+) -> None:
+    methods = []
+
+    async def handler(request: web.Request) -> web.Response:
+        methods.append(request.method)
+        return web.json_response({}, headers={"Mcp-Session-Id": "mine"})
+
+    runner, url = await scripted(handler)
+    gateway_session = await gateway.open_session(ToolServer(url, {}))
+    mine = {"Mcp-Session-Id": "mine"}
+    async with aiohttp.ClientSession() as client:
+        await post(client, gateway_session.url, {"id": 0, "method": "initialize"})
+        for status in (200, 404):
+            async with client.delete(gateway_session.url, headers=mine) as answer:
+                assert answer.status == status
+        status, refusal = await post(client, gateway_session.url, {"id": 1, "method": "ping"}, **mine)
+    assert (status, refusal["id"], refusal["error"]["code"]) == (404, None, -32600)
+    await gateway_session.close()
+    assert methods == ["POST", "DELETE"]
+    await runner.cleanup()
+
+
+async def test_only_requests_are_calls_and_responses_pass(gateway: ToolGateway) -> None:
+    received = []
+
+    async def handler(request: web.Request) -> web.Response:
+        received.append(await request.json())
+        return web.Response(status=202)
+
+    runner, url = await scripted(handler)
+    gateway_session = await gateway.open_session(ToolServer(url, {}))
+    sent = [{"method": "tools/call"}, {"method": "tools/list"}, {"id": 1, "result": {}}]
+    async with aiohttp.ClientSession() as client:
+        for message in sent:
+            assert await post(client, gateway_session.url, message) == (202, None)
+    assert (received, gateway_session.counts.calls) == (sent, 0)
+    await runner.cleanup()
+
+
+async def test_a_stopped_gateway_has_closed_its_sessions_and_may_start_again(gateway: ToolGateway) -> None:
+    sessions = [await gateway.open_session(NOWHERE) for _ in range(3)]
+    sessions[0]._unrecorded = CassetteError("reported by its episode")
+    client = sessions[0].http
+    await gateway.stop()
+    await gateway.stop()
+    assert client.closed and gateway._sessions == {}
+    with pytest.raises(aiohttp.ClientConnectorError):
+        async with aiohttp.ClientSession() as other:
+            await post(other, sessions[1].url, CALL)
+    again = await gateway.open_session(NOWHERE)
+    async with aiohttp.ClientSession() as other:
+        assert (await post(other, again.url, CALL))[1]["error"]["data"] == {"type": "environment_lost"}
+
+
 # Cassettes
+
+
+async def test_a_lost_environment_replays_no_call_either(gateway: ToolGateway, tmp_path: Path) -> None:
+    cassette = Cassette(tmp_path / "c", Mode.replay_or_record)
+    cassette.keep(cassette.key("local", "t", {}), {"result": RESULT["result"]})
+    gateway_session = await gateway.open_session(NOWHERE, cassette)
+    async with aiohttp.ClientSession() as client:
+        for number in range(2):
+            assert (await post(client, gateway_session.url, {**CALL, "id": number}))[1]["result"]
+        assert gateway_session._pending == {}
+        gateway_session.mark_lost("gone")
+        _, answer = await post(client, gateway_session.url, CALL)
+    assert answer["error"]["data"] == {"type": "environment_lost"}
+    counts = gateway_session.counts
+    assert (counts.calls, counts.replayed, counts.errors) == (3, 2, 1)
 
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
