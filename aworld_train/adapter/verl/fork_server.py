@@ -46,7 +46,8 @@ _REQUEST_SECONDS = 10.0
 _MAX_REQUEST_BYTES = 1 << 24
 _READ_BY_INTERPRETER = (b"PYTHON", b"LD_", b"MALLOC_")
 """Variables with these beginnings are read before any code runs."""
-_SCRIPT_FLAGS = frozenset({"-u", "-P", "-s", "-B"})
+_SCRIPT_FLAGS = frozenset({"-u", "-s"})
+"""What Ray gives the interpreter before a script."""
 _STREAMS, _SIZE_BYTES = 3, 4
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
@@ -183,29 +184,23 @@ class ForkServer:
 
     def _accept(self) -> Start | None:
         """Serve one request; in the fork, what it is to do."""
-        connection, _ = self._listener.accept()
-        connection.settimeout(_REQUEST_SECONDS)
         streams: list[int] = []
-        try:
-            head, streams, *_ = socket.recv_fds(connection, len(self._key) + _SIZE_BYTES, _STREAMS)
-            program = self._read(connection, head) if len(streams) == _STREAMS else None
-            if program is None:
-                connection.close()
-                return None
-            fork = self._fork(connection)
-            if fork is None:
-                program.enter(streams)
-                return program.run
-            with contextlib.suppress(OSError):  # a client that has gone is an event
-                connection.sendall(fork_client.STARTED)
-            return None
-        except OSError:
-            # The client has gone, or sends no whole request.
-            connection.close()
-            return None
-        finally:
-            for descriptor in streams:
-                os.close(descriptor)
+        with self._listener.accept()[0] as connection:
+            connection.settimeout(_REQUEST_SECONDS)
+            try:
+                head, streams, *_ = socket.recv_fds(connection, len(self._key) + _SIZE_BYTES, _STREAMS)
+                program = self._read(connection, head) if len(streams) == _STREAMS else None
+                if program is not None:
+                    if self._fork(connection) is None:
+                        program.enter(streams)
+                        return program.run
+                    connection.sendall(fork_client.STARTED)
+            except OSError:
+                pass  # the client has gone, which is an event of its fork, or sends no whole request
+            finally:
+                for descriptor in streams:
+                    os.close(descriptor)
+        return None
 
     def _read(self, connection: socket.socket, head: bytes) -> "_Program | None":
         """The program that a request asks for; None if it is refused."""
@@ -251,14 +246,12 @@ class ForkServer:
         if pid == 0:
             for selected in list(self._selector.get_map().values()):
                 os.close(selected.fd)
-            if connection is not None:
-                connection.close()
             _renew()
             return None
-        fork = _Fork(pid, os.pidfd_open(pid), connection)
+        fork = _Fork(pid, os.pidfd_open(pid), connection and connection.dup())
         self._selector.register(fork.descriptor, selectors.EVENT_READ, fork)
-        if connection is not None:
-            self._selector.register(connection, selectors.EVENT_READ, fork)
+        if fork.connection is not None:
+            self._selector.register(fork.connection, selectors.EVENT_READ, fork)
         return fork
 
     def _reap(self, fork: "_Fork") -> int:
@@ -308,14 +301,14 @@ class _Program:
 
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
-        os.chdir(self.directory)
         os.environb.clear()
         os.environb.update(self.environment)
         _set_threads()
         setproctitle(" ".join([sys.executable, *self.arguments]))
 
     def run(self) -> None:
-        """Run the script as the interpreter would."""
+        """Run the script as the interpreter would; its folder may have gone, which is its own failure."""
+        os.chdir(self.directory)
         sys.argv = self.script()
         sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
         runpy.run_path(sys.argv[0], run_name="__main__")

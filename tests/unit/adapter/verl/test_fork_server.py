@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,29 +12,31 @@ from pathlib import Path
 import psutil
 import pytest
 
+from aworld_train.adapter.verl import fork_server
 from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, KEY_VARIABLE, STAND_IN
 
 SECONDS = 120
 SERVER = """
-import sys
-from pathlib import Path
+import os, sys
 from aworld_train.adapter.verl import fork_server
-fork_server.PRELOADED = sys.argv[3].split(",")
-assert fork_server.preload() is (sys.argv[4] == "may be forked")
+fork_server.PRELOADED = sys.argv[1].split(",")
+server = os.getpid()
 def wait():
-    print("ready", flush=True)
+    print("no fork" if os.getpid() == server else "a fork", flush=True)
     sys.stdin.read()
     sys.exit(7)
-server = fork_server.ForkServer(Path(sys.argv[1]), Path(sys.argv[2]))
-server.serve(wait)()
+fork_server.run(wait)
 """
 REPORT = """
-import json, os, random, sys
+import json, os, random, signal, sys
+from pathlib import Path
 import numpy, torch
 from ray import ObjectRef
 print(json.dumps({
     "arguments": sys.argv, "name": __name__, "path": sys.path[0], "directory": os.getcwd(), "parent": os.getppid(),
     "variables": {name: os.environ.get(name) for name in ("ONE", "TWO")}, "threads": torch.get_num_threads(),
+    "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)],
+    "descriptors": [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()],
     "drawn": [ObjectRef.from_random().hex(), random.random(), numpy.random.rand(), torch.initial_seed()],
 }))
 sys.exit(3)
@@ -44,18 +47,18 @@ PRELOADED = "numpy,torch"
 class Server:
     """A fork server in a process of its own, whose main process ends when its input is closed."""
 
-    def __init__(self, folder: Path, preloaded: str = PRELOADED, may: str = "may be forked"):
+    def __init__(self, folder: Path, preloaded: str = PRELOADED, main: str = "a fork"):
         self.address, self.key = folder / "forks", folder / "key"
         self.key.write_text("ab" * 32)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(self.address), str(self.key), preloaded, may],
-            env={**os.environ, "ONE": "1"},
+            [sys.executable, "-c", SERVER, preloaded],
+            env={**os.environ, ADDRESS_VARIABLE: str(self.address), KEY_VARIABLE: str(self.key), "ONE": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        assert self.process.stdout.readline() == f"{main}\n"
 
     def client(self, *arguments: str, **changed: str) -> "subprocess.Popen[str]":
         variables = {
@@ -103,7 +106,9 @@ def test_a_fork_has_the_arguments_circumstances_and_end_that_an_interpreter_woul
     server: Server, report: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    client = server.client("-u", report, "--a", "b c", TWO="2", OMP_NUM_THREADS="1")
+    client = server.client(
+        *("-u", "-s", report, "--a", "b c"), TWO="2", OMP_NUM_THREADS="1", RAY_JOB_ID="01000000"
+    )
     made = json.loads(finished(client))
     assert client.returncode == 3
     assert made["parent"] == server.process.pid
@@ -112,6 +117,8 @@ def test_a_fork_has_the_arguments_circumstances_and_end_that_an_interpreter_woul
     # The environment is the client's, not the server's.
     assert made["variables"] == {"ONE": None, "TWO": "2"}
     assert made["threads"] == 1
+    assert made["signals"] == [str(signal.default_int_handler), str(signal.SIG_DFL)]
+    assert not [link for link in made["descriptors"] if "socket:" in link or "pidfd" in link]
 
 
 def test_a_server_that_is_started_again_takes_the_place_of_the_last(tmp_path: Path, parent: str) -> None:
@@ -127,7 +134,14 @@ def test_forks_draw_other_random_numbers(server: Server, report: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"PYTHONHASHSEED": "5"}, {"LD_LIBRARY_PATH": "/nowhere"}, {"RAY_JOB_ID": "02000000"}], ids=str
+    "changed",
+    [
+        {"PYTHONHASHSEED": "5"},
+        {"LD_LIBRARY_PATH": "/nowhere"},
+        {"MALLOC_ARENA_MAX": "2"},
+        {"RAY_JOB_ID": "02000000"},
+    ],
+    ids=str,
 )
 def test_what_a_fork_could_not_be_starts_an_interpreter(
     server: Server, parent: str, changed: dict[str, str]
@@ -145,6 +159,28 @@ def test_a_request_without_the_run_s_key_makes_no_fork(server: Server, parent: s
     key = tmp_path / "key"
     key.write_text("cd" * 32)
     assert finished(server.client(parent, **{KEY_VARIABLE: str(key)})) == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "streams", "end"),
+    [(0, 2, False), (fork_server._MAX_REQUEST_BYTES + 1, 3, False), (9, 3, True), (9, 3, False)],
+    ids=["too few streams", "too large", "ends early", "never ends"],
+)
+def test_a_request_that_is_not_whole_is_refused_and_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, streams: int, end: bool
+) -> None:
+    monkeypatch.setattr(fork_server, "_REQUEST_SECONDS", 600.0 if end else 0.01)
+    (tmp_path / "key").write_text("ab" * 32)
+    refusing = fork_server.ForkServer(tmp_path / "forks", tmp_path / "key")
+    before = psutil.Process().num_fds()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(tmp_path / "forks"))
+        socket.send_fds(client, [b"ab" * 32 + size.to_bytes(4, "big")], range(streams))
+        if end:
+            client.shutdown(socket.SHUT_WR)
+        assert refusing._accept() is None
+        assert client.recv(1) == b""
+    assert psutil.Process().num_fds() == before
 
 
 def test_a_client_ends_by_the_signal_that_ended_its_fork(server: Server, tmp_path: Path) -> None:
@@ -201,8 +237,6 @@ def test_sigterm_is_for_the_forks_and_the_server_ends_as_its_main_process(tmp_pa
 
 
 def test_all_that_a_run_needs_can_be_forked(tmp_path: Path) -> None:
-    from aworld_train.adapter.verl import fork_server
-
     own = Server(tmp_path, ",".join(fork_server.PRELOADED))
     # Threads of Python would be missing in forks.
     script = tmp_path / "script.py"
@@ -216,5 +250,10 @@ def test_a_process_whose_forks_would_draw_the_same_identifiers_is_not_forked(
 ) -> None:
     (tmp_path / "draws.py").write_text("from ray import ObjectRef\nObjectRef.from_random()")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    # The server itself checks what `preload` returns before it says that it is ready.
-    assert Server(tmp_path, "numpy,torch,draws", may="not").end() == 7
+    assert Server(tmp_path, "numpy,torch,draws", main="no fork").end() == 7
+
+
+def test_a_folder_that_has_gone_is_the_failure_of_the_program_and_not_of_the_server(tmp_path: Path) -> None:
+    program = fork_server._Program([__file__], os.fsencode(tmp_path / "gone"), {})
+    with pytest.raises(FileNotFoundError, match="gone"):
+        program.run()

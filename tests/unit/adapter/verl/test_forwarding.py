@@ -58,22 +58,33 @@ def test_a_start_on_a_cluster_sets_nothing_of_rays_and_no_file_holds_its_key(
 
 
 def test_workers_open_what_the_run_has_sealed_and_see_it_nowhere_else() -> None:
-    own = {"PYTHONPATH": "/code", "VERL_PLATFORM": "cpu"}
-    start = {"MCP_SERVER_TOKEN": "canary-tools", "HF_TOKEN": "canary $HOME", "UNRELATED": "canary"}
-    os.environ |= {**own, **start, JOB_VARIABLES_VARIABLE: "HF_TOKEN"}
+    at_start = {"PYTHONPATH": "/code", "PYTHONUNBUFFERED": "1"}
+    own = {**at_start, "VERL_PLATFORM": "cpu"}
+    start = {
+        "AWORLD_TRAIN_RUN_DIR": "/canary",
+        "MCP_SERVER_URL": "http://canary",
+        "MCP_SERVER_TOKEN": "canary-tools",
+        "HF_TOKEN": "canary $HOME",
+    }
+    os.environ |= {**own, **start, "UNRELATED": "canary", JOB_VARIABLES_VARIABLE: "HF_TOKEN"}
     os.environ[forwarding.FORWARDED_VARIABLE] = forwarding.forwarded_names(own)
     sent = forwarding.variables_for_workers()
-    assert sent["PYTHONPATH"] == "/code"
+    assert at_start.items() <= sent.items()
     assert "canary" not in str(sent)
-    for name in (*own, *start, forwarding.FORWARDED_VARIABLE):
+    for name in (*own, *start, "UNRELATED", forwarding.FORWARDED_VARIABLE):
         os.environ.pop(name)
     assert not forwarding.is_forwarding()
     os.environ |= sent
     forwarding.open_variables()
-    expected = {"VERL_PLATFORM": "cpu", "MCP_SERVER_TOKEN": "canary-tools", "HF_TOKEN": "canary $HOME"}
-    assert expected.items() <= os.environ.items()
+    assert {**own, **start}.items() <= os.environ.items()
     assert "UNRELATED" not in os.environ
     assert forwarding.is_forwarding()
+
+
+def test_a_worker_to_which_nothing_is_sent_keeps_its_variables() -> None:
+    before = dict(os.environ)
+    forwarding.open_variables()
+    assert os.environ == before
 
 
 def test_without_a_token_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import framework_of, recipe_faults
 from aworld_train.adapter.verl import schema
-from aworld_train.adapter.verl.config_classes import verl_folder
 from aworld_train.adapter.verl.name_checks import AGGREGATIONS, ESTIMATORS, LOGGERS, RAW_NAMES, value_at
-from aworld_train.adapter.verl.recipe_checks import UNUSABLE_ESTIMATORS
 from aworld_train.adapter.verl.registries import compared, registered
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import AlgorithmSection
@@ -136,42 +134,6 @@ def test_names_that_a_user_s_code_registers_are_not_checked(monkeypatch: pytest.
     assert "external_lib cannot be set" in refusal(*own, base={"model": {"path": "org/model"}})
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my.module")
     framework_of(recipes.load(GPU, own[:1]))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        (
-            ["algorithm.name=gae"],
-            "needs a critic: set verl.critic.model.path and verl.critic.ppo_micro_batch",
-        ),
-        (["algorithm.name=gae", "verl.critic.enable=false"], "verl.critic.enable is false"),
-        (["algorithm.name=gae", "rollout.engine=transformers"], "which needs a GPU"),
-        (["verl.critic.enable=true"], "verl.critic.enable needs a critic: set verl.critic.model.path"),
-        (["verl.trainer.critic_warmup=2"], "the first steps would train nothing"),
-        (["algorithm.name=remax"], "needs reward_baselines"),
-        (["algorithm.name=gdpo"], "verl.algorithm.gdpo_reward_keys"),
-        (["verl.data.train_max_samples=3"], "fewer tasks than one step takes"),
-        (["verl.data.gen_batch_size=5"], "must be a multiple of verl.data.gen_batch_size"),
-        (["verl.actor_rollout_ref.rollout.max_model_len=100"], "fewer than the 2048 tokens"),
-    ],
-)
-def test_what_the_estimator_or_the_sizes_need_is_named(overrides: list[str], sentence: str) -> None:
-    assert sentence in refusal(*overrides)
-
-
-def test_gae_with_a_critic_passes() -> None:
-    critic = ["verl.critic.model.path=org/model", "verl.critic.ppo_micro_batch_size_per_gpu=8"]
-    framework_of(recipes.load(GPU, ["algorithm.name=gae", *critic]))
-
-
-def test_the_inputs_of_refused_estimators_are_computed_by_the_older_trainer_alone() -> None:
-    current = "".join(file.read_text("utf-8") for file in (verl_folder() / "trainer/ppo/v1").glob("*.py"))
-    older = (verl_folder() / "trainer/ppo/ray_trainer.py").read_text("utf-8")
-    for field in UNUSABLE_ESTIMATORS.values():
-        assert f'"{field}"' not in current
-        assert f'"{field}"' in older
-    assert "use_pf_ppo" not in current
 
 
 def test_each_form_in_which_a_name_is_written_is_read(

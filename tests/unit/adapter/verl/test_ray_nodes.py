@@ -1,25 +1,39 @@
 """Ray on the nodes of a run: who may start it, what each node is told, and what is said when a node does not come."""
 
-import io
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from aworld_train.adapter.base import Nodes
-from aworld_train.adapter.verl import ray_node, ray_nodes
-from aworld_train.adapter.verl.compose import compose
-from aworld_train.adapter.verl.fork_client import ADDRESS_VARIABLE, STAND_IN
+from aworld_train.adapter.verl import ray_nodes
+from aworld_train.adapter.verl.compose import OBJECT_STORE_BYTES, compose, logical_cpus
+from aworld_train.adapter.verl.fork_client import STAND_IN
 from aworld_train.adapter.verl.network import network_variables
 from aworld_train.adapter.verl.private_folder import PrivateFolder
 from aworld_train.recipe import load
 
 ADDRESSES = {"n1": "127.0.0.2", "n2": "127.0.0.3"}
 SLURM = {"launcher": "slurm", "nodes": 2}
+HEAD = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    server.accept()
+"""
+OTHERS = """
+import json, pathlib, sys
+pathlib.Path(sys.argv[1]).write_text(json.dumps([sys.argv[2:], json.load(sys.stdin)]))
+"""
 
 
 @pytest.fixture
@@ -27,17 +41,6 @@ def private(tmp_path: Path) -> PrivateFolder:
     folder = PrivateFolder(tmp_path / "private")
     folder.fill()
     return folder
-
-
-def node_program(message: dict[str, object], **variables: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "aworld_train.adapter.verl.ray_node"],
-        input=json.dumps(message),
-        env={**os.environ, **variables},
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
 
 
 def test_a_driver_that_attaches_sends_ray_no_sizes(tmp_path: Path) -> None:
@@ -55,7 +58,8 @@ def test_no_variable_and_no_argument_of_the_nodes_holds_a_secret(
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     nodes = Nodes(ADDRESSES, ["srun"], "SLURMD_NODENAME", tmp_path, 20_000)
-    variables = ray_nodes.nodes_environment(load({"cluster": SLURM}), private, nodes)
+    for _ in range(2):  # it may be started again
+        variables = ray_nodes.nodes_environment(load({"cluster": SLURM}), private, nodes)
     assert variables["NCCL_SOCKET_IFNAME"] == "ib0", "what the user has chosen stays"
     assert variables["GLOO_SOCKET_IFNAME"] == "lo"
     written = Path(variables[ray_nodes.NODES_VARIABLE]).read_text()
@@ -65,65 +69,29 @@ def test_no_variable_and_no_argument_of_the_nodes_holds_a_secret(
     assert (tmp_path / "rendezvous").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(("engine", "gpus"), [("vllm", 4), ("transformers", 0)])
+def test_a_node_of_ray_has_the_recipe_s_sizes_and_ports_that_are_free(engine: str, gpus: int) -> None:
+    device = "cuda" if gpus else "cpu"
+    recipe = load(
+        {"cluster": {**SLURM, "gpus_per_node": gpus or 1, "device": device}, "rollout": {"engine": engine}}
+    )
+    sizes: dict[str, str] = {}
+    ports: dict[str, str] = {}
+    options = iter(ray_nodes._ray_options(recipe))
+    for option in options:
+        if option == "--disable-usage-stats":
+            continue
+        (ports if "port" in option else sizes)[option] = next(options)
+    assert ports == dict.fromkeys(
+        ("--min-worker-port", "--max-worker-port", "--dashboard-agent-listen-port"), "0"
+    )
+    assert sizes.pop("--num-gpus") == str(recipe.cluster.gpus_per_node)
+    assert sizes.pop("--num-cpus") == str(logical_cpus(recipe))
+    assert sizes == ({} if gpus else {"--object-store-memory": str(OBJECT_STORE_BYTES)})
+
+
 def test_the_interface_of_an_address_that_this_machine_does_not_have_is_left_to_the_libraries() -> None:
     assert network_variables("192.0.2.77") == {"VLLM_HOST_IP": "192.0.2.77"}
-
-
-def test_a_node_that_does_not_see_the_run_folder_says_so(tmp_path: Path) -> None:
-    message = {"name_variable": "SLURMD_NODENAME", "addresses": ADDRESSES}
-    done = node_program(message, SLURMD_NODENAME="n2", AWORLD_TRAIN_RUN_DIR=str(tmp_path / "none"))
-    assert done.returncode != 0
-    assert f"The node n2 does not see the run folder {tmp_path / 'none'}" in done.stderr
-
-
-def test_a_node_that_is_none_of_the_run_is_refused(tmp_path: Path) -> None:
-    message = {"name_variable": "SLURMD_NODENAME", "addresses": ADDRESSES}
-    done = node_program(message, SLURMD_NODENAME="n9", AWORLD_TRAIN_RUN_DIR=str(tmp_path))
-    assert "The node 'n9' is none of those of the run: n1, n2." in done.stderr
-
-
-def test_a_private_folder_that_others_can_enter_is_not_used(tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
-    taken.mkdir(mode=0o755)
-    message = {
-        "name_variable": "SLURMD_NODENAME",
-        "addresses": ADDRESSES,
-        "private": str(taken),
-        "secrets": {},
-    }
-    done = node_program(message, SLURMD_NODENAME="n2", AWORLD_TRAIN_RUN_DIR=str(tmp_path))
-    assert "is not this user's private folder" in done.stderr
-
-
-@pytest.mark.parametrize("forks", [True, False])
-def test_a_node_without_gpus_has_a_fork_server_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
-) -> None:
-    message = {
-        "name_variable": "SLURMD_NODENAME",
-        "addresses": ADDRESSES,
-        "private": str(tmp_path / "private"),
-        "secrets": {"token": "t", "queue-key": "k"},
-        "variables": {},
-        "options": ["--num-cpus", "8"],
-        "head": "127.0.0.2:1",
-    }
-    replaced: list[list[str]] = []
-    environment = {"SLURMD_NODENAME": "n2", "AWORLD_TRAIN_RUN_DIR": str(tmp_path)}
-    if forks:
-        environment[ADDRESS_VARIABLE] = "/of the first node"
-    monkeypatch.setattr(os, "environ", environment)
-    monkeypatch.setattr(os, "execv", lambda _, arguments: replaced.append(arguments))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(message)))
-    ray_node.main()
-    (arguments,) = replaced
-    module = ray_node.__name__ if forks else "ray.scripts.scripts"
-    assert arguments[arguments.index("--") + 1 :] == [
-        *(sys.executable, "-P", "-m", module, "start", "--block"),
-        *("--node-ip-address", "127.0.0.3", "--num-cpus", "8", "--address", "127.0.0.2:1"),
-    ]
-    address = f"{tmp_path}/private/forks-n2" if forks else None
-    assert environment.get(ADDRESS_VARIABLE) == address
 
 
 @pytest.mark.parametrize(
@@ -137,19 +105,50 @@ def test_workers_are_asked_of_a_fork_server_where_the_ray_is_the_runs_own(
     assert init["runtime_env"]["py_executable"] == interpreter
 
 
-def test_a_node_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ray_nodes.ClusterError, match=r"Missing: n2 \(127\.0\.0\.3\)"):
-        ray_nodes._wait(lambda: False, lambda: "n2 (127.0.0.3)", [], deadline=0.0)
+class Clock:
+    """Stands in for ``time``."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(ray_nodes, "time", made)
+    return made
+
+
+def test_nodes_that_do_not_join_are_named_every_15_seconds_and_at_the_deadline(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named: list[float] = []
+
+    def awaited() -> str:
+        named.append(clock.now)
+        return "n2 (127.0.0.3)"
+
+    with pytest.raises(ray_nodes.ClusterError, match=r"within 300 seconds\. Missing: n2 \(127\.0\.0\.3\)\."):
+        ray_nodes._wait(lambda: False, awaited, [], deadline=1040.0)
+    assert named == [1015.5, 1031.0, 1040.5]
+    assert capsys.readouterr().out == "Waiting for n2 (127.0.0.3).\n" * 2
 
 
 def ending(code: int) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", f"raise SystemExit({code})"])
     process.wait(30)
     return process
 
 
-def test_what_ends_before_the_nodes_have_joined_is_named() -> None:
+def test_what_ends_before_the_nodes_have_joined_is_named(clock: Clock) -> None:
     others = ray_nodes.StartedProgram("The others", lambda: ending(3))
+    clock.now += ray_nodes.RAY_SECONDS - 1
     with pytest.raises(
         ray_nodes.ClusterError, match="The others ended with exit code 3 before n2 had joined"
     ):
@@ -157,18 +156,161 @@ def test_what_ends_before_the_nodes_have_joined_is_named() -> None:
 
 
 def test_a_node_for_which_rays_time_was_too_short_is_started_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ray_nodes, "RAY_SECONDS", 0.0)
-    starts: list[int] = []
+    starts: list[float] = []
 
     def start() -> "subprocess.Popen[bytes]":
-        starts.append(1)
+        starts.append(clock.now)
+        clock.now += ray_nodes.RAY_SECONDS
         return ending(1)
 
     others = ray_nodes.StartedProgram("The others", start)
-    ray_nodes._wait(lambda: len(starts) == 3, lambda: "n2", [others], deadline=float("inf"))
-    assert capsys.readouterr().out.count("The others ended with exit code 1, after more than the time") == 2
+    others._began = starts[0]
+    others.check(lambda: "n2")
+    assert len(starts) == 2
+    assert "The others ended with exit code 1, after more than the time" in capsys.readouterr().out
+    with pytest.raises(ray_nodes.ClusterError):
+        others.check(lambda: "n2")  # its own time has begun anew
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ray_nodes.StartedProgram]]:
+    """The programs that a test has started."""
+    programs: list[ray_nodes.StartedProgram] = []
+
+    class Program(ray_nodes.StartedProgram):
+        def __init__(self, name: str, start: Callable[[], "subprocess.Popen[bytes]"]):
+            super().__init__(name, start)
+            programs.append(self)
+
+    monkeypatch.setattr(ray_nodes, "StartedProgram", Program)
+    monkeypatch.setattr(
+        ray_nodes, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: time.sleep(0.01))
+    )
+    yield programs
+    for program in programs:
+        program._process.kill()
+        program._process.wait(30)
+
+
+class Ray:
+    """Stands in for the package: the head is ready, and n2 has joined, after so many calls that come too early."""
+
+    def __init__(self, early: int):
+        self.early, self.calls = early, list[str]()
+
+    def init(self, *, log_to_driver: bool, **_: Any) -> None:
+        assert not log_to_driver, "the process that attaches later shows what runs there"
+        self.calls.append("init")
+        if self.calls.count("init") <= self.early:
+            raise ConnectionError
+
+    def nodes(self) -> list[dict[str, Any]]:
+        self.calls.append("nodes")
+        joined = {"127.0.0.2": True, "127.0.0.3": self.calls.count("nodes") > self.early}
+        return [{"NodeManagerAddress": address, "Alive": alive} for address, alive in joined.items()]
+
+    def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_ray_starts_on_the_first_node_and_the_others_are_sent_what_they_need(
+    tmp_path: Path,
+    private: PrivateFolder,
+    started: list[ray_nodes.StartedProgram],
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+) -> None:
+    commands: list[list[str]] = []
+    ray_start = ray_nodes.ray_start
+
+    def head(options: list[str], address: str, *more: str) -> list[str]:
+        commands.append(ray_start(options, address, *more))
+        return [sys.executable, "-I", "-S", "-c", HEAD, address, more[2]]
+
+    start_others = ray_nodes._start_others
+
+    def others(nodes: ray_nodes.RayNodes, address: str) -> "subprocess.Popen[bytes]":
+        assert ray_nodes._listens(nodes.head, int(address.split(":")[1])), "they join a head that listens"
+        return start_others(nodes, address)
+
+    ray = Ray(early=0)
+    monkeypatch.setattr(ray_nodes, "_start_others", others)
+    monkeypatch.setattr(ray_nodes, "ray_start", head)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "RAY_ADDRESS"):
+        monkeypatch.setenv(name, "0")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        nodes = ray_nodes.RayNodes(
+            str(private.path),
+            dict(list(ADDRESSES.items())[:count]),
+            [sys.executable, "-I", "-S", "-c", OTHERS, str(tmp_path / "sent")],
+            "NODE",
+            taken.getsockname()[1],
+            ["--num-cpus", "8"],
+            {"NCCL_SOCKET_IFNAME": "ib0"},
+        )
+        (tmp_path / "nodes.json").write_text(json.dumps(vars(nodes)))
+        ray_nodes.start_ray(tmp_path / "nodes.json")
+    address = os.environ["RAY_ADDRESS"]
+    host, port = address.split(":")
+    assert (host, int(port) > nodes.port) == ("127.0.0.2", True)
+    assert commands == [
+        [
+            *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
+            *("--node-ip-address", "127.0.0.2", "--num-cpus", "8"),
+            *("--head", "--port", port, "--include-dashboard", "false"),
+        ]
+    ]
+    assert ray.calls == ["init", "nodes", "shutdown"]
+    assert "ROCR_VISIBLE_DEVICES" not in os.environ
+    assert len(started) == count
+    if count == 2:
+        assert started[1]._process.wait(30) == 0
+        command, message = json.loads((tmp_path / "sent").read_text())
+        assert command == [sys.executable, "-P", "-m", "aworld_train.adapter.verl.ray_node"]
+        assert message == {
+            "head": address,
+            "private": str(private.path),
+            "secrets": private.secrets(),
+            "addresses": ADDRESSES,
+            "name_variable": "NODE",
+            "options": ["--num-cpus", "8"],
+            "variables": {"NCCL_SOCKET_IFNAME": "ib0"},
+        }
+
+
+def test_a_run_waits_for_the_head_and_every_node_and_detaches(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = Ray(early=1)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    nodes = ray_nodes.RayNodes("", ADDRESSES, [], "", 1, [], {})
+    ray_nodes._wait_for_all(nodes, [], clock.now + 2)
+    assert ray.calls == ["init", "init", "nodes", "nodes", "shutdown"]
+    ray.calls.clear()
+    assert ray_nodes._missing(nodes) == "n2 (127.0.0.3)"
+
+
+def test_a_message_to_a_command_that_has_ended_is_dropped() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ray_nodes._send(os.fdopen(writer, "wb"), b"message")
+
+
+def test_a_head_that_finds_no_free_port_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_nodes, "_PORTS_TRIED", 1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert not ray_nodes._listens("127.0.0.1", port)
+        with pytest.raises(ray_nodes.ClusterError, match=f"127.0.0.1, port {port} .*Address already in use"):
+            ray_nodes._free_port("127.0.0.1", port)
+        taken.listen()
+        assert ray_nodes._listens("127.0.0.1", port)
 
 
 def test_verl_is_given_one_list_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

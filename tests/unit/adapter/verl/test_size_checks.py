@@ -8,6 +8,8 @@ import pytest
 from aworld_train import recipe as recipes
 from aworld_train.adapter.verl.model_checks import model_faults
 from aworld_train.adapter.verl.size_checks import BATCHED_TOKENS, size_faults
+from aworld_train.errors import RecipeError
+from aworld_train.recipe.faults import Check
 
 _GPU = ["rollout.engine=vllm"]
 _BATCH = [*_GPU, "trainer.dynamic_batches=false", "trainer.microbatch_size=1", "rollout.n=2"]
@@ -26,6 +28,11 @@ def test_a_step_is_a_multiple_of_all_ranks_even_of_those_that_share_sequences() 
     assert "the 6 episodes of one step" in _faults(_shared(3))["trainer.batch_size"]
     assert not _faults(_shared(4))
     assert not _faults([*_shared(3), "trainer.dynamic_batches=true"])
+
+
+def test_sequences_that_more_ranks_share_than_there_are_have_one_fault() -> None:
+    with pytest.raises(RecipeError, match=r"^[^\n]*sequence_parallel[^\n]*$"):
+        recipes.load("base/gpu-1", [*_BATCH, "trainer.sequence_parallel=2"], also=[Check(size_faults)])
 
 
 @pytest.mark.parametrize(("parallel", "nodes", "per_node"), [(2, 2, 3), (3, 3, 2)])
@@ -55,6 +62,10 @@ def test_a_pass_of_the_engine_has_a_token_for_each_sequence() -> None:
     assert "max_num_batched_tokens" in _faults([*_GPU, many])["rollout.max_running"]
     assert not _faults([*_GPU, many, f"{tokens}={BATCHED_TOKENS + 1}"])
     assert "rollout.max_running" in _faults([*_GPU, "rollout.max_running=256", f"{tokens}=255"])
+    episode = ["dataset.max_prompt_tokens=4096", "rollout.max_response_tokens=4097"]
+    chunks = "verl.actor_rollout_ref.rollout.enable_chunked_prefill"
+    assert not _faults([*_GPU, many, *episode, f"{chunks}=false"]), "VeRL raises it to the longest episode"
+    assert "rollout.max_running" in _faults([*_GPU, many, *episode, f"{chunks}=true"])
 
 
 @pytest.mark.parametrize(
@@ -64,12 +75,15 @@ def test_a_pass_of_the_engine_has_a_token_for_each_sequence() -> None:
         ("verl.algorithm.filter_groups.max_inflight_gen_batches", "0", "1"),
         ("verl.trainer.v1.sampler.max_off_policy_threshold", "0", "null"),
         ("verl.trainer.v1.sampler.max_off_policy_strategy", "keep", "wait"),
+        ("verl.trainer.v1.sampler.max_off_policy_strategy", "keep", "drop"),
         ("verl.actor_rollout_ref.rollout.log_prob_use_dynamic_bsz", "true", "false"),
     ],
 )
 def test_raw_keys_that_verl_refuses_when_the_trainer_is_built(key: str, value: str, other: str) -> None:
     filtered = [*_GPU, "verl.algorithm.filter_groups.enable=true", "trainer.dynamic_batches=false"]
-    assert list(_faults([*filtered, f"{key}={value}"])) == [key]
+    refused = _faults([*filtered, f"{key}={value}"])
+    assert list(refused) == [key]
+    assert ("or null for no limit" in refused[key]) is (other == "null")
     assert not _faults([*filtered, f"{key}={other}"])
 
 
