@@ -26,6 +26,7 @@ MAX_START_SECONDS = 900.0
 """For weights to be read, and on GPUs for graphs to be captured."""
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.25
+_ANSWER_SECONDS = 5.0
 _SHOWN_LINES = 12
 _MODULE = "vllm.entrypoints.openai.api_server"
 
@@ -57,7 +58,7 @@ class ServedVllm:
             )
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}/v1"
-        self.key = secrets.token_urlsafe(24)
+        self.key = secrets.token_urlsafe()
         self._log = folder / "vllm.log"
         own = os.getpid()
         supervised = ["--owner-pid", str(own), "--owner-started", repr(process_supervisor.started(own))]
@@ -146,7 +147,7 @@ def _options(arguments: Mapping[str, Any]) -> Iterator[str]:
             case False:
                 yield f"--no-{option}"
             case None:
-                continue
+                pass
             case dict():
                 yield from (f"--{option}", json.dumps(value))
             case list():
@@ -158,7 +159,10 @@ def _options(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _answers(url: str, key: str) -> bool:
     try:
         response = httpx.get(
-            f"{url}/models", headers={"Authorization": f"Bearer {key}"}, timeout=5, trust_env=False
+            f"{url}/models",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=_ANSWER_SECONDS,
+            trust_env=False,
         )
     except httpx.HTTPError:
         return False

@@ -178,30 +178,3 @@ def test_the_line_of_an_episode_holds_no_value_and_is_its_owners(run_dir: Path) 
     file = run_dir / "traces" / "episodes.jsonl"
     assert json.loads(file.read_text())["cause"] == "RuntimeError: no answer with ${oc.env:CANARY_KEY}"
     assert file.stat().st_mode & 0o777 == 0o600
-
-
-def test_verl_prints_and_tracks_its_configuration_with_references(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from verl.trainer.ppo.v1 import trainer_base
-
-    from aworld_train.adapter.verl.task_runner import keep_references
-
-    tracked: list[dict[str, Any]] = []
-    monkeypatch.setattr(trainer_base, "Tracking", lambda **options: tracked.append(options))
-    monkeypatch.setattr(
-        trainer_base.PPOTrainer,
-        "_write_generations",
-        staticmethod(trainer_base.PPOTrainer._write_generations),
-    )
-    called: dict[str, Any] = {}
-    config = {"trainer": {"project_name": "${oc.env:CANARY_PROJECT}"}}
-    keep_references(config, called)
-    called["pprint"]({"trainer": {"project_name": f"{MARK}project"}})
-    assert capsys.readouterr().out == "{'trainer': {'project_name': '${oc.env:CANARY_PROJECT}'}}\n"
-    trainer_base.Tracking(project_name="p", config={"trainer": {"project_name": f"{MARK}project"}})
-    assert tracked == [{"project_name": "p", "config": config}]
-    trainer_base.PPOTrainer._write_generations(["a"], ["b"], ["c"], [1.0], {}, str(tmp_path / "dump"), 3)
-    (file,) = (tmp_path / "dump").iterdir()
-    assert json.loads(file.read_text())["output"] == "b"
-    assert file.stat().st_mode & 0o777 == 0o600

@@ -5,9 +5,11 @@ import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +31,14 @@ class Broken(OneAnswerLoop):
         if task["session_id"] == 0:
             raise ValueError("a fault of the loop itself")
         return await super().run(sampling_params, **task)
+
+
+class TwoRows(OneAnswerLoop):
+    """An agent loop whose episodes have two rows."""
+
+    async def run(self, sampling_params: dict[str, Any], **task: Any) -> list[Any]:
+        rows = await super().run(sampling_params, **task)
+        return [row.model_copy(deep=True) for row in rows] + rows
 
 
 @pytest.fixture
@@ -120,6 +130,29 @@ async def test_an_episode_is_recorded_before_its_rows_can_be_trained_on(
     await play(worker([HEALTHY], n=1, min_healthy=1), "later")
     assert recorded == [(1, 1), (2, 2)]
     assert outcomes(run_dir) == {"answered": 2}, "and each is recorded once"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_reward_function_that_is_not_the_recipe_s_is_recorded_as_well(
+    queue: Queue, run_dir: Path, fails: bool
+) -> None:
+    async def compute_score(data: Any) -> dict[str, Any]:
+        if fails:
+            raise ray.exceptions.RayError("it ran out of memory")
+        return {"reward_score": 0.5, "reward_extra_info": {"style": 0.25, "remark": "good"}}
+
+    made = worker([HEALTHY], n=1, min_healthy=1, loop=TwoRows)
+    made._min_healthy = 0
+    made.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=compute_score))]
+    await play(made)
+    (line,) = lines(run_dir)
+    if fails:
+        assert (
+            "the reward worker failed: RayError: it ran out of memory" in line["cause"]
+            and "reward" not in line
+        )
+    else:
+        assert (line["reward"], line["scores"], len(queue.rows)) == (0.5, {"style": 0.25}, 2)
 
 
 async def test_without_the_wish_for_it_nothing_is_played_again(queue: Queue, run_dir: Path) -> None:
