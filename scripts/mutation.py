@@ -519,16 +519,14 @@ class Reporter:
         root = str(Path(prefix).parent) + "/"
 
         def enter(frame: FrameType, event: str, argument: Any) -> Any:
-            return note if frame.f_code.co_filename.startswith(prefix) else None
+            code = frame.f_code
+            return note if code.co_filename.startswith(prefix) and self._events[code] < MAX_EVENTS else None
 
         def note(frame: FrameType, event: str, argument: Any) -> Any:
             code = frame.f_code
             self._lines[code.co_filename.removeprefix(root)].add(frame.f_lineno)
             self._events[code] += 1
-            if self._events[code] < MAX_EVENTS:
-                return note
-            sys.settrace(None)
-            return None
+            return note if self._events[code] < MAX_EVENTS else None
 
         self._enter = enter
         threading.settrace(enter)
