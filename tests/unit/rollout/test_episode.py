@@ -1,6 +1,7 @@
 """At the model's boundary the trainer's word counts: sampling, limits, long histories, and how an episode ended."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -112,6 +113,10 @@ async def test_a_first_prompt_that_is_too_long_is_refused_and_leaves_no_row() ->
         await Talk(episode).ask()
     assert refused.value.code == "context_length_exceeded"
     assert (episode.outcome, episode.rows()) == (Outcome.overlong, [])
+    (length,) = re.findall(r"has (\d+) tokens", str(refused.value))
+    fitting = TokenEpisode(Model("fine"), replace(LIMITS, max_prompt_tokens=int(length)))
+    await Talk(fitting).ask()
+    assert fitting.outcome is Outcome.answered
 
 
 async def test_a_history_that_leaves_no_room_is_refused_and_a_shorter_one_goes_on() -> None:

@@ -1,0 +1,57 @@
+"""What a text stands for by an argument's schema; what does not fit stays text."""
+
+from typing import Any
+
+import pytest
+
+from aworld_train.rollout.formats.schemas import converted
+
+
+@pytest.mark.parametrize(
+    ("types", "text", "value"),
+    [
+        ("array", '["a", 1]', ["a", 1]),
+        ("array", "['a', True]", ["a", True]),
+        ("object", "{'a': None}", {"a": None}),
+        ("object", '{"a": null}', {"a": None}),
+        ("array", "('a', 1)", "('a', 1)"),
+        ("array", "[a, b]", "[a, b]"),
+        ("object", "{1, 2}", "{1, 2}"),
+        ("array", f"['{'a' * 10_000}']", f"['{'a' * 10_000}']"),
+        ("integer", " 7 ", 7),
+        ("number", "7.5", 7.5),
+        ("integer", "seven", "seven"),
+        ("integer", "true", "true"),
+        ("boolean", "True", True),
+        ("boolean", "false", False),
+        ("boolean", "1", "1"),
+        ("boolean", "null", None),
+        ("string", "7", "7"),
+        ("string", "null", "null"),
+        ("string", " kept ", " kept "),
+        (["string", "null"], "None", None),
+        (["string", "integer"], "7", 7),
+        (["integer", "array"], "[7]", [7]),
+        ([], '{"a": 1}', {"a": 1}),
+        ([], "{'a': 1}", "{'a': 1}"),
+    ],
+)
+def test_a_text_is_read_by_its_type(types: Any, text: str, value: Any) -> None:
+    read = converted(text, {"type": types})
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
+        ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, "7", 7),
+        ({"anyOf": [{"type": "string"}, {}]}, "7", 7),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        (None, "1", 1),
+    ],
+)
+def test_a_schema_may_say_its_types_in_other_ways(schema: Any, text: str, value: Any) -> None:
+    read = converted(text, schema)
+    assert (read, type(read)) == (value, type(value))
