@@ -19,6 +19,7 @@ from aworld_train.adapter.verl.trackers import tracker_environment
 from aworld_train.errors import RecipeError
 from aworld_train.recipe.schema import Recipe
 from aworld_train.recipe.trackers import tracker_remarks
+from tests.environments import eventually
 from tests.tracker_records import read_tensorboard, read_wandb
 
 pytestmark = pytest.mark.skipif(find_spec("verl") is None, reason="needs the extra cpu or gpu")
@@ -177,6 +178,8 @@ def test_wandb_gets_the_steps_of_earlier_starts(tmp_path: Path, monkeypatch: pyt
     with wandb.init(project="p") as run:
         repeat_earlier_steps(tmp_path)
         run.log({"reward": 0.75}, step=2)
+    # W&B's own process writes the end of the file after it has said that the run is over.
+    assert eventually(lambda: read_wandb(tmp_path / "trackers/wandb").status == "finished")
     steps = read_wandb(tmp_path / "trackers/wandb").steps
     assert steps[0]["val"] == 0.25
     assert (steps[1]["reward"], steps[2]["reward"]) == (0.5, 0.75)
