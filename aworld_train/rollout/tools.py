@@ -54,7 +54,7 @@ class ToolResult:
 
     text: str
     is_error: bool
-    raw: Any = None
+    raw: Any = field(default=None, repr=False)
     replayed: bool = field(default=False, compare=False)
 
 

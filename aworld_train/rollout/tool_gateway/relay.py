@@ -32,7 +32,7 @@ _BUSY_SECONDS = (
 )  # shortest and longest wait before a session is requested again from a full environment
 _CANCEL_SECONDS = 1.0
 _MAX_REFUSAL_CHARS = 300  # of a refusal's text, quoted in the reason
-_MAX_REFUSAL_BYTES = 1200  # of its body, read for that
+_MAX_REFUSAL_BYTES = 4 * _MAX_REFUSAL_CHARS  # of its body in UTF-8, read for that
 
 LOST = "the tool environment was lost; what was done in it is gone, and this episode is over"
 

@@ -88,7 +88,7 @@ async def _serve(settings: dict[str, Any], manifest: Manifest, paths: CommandPat
     watching.cancel()
     relay.stop_servers()
     await runner.cleanup()
-    loop.remove_signal_handler(signal.SIGCHLD)  # the end of the spawner is no failure now
+    loop.remove_signal_handler(signal.SIGCHLD)  # from here on the spawner is expected to end
     await spawner.close()
     await exit_stack.aclose()
 

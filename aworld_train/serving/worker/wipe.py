@@ -154,7 +154,8 @@ def _end_all(remaining: Callable[[], set[int]], end: Callable[[set[int]], None])
             raise NotClean(f"processes {sorted(pids)} do not end")
         end(pids)
         reap_children()
-        time.sleep(0.002)
+        if remaining():
+            time.sleep(0.002)
 
 
 def _end_each(pids: Iterable[int]) -> None:

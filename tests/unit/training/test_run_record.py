@@ -234,7 +234,7 @@ def test_a_line_of_no_step_is_set_aside(account: RunRecord) -> None:
 def test_the_model_is_measured_at_the_start_and_where_its_measurement_is_missing(
     account: RunRecord, step: int, row: dict[str, Any], validates: bool
 ) -> None:
-    """The run has two steps, and goes on after ``step``."""
+    """The run has two steps and resumes from the checkpoint of ``step``."""
     account.folder.metrics.write_text(json.dumps(row) + "\n")
     summary = RunSummary("r", steps_planned=2)
     resumed = RunRecord(account.folder, summary, account.folder.path / "verl.jsonl", step)

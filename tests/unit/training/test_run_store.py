@@ -1,4 +1,4 @@
-"""A run's store while the run goes on: filled, sent on, and what an earlier attempt left entered first."""
+"""A run's store: loaded and exported during the run, after the episodes of an earlier attempt were entered."""
 
 import random
 from pathlib import Path
@@ -74,9 +74,9 @@ def test_no_store_is_made_where_none_is_kept(run: Path, notes: list[str]) -> Non
     assert store_place(run) is None and notes == []
 
 
-@pytest.mark.parametrize(("status", "said"), [(200, []), (503, [NOT_SENT])])
+@pytest.mark.parametrize(("status", "expected_notes"), [(200, []), (503, [NOT_SENT])])
 def test_the_end_of_a_run_says_whether_its_spans_were_sent(
-    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, status: int, said: list[str]
+    run: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, status: int, expected_notes: list[str]
 ) -> None:
     if status != 200:
         monkeypatch.setattr(run_store, "_LAST_SPANS_SECONDS", 0.5)
@@ -85,4 +85,4 @@ def test_the_end_of_a_run_says_whether_its_spans_were_sent(
         with RunStore(run, StoreSection(otlp=receiver.url), notes.append, is_new=True):
             play(run)
     assert bool(receiver.spans) == (status == 200)
-    assert notes[-1:] == said
+    assert notes[-1:] == expected_notes

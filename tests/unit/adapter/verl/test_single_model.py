@@ -41,14 +41,14 @@ def _threads() -> Iterator[None]:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """Which engines' images the model is asked for; None is that of a served model."""
-    asked: list[str | None] = []
+    requested_engines: list[str | None] = []
 
     def image_tokens(processor: Any, engine: str | None) -> NoImages:
-        asked.append(engine)
+        requested_engines.append(engine)
         return NO_IMAGES
 
     monkeypatch.setattr(single_model, "image_tokens", image_tokens)
-    return asked
+    return requested_engines
 
 
 def recipe_of(model_dir: Path, engine: Engine) -> Recipe:

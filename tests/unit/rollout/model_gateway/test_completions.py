@@ -40,9 +40,11 @@ def test_what_the_model_cannot_continue_is_refused(body: Any) -> None:
         read({"model": "m", "prompt": "Go on", **body})
 
 
-@pytest.mark.parametrize(("asked", "logprobs"), [({}, None), ({"logprobs": 0}, LOGPROBS)])
-def test_an_answer_has_its_tokens_with_their_places_if_they_were_asked_for(asked: Any, logprobs: Any) -> None:
-    parsed = read({"model": "m", "prompt": "Go on", **asked})
+@pytest.mark.parametrize(("options", "logprobs"), [({}, None), ({"logprobs": 0}, LOGPROBS)])
+def test_an_answer_has_its_tokens_with_their_places_if_they_were_asked_for(
+    options: Any, logprobs: Any
+) -> None:
+    parsed = read({"model": "m", "prompt": "Go on", **options})
     body = answer([COMPLETION], parsed, "m")
     assert body["choices"] == [{**CHOICE, "logprobs": logprobs}]
     assert (body["object"], body["model"]) == ("text_completion", "m")

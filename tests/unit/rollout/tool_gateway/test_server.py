@@ -601,13 +601,15 @@ async def test_a_session_that_the_agent_has_ended_is_known_no_more_and_ended_onc
 
     runner, url = await scripted(handler)
     gateway_session = await gateway.open_session(ToolServer(url, {}))
-    mine = {"Mcp-Session-Id": "mine"}
+    session_header = {"Mcp-Session-Id": "mine"}
     async with aiohttp.ClientSession() as client:
         await post(client, gateway_session.url, {"id": 0, "method": "initialize"})
         for status in (200, 404):
-            async with client.delete(gateway_session.url, headers=mine) as answer:
+            async with client.delete(gateway_session.url, headers=session_header) as answer:
                 assert answer.status == status
-        status, refusal = await post(client, gateway_session.url, {"id": 1, "method": "ping"}, **mine)
+        status, refusal = await post(
+            client, gateway_session.url, {"id": 1, "method": "ping"}, **session_header
+        )
     assert (status, refusal["id"], refusal["error"]["code"]) == (404, None, -32600)
     await gateway_session.close()
     assert methods == ["POST", "DELETE"]

@@ -82,7 +82,7 @@ TESTS = {
 }
 
 
-def check_of(folder: Path, servers: Servers, heard: list[Any]) -> Check:
+def check_of(folder: Path, servers: Servers, notifications: list[Any]) -> Check:
     entries = {
         name: ServerEntry(command=("none",), optional_keys=("URL", "HOST"), test=test)
         for name, test in TESTS.items()
@@ -94,7 +94,7 @@ def check_of(folder: Path, servers: Servers, heard: list[Any]) -> Check:
         Manifest("name", entries),
         paths,
         servers,
-        lambda name: lambda message: heard.append((name, message)),
+        lambda name: lambda message: notifications.append((name, message)),
     )
 
 
@@ -132,8 +132,8 @@ async def test_a_server_whose_test_names_variables_is_started_anew_with_them(
         if before is not None:
             monkeypatch.setenv(name, before)
     changing = with_tools("x", x={"result": {}, "before": [CHANGED]})
-    servers, heard = Servers(site=changing, variables=with_tools("x")), list[Any]()
-    check = check_of(tmp_path, servers, heard)
+    servers, notifications = Servers(site=changing, variables=with_tools("x")), list[Any]()
+    check = check_of(tmp_path, servers, notifications)
     for name in ("same", "plain", "none"):
         assert await check.server(name) is None
     for name in ("site", "variables"):
@@ -154,7 +154,7 @@ async def test_a_server_whose_test_names_variables_is_started_anew_with_them(
         ),
         ("variables", {"URL": str(tmp_path)}),
     ]
-    assert heard == [("site", CHANGED)]
+    assert notifications == [("site", CHANGED)]
     check.stop_servers()
     assert servers.ended == [1, 2]
     await check.close()

@@ -204,12 +204,12 @@ async def test_a_list_that_changed_is_read_again_and_is_the_old_one_after_the_se
     relay = relay_of(servers)
     await relay.start()
     session, not_concerned = relay.open("one", ""), relay.open("other", "b")
-    heard: list[Any] = []
-    session.on_notification = heard.append
-    not_concerned.on_notification = lambda _: heard.append("for another server")
+    notifications: list[Any] = []
+    session.on_notification = notifications.append
+    not_concerned.on_notification = lambda _: notifications.append("for another server")
     relay.open("that does not listen", "")
     await asked(relay, session, "tools/call", name="change")
-    assert heard == [CHANGED]
+    assert notifications == [CHANGED]
     assert await listed(relay, session) == ["old", "change", "new", "other"]
     assert (await asked(relay, session, "tools/call", name="new"))["content"] == "new"
     assert [(name, method) for name, method, _ in servers.requests].count(("a", "tools/list")) == 2
@@ -265,11 +265,13 @@ async def test_progress_has_the_token_of_its_client() -> None:
     servers = Servers(a=with_tools("x", x=answer))
     relay = relay_of(servers)
     await relay.start()
-    heard: list[Any] = []
+    notifications: list[Any] = []
     params = {"name": "x", "_meta": {"progressToken": "mine", "more": 1}}
     message = {"id": 7, "method": "tools/call", "params": params}
-    await relay.answer(relay.open("one", ""), message, heard.append)
-    assert heard == [{"method": "notifications/progress", "params": {"progressToken": "mine", "progress": 1}}]
+    await relay.answer(relay.open("one", ""), message, notifications.append)
+    assert notifications == [
+        {"method": "notifications/progress", "params": {"progressToken": "mine", "progress": 1}}
+    ]
     assert servers.requests[-1][2]["_meta"]["more"] == 1
 
 
