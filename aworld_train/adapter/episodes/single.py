@@ -49,8 +49,9 @@ async def play_row(
     validate: bool,
     max_prompt_tokens: int,
     max_response_tokens: int,
-    phase: str,
-    attempt: int,
+    step: int = 0,
+    phase: str = "",
+    attempt: int = 0,
     key: str = "",
     agent: EpisodeAgent | None = None,
     on_played: Callable[[], None] = lambda: None,
@@ -65,8 +66,9 @@ async def play_row(
         validate: Whether the episode is one of validation, not of training.
         max_prompt_tokens: Longest prompt of a row.
         max_response_tokens: Longest response of a row.
-        phase: ``eval`` or ``rollout``.
-        attempt: Its number among the episodes of its task.
+        step: The training step that the episode belongs to; 0: none.
+        phase: ``train``, ``val``, ``eval`` or ``rollout``; default: ``val`` or ``train``, as ``validate`` says.
+        attempt: Its number among the episodes of its task in this step.
         key: What the training framework, or the evaluation, calls it.
         agent: The agent that plays; default: the one that the settings describe.
         on_played: Called when the episode has been played and is about to be scored.
@@ -74,8 +76,8 @@ async def play_row(
     settings = read_settings(str(folder / EPISODES_FILE))
     player = EpisodePlayer(settings, agent)
     task = {**row, "raw_prompt": row["prompt"]}
-    record = open_record(0, validate, int(row["extra_info"]["index"]))
-    record.begin(settings, task, phase=phase, attempt=attempt, key=key)
+    record = open_record(step, validate, int(row["extra_info"]["index"]))
+    record.begin(settings, task, phase=phase or ("val" if validate else "train"), attempt=attempt, key=key)
     if (seed := sampling_params.get("seed")) is not None:
         record.line["seed"] = seed
     episode_model = model.for_episode()

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from aworld_train import recipe as recipes
 from aworld_train.adapter.base import EpisodeModel
 from aworld_train.adapter.episodes.files import episode_files, write_files
@@ -19,8 +21,12 @@ from tests.stored_runs import task_row, written_events
 MODEL = cast(EpisodeModel, SimpleNamespace(name="none", tokenizer=None, for_episode=lambda: None))
 
 
-def play(run: Path, row: dict[str, Any]) -> SingleEpisode:
-    """The second attempt of an evaluation at a row, by the oracle."""
+EVALUATED = {"validate": True, "phase": "eval", "attempt": 1, "key": "task-3.1"}
+"""What says that an episode is the second attempt of an evaluation."""
+
+
+def play(run: Path, row: dict[str, Any], place: dict[str, Any]) -> SingleEpisode:
+    """The oracle plays a row; ``place`` says what for."""
     recipe = recipes.load({"name": "a"})
     write_files(run, episode_files(recipe))
     agent = OracleAgent(read_settings(str(run / EPISODES_FILE)), reward_settings(recipe))
@@ -31,13 +37,10 @@ def play(run: Path, row: dict[str, Any]) -> SingleEpisode:
             MODEL,
             row,
             {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "seed": 7},
-            validate=True,
             max_prompt_tokens=100,
             max_response_tokens=100,
-            phase="eval",
-            attempt=1,
-            key="task-3.1",
             agent=agent,
+            **place,
         )
         await close_store(run)
         return episode
@@ -46,7 +49,7 @@ def play(run: Path, row: dict[str, Any]) -> SingleEpisode:
 
 
 def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Path) -> None:
-    episode = play(run_dir, task_row(3, 6, 7))
+    episode = play(run_dir, task_row(3, 6, 7), EVALUATED)
     assert episode.score is not None and episode.score.value == episode.line["reward"] == 1.0
     assert {name: episode.line[name] for name in ("step", "validate", "index", "seed", "outcome")} == {
         "step": 0,
@@ -58,3 +61,11 @@ def test_an_episode_is_scored_and_recorded_as_the_attempt_that_it_is(run_dir: Pa
     assert episode.line["seconds"] >= 0
     [begun] = (event for event in written_events(run_dir) if isinstance(event, EpisodeBegun))
     assert (begun.phase, begun.attempt, begun.key) == ("eval", 1, "task-3.1")
+
+
+@pytest.mark.parametrize(("validate", "phase"), [(False, "train"), (True, "val")])
+def test_an_episode_of_a_training_framework_says_its_step(run_dir: Path, validate: bool, phase: str) -> None:
+    episode = play(run_dir, task_row(3, 6, 7), {"step": 2, "validate": validate})
+    assert (episode.line["step"], episode.line["validate"]) == (2, validate)
+    [begun] = (event for event in written_events(run_dir) if isinstance(event, EpisodeBegun))
+    assert (begun.step, begun.phase, begun.attempt, begun.key) == (2, phase, 0, "")
