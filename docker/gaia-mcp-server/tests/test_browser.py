@@ -5,8 +5,9 @@ import base64
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,20 @@ PAPER = pdf(
     b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
     b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] >>",
 )
+
+
+@contextmanager
+def a_further_address() -> Iterator[None]:
+    """This machine has one network address more meanwhile, as when containers start and stop."""
+    name = f"gaia{os.getpid()}"
+    subprocess.run(["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}p"], check=True)
+    try:
+        for end in (f"{name}p", name):
+            subprocess.run(["ip", "link", "set", end, "up"], check=True)
+        subprocess.run(["ip", "address", "add", "198.51.100.1/32", "dev", name], check=True)
+        yield
+    finally:
+        subprocess.run(["ip", "link", "delete", name], check=True)
 
 
 @pytest.fixture
@@ -349,6 +364,28 @@ async def test_a_note_about_a_page_that_hung_does_not_come_with_the_next(
         assert (half["url"], half["text"]) == (f"{site}/half", "The first half")
         assert half["notes"] == [f"{site}/half was not complete within 3 seconds; this is what there is."]
         assert (await use.structured("browser_navigate", url=site))["notes"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it changes the machine's network")
+async def test_a_page_that_a_change_of_the_network_broke_off_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Chromium itself breaks off what is not connected yet: neither the page's doing nor the agent's."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            with a_further_address():
+                await reader.read()  # to its end: no answer to the browser's offer of encryption
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, session() as use:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("TOOLS_ALLOWED_HOSTS", f"127.0.0.1:{port}")
+        refusal = await use.refusal("browser_navigate", url=f"https://127.0.0.1:{port}/")
+    assert "ERR_CONNECTION_CLOSED" in refusal and asked > 1, refusal
 
 
 async def test_a_page_that_could_not_be_loaded_has_its_own_address(site: str) -> None:

@@ -55,7 +55,10 @@ _MAX_FRAMES = 10
 _MAX_HEIGHT = 8000
 _MAX_NOTES = 20
 _GONE = "has been closed"  # what Playwright says when the browser, or its driver, has ended
-_CROSSED = "is interrupted by another navigation"  # that to the error page of the address before, for one
+_BROKEN_OFF = (
+    "is interrupted by another navigation",  # that to the error page of the address before, for one
+    "net::ERR_NETWORK_CHANGED",  # this machine got or lost a network address, as by a container of its own
+)
 _ERROR_PAGE = "chrome-error://"
 _PDF = "application/pdf"
 _SAVE = """() => {
@@ -158,9 +161,9 @@ class Browser:
                 status, trouble = await self._go(address)
                 if _GONE in trouble:  # the browser had ended, and nobody had noticed
                     await self.close()
-                elif _CROSSED not in trouble:
+                elif not any(reason in trouble for reason in _BROKEN_OFF):
                     break
-                await asyncio.sleep(_QUIET_SECONDS)  # until what crossed it has come to its end
+                await asyncio.sleep(_QUIET_SECONDS)  # until what broke it off has come to its end
             if "Download is starting" in trouble or "net::ERR_ABORTED" in trouble:
                 with suppress(TimeoutError):  # it was announced, and may not have begun yet
                     await asyncio.wait_for(self._download_began.wait(), _ACTION_SECONDS)
